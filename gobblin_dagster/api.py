@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         KeepsLedger,
         NamesTargets,
         NotedCommit,
+        PartitionStartpointResolver,
         PositionedExtractor,
         PositionedSource,
         PreviewsSchema,
@@ -92,7 +93,17 @@ if TYPE_CHECKING:
     )
     from gobblin_dagster.core.extract import Extract, ExtractType
     from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
-    from gobblin_dagster.core.startpoint import Oldest, Specific, Startpoint, StartpointPosition, Timestamp, Upcoming
+    from gobblin_dagster.core.startpoint import (
+        ALL_JOBS,
+        Oldest,
+        Specific,
+        Startpoint,
+        StartpointEvent,
+        StartpointKey,
+        StartpointPosition,
+        Timestamp,
+        Upcoming,
+    )
     from gobblin_dagster.core.step_registry import register_commit_step
     from gobblin_dagster.core.storage import Sink, Storage
     from gobblin_dagster.core.task_state import PolicyOutcome, PolicyResult, TaskFailure, TaskState
@@ -152,6 +163,7 @@ if TYPE_CHECKING:
     from gobblin_dagster.spec.job import ConstructSpec, JobSpec
     from gobblin_dagster.spec.project import ProjectSpec
     from gobblin_dagster.state import open_store
+    from gobblin_dagster.state.startpoints import StartpointManager
     from gobblin_dagster.state.store import StateStore
     from gobblin_dagster.storage import (
         HdfsStorage,
@@ -165,6 +177,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "ALL_JOBS",
     "Abandonment",
     "Audit",
     "BatchObserver",
@@ -251,6 +264,7 @@ __all__ = [
     "Oldest",
     "OpenStream",
     "PackageTraits",
+    "PartitionStartpointResolver",
     "PolicyOutcome",
     "PolicyResult",
     "Position",
@@ -306,6 +320,9 @@ __all__ = [
     "StaleEpochError",
     "Startpoint",
     "StartpointError",
+    "StartpointEvent",
+    "StartpointKey",
+    "StartpointManager",
     "StartpointMethods",
     "StartpointPosition",
     "StartpointResolver",
@@ -371,8 +388,9 @@ _HOMES: Mapping[str, str] = {
     "core.constructs": (
         "BatchObserver BranchView ChecksExtract ChoosesFolder Chunk ConstructContext Converter DataPublisher "
         "DataWriter DatasetOffer Extractor ForkOperator FrameSource JudgesExtract JudgesWriter KeepsLedger "
-        "NamesTargets NotedCommit PositionedExtractor PositionedSource PreviewsSchema Publication PublishView "
-        "ReadsPaths RowLevelPolicy Source SourceContext StartpointResolver TaskLevelPolicy WriterContext"
+        "NamesTargets NotedCommit PartitionStartpointResolver PositionedExtractor PositionedSource PreviewsSchema "
+        "Publication PublishView ReadsPaths RowLevelPolicy Source SourceContext StartpointResolver TaskLevelPolicy "
+        "WriterContext"
     ),
     "core.dataset_state": "DatasetState Totals",
     "core.errors": (
@@ -386,7 +404,9 @@ _HOMES: Mapping[str, str] = {
     ),
     "core.extract": "Extract ExtractType",
     "core.run_record": "DatasetOutcome DatasetRunRecord RunRecord RunStatus",
-    "core.startpoint": "Oldest Specific Startpoint StartpointPosition Timestamp Upcoming",
+    "core.startpoint": (
+        "ALL_JOBS Oldest Specific Startpoint StartpointEvent StartpointKey StartpointPosition Timestamp Upcoming"
+    ),
     "core.step_registry": "register_commit_step",
     "core.storage": "Sink Storage",
     "core.task_state": "PolicyOutcome PolicyResult TaskFailure TaskState",
@@ -430,6 +450,7 @@ _HOMES: Mapping[str, str] = {
     "spec.job": "ConstructSpec JobSpec",
     "spec.project": "ProjectSpec",
     "state": "open_store",
+    "state.startpoints": "StartpointManager",
     "state.store": "StateStore",
     "storage": "HdfsStorage LocalStorage MemoryStorage S3Storage Scheme open_storage register_scheme storage_path",
 }

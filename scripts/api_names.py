@@ -26,7 +26,7 @@ def rewritten(text: str) -> str:
     tree = ast.parse(text)
     known = homes(tree)
     names = sorted(name for of_module in known.values() for name in of_module)
-    entries = [f'    "{module}": {_literal(" ".join(known[module]))},' for module in sorted(known)]
+    entries = [f'    "{module}": {_literal(" ".join(known[module]), WIDTH - len(module))},' for module in sorted(known)]
     new = {
         "__all__": f"__all__ = {names}",
         "_HOMES": "\n".join(["_HOMES: Mapping[str, str] = {", *entries, "}"]),
@@ -39,11 +39,11 @@ def rewritten(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _literal(names: str) -> str:
-    """Return names as a string literal, of several lines if they are many."""
-    parts = textwrap.wrap(names, WIDTH)
-    if len(parts) == 1:
+def _literal(names: str, width: int) -> str:
+    """Return names as a string literal, of several lines if they are longer than `width`."""
+    if len(names) <= width:
         return f'"{names}"'
+    parts = textwrap.wrap(names, WIDTH)
     return "(" + "\n".join([*(f'"{part} "' for part in parts[:-1]), f'"{parts[-1]}"']) + ")"
 
 

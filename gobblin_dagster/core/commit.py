@@ -153,8 +153,8 @@ class CommitEffect:
     """Files that the snapshot `after.snapshot` adds."""
     removed: Collection[str] = ()
     """Absolute paths of files that this snapshot no longer holds; the snapshot before must hold them."""
-    startpoint: str = ""
-    """Id of the startpoint to delete, if the dataset still has it; a newer one stays. Empty for none."""
+    startpoints: Collection[str] = ()
+    """Ids of the startpoints to delete, if the dataset still has them in this job; newer ones stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,8 @@ class CommitReport(CommitFacts):
     format_name: ClassVar[str] = "CommitReport/1"
 
     startpoint: Startpoint | None = None
-    """The startpoint that was applied and that the commit deletes; None if there was none."""
+    """The startpoint that was applied and that the commit deletes, the newest one if there were several; None if there
+    was none."""
     change: ManualChange | None = None
     """None if a run made the commit."""
 
@@ -245,8 +246,8 @@ class CommitSequence:
     report: CommitReport = NO_REPORT
     removed: tuple[str, ...] = ()
     """Absolute paths of files that this snapshot no longer holds; earlier snapshots still hold them."""
-    startpoint: str = ""
-    """Id of the startpoint that the commit deletes; empty if none was applied."""
+    startpoints: tuple[str, ...] = ()
+    """Ids of the startpoints that the commit deletes; empty if none was applied."""
     group: CommitGroup | None = None
     """The group that it is published with; None if it is published alone."""
     is_staged_beside: bool = False
@@ -271,7 +272,7 @@ class CommitSequence:
     @property
     def effect(self) -> CommitEffect:
         """What the commit transaction writes for this sequence."""
-        return CommitEffect(self.after, self.files, self.removed, self.startpoint)
+        return CommitEffect(self.after, self.files, self.removed, self.startpoints)
 
 
 def body_digest(body: str) -> str:

@@ -131,6 +131,9 @@ class DatasetState(ShownAsFacts):
     """Ids of the topics, tables and so on that were read, by name. If the id of a name changes, it was deleted and
     created again, and stored positions mean nothing. Empty if the source has no ids, and in states of older
     programs."""
+    applied_startpoints: tuple[str, ...] = ()
+    """Ids of startpoints for all jobs that this job has applied, as long as these are stored: they wait for other
+    jobs."""
 
     inferred: Mapping[str, str] = field(default_factory=dict)
     """Types that the source inferred for its columns, by name, in the words of job files; they stay until the state is

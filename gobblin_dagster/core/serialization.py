@@ -72,13 +72,13 @@ def from_document(cls: type[D], document: Any, *, older_formats: Collection[str]
     return loaded
 
 
-def from_json(cls: type[D], text: str) -> D:
+def from_json(cls: type[D], text: str, *, older_formats: Collection[str] = ()) -> D:
     """Read what `to_json` wrote; raises like `from_document`."""
     try:
         document = pydantic_core.from_json(text, cache_strings="keys")  # half the time of `json.loads`
     except ValueError as error:
         raise CorruptRecordError(what=_kind(cls), problem=f"not JSON: {error}") from error
-    return from_document(cls, document)
+    return from_document(cls, document, older_formats=older_formats)
 
 
 def _kind(cls: type[Document]) -> str:

@@ -1,11 +1,13 @@
 """Startpoints: where the next run of a dataset shall begin, set by a person; the commit of that run deletes it.
 
-A startpoint is stored under its dataset, beside the dataset's state, and has an id. A commit deletes only the
-startpoint with the id that its plan used: a startpoint that is set while a run works is left for the next run.
+A startpoint is stored under its key: one job or all jobs, a dataset, and the whole dataset or one partition of it. It
+has an id. A commit deletes only the startpoints with the ids that its plan used: a startpoint that is set while a run
+works is left for the next run.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, ClassVar, Literal, TypeAlias
@@ -18,6 +20,11 @@ from gobblin_dagster.core.watermark import DateWatermark, HourWatermark, Timesta
 from gobblin_dagster.core.watermark.fields import AnyRanges
 
 DEFAULT_EXPIRY = timedelta(days=7)
+CLOCK_TOLERANCE = timedelta(minutes=5)
+"""How far the creation time of a startpoint may lie ahead of the clock that judges it; the newest startpoint wins, so
+one of a wrong clock would win for long."""
+ALL_JOBS = "*"
+"""In place of a job's name: every job that reads the dataset from the same source."""
 _FORMS = "Write a watermark, timestamp:2013-01-31T05:00Z, oldest or upcoming."
 
 
@@ -124,16 +131,47 @@ def parse_startpoint_position(text: str) -> StartpointPosition:
         raise UsageError(problem=f"The instant in {text!r} cannot be read: {error}.", hint=_FORMS) from None
 
 
-@dataclass(frozen=True, slots=True)
-class Startpoint:
-    """Where the next run of one dataset of one job shall begin.
+@dataclass(frozen=True, slots=True, order=True)
+class StartpointKey:
+    """What a startpoint is for. A store holds at most one startpoint per key.
 
-    Source: samza-api `Startpoint`. Differs: keyed by job and dataset.urn, expires at an instant of its own.
+    Source: samza-core `StartpointKey` (partition, or partition and task). Differs: the task is a job; a key may also
+    stand for all partitions of a dataset.
+
+    Example:
+        >>> str(StartpointKey("clicks")), str(StartpointKey("clicks", "clicks-0", job="hourly"))
+        ('clicks in all jobs', 'clicks-0 of clicks in job hourly')
     """
 
-    format_name: ClassVar[str] = "Startpoint/1"
+    dataset_urn: str
+    partition: str = ""
+    """A component of the dataset's watermark, such as the Kafka partition `clicks-0`; empty for the whole dataset."""
+    job: str = ALL_JOBS
+    """Name of the job, or `ALL_JOBS`."""
+
+    @property
+    def width(self) -> int:
+        """How many keys it covers, as a rank: 0 for one partition in one job, 3 for a whole dataset in all jobs."""
+        return 2 * (self.job == ALL_JOBS) + (not self.partition)
+
+    def __str__(self) -> str:
+        what = f"{self.partition} of {self.dataset_urn}" if self.partition else self.dataset_urn
+        return f"{what} in all jobs" if self.job == ALL_JOBS else f"{what} in job {self.job}"
+
+
+@dataclass(frozen=True, slots=True)
+class Startpoint:
+    """Where the next run of one dataset shall begin, in one job or in all jobs.
+
+    Source: samza-api `Startpoint`. Differs: has its key, expires at an instant of its own.
+    """
+
+    format_name: ClassVar[str] = "Startpoint/2"
+    older_formats: ClassVar[tuple[str, ...]] = ("Startpoint/1",)
+    """Version 1 knew only keys of a job and a whole dataset."""
 
     job: str
+    """Name of the job, or `ALL_JOBS`."""
     dataset_urn: str
     position: StartpointPosition
     created_at: datetime
@@ -148,10 +186,60 @@ class Startpoint:
     pinned: AnyRanges | None = None
     """The ranges that count as read, for positions that move with time (`upcoming`, an instant). The first run stores
     them, so that a run after a crash begins at the same place."""
+    partition: str = ""
+    """As `StartpointKey.partition`."""
+    source: str = ""
+    """The source that it is for (`source_identity`), if it is for all jobs: other sources may have datasets of the same
+    name. Empty for any source."""
+    is_copy: bool = False
+    """Whether it is the copy, for one job, of the startpoint for all jobs that has the same id."""
+    generation: int = 0
+    """0 until a run has fanned it out for its job; then the version of the dataset's state that the run's commit would
+    write. A startpoint that was fanned out does not expire; it stays until a commit applies it."""
+
+    @property
+    def key(self) -> StartpointKey:
+        """The key that it is stored under."""
+        return StartpointKey(self.dataset_urn, self.partition, self.job)
 
     def is_expired(self, now: datetime) -> bool:
         """Return whether it is not applied any more."""
-        return self.pinned is None and now >= self.expires_at
+        return self.pinned is None and not self.generation and now >= self.expires_at
+
+    def replaces(self, other: Startpoint) -> bool:
+        """Return whether it takes the place of a startpoint of the same key: its own older form, or an older one."""
+        return self.id == other.id or self.created_at > other.created_at
+
+    def is_from_the_future(self, now: datetime) -> bool:
+        """Return whether the clock that it was created by was ahead by more than `CLOCK_TOLERANCE`."""
+        return self.created_at > now + CLOCK_TOLERANCE
 
     def __str__(self) -> str:
-        return f"{self.position}" if self.pinned is None else f"{self.position}, pinned at {self.pinned.watermark}"
+        where = f"{self.partition} at {self.position}" if self.partition else f"{self.position}"
+        return where if self.pinned is None else f"{where}, pinned at {self.pinned.watermark}"
+
+
+def by_precedence(startpoints: Iterable[Startpoint]) -> list[Startpoint]:
+    """Return startpoints of one dataset in the order in which they are applied: a later one wins.
+
+    The newer one wins, whatever its key; of two that were created at the same time, the one with the narrower key.
+
+    Source: samza-core `StartpointManager.resolveStartpointPrecendence`.
+    """
+    return sorted(startpoints, key=lambda one: (one.created_at, -one.key.width, one.id))
+
+
+StartpointChange: TypeAlias = Literal["set", "replaced", "fanned out", "removed", "expired"]
+
+
+@dataclass(frozen=True, slots=True)
+class StartpointEvent:
+    """What happened to a startpoint, for the history. That a commit consumed it, the commit's own report says."""
+
+    format_name: ClassVar[str] = "StartpointEvent/1"
+
+    startpoint: Startpoint
+    change: StartpointChange
+    at: datetime
+    who: str
+    """The person, or the id of the run."""

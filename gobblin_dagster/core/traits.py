@@ -33,6 +33,11 @@ class SourceTraits:
     - `"own"`: it looks at `SourceContext.extract.is_full` itself.
     - empty: it cannot; such jobs are refused."""
 
+    identity: tuple[str, ...] = ()
+    """Names of the options that say where the data lie, such as an URL: sources of one type whose values of these are
+    equal read the same datasets, and a startpoint for all jobs is for them. Empty means all options; `("type",)` means
+    that all sources of the type are one."""
+
     def __post_init__(self) -> None:
         if self.full_extract not in {"", "start_over", "own"}:
             raise UsageError(

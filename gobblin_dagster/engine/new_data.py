@@ -70,7 +70,7 @@ def look(
         states = open_store.load_readable_states(job.job)[0] if job.extract.reads_everything else {}
     marks = {urn: str(state.watermark) for urn, state in states.items()}
     new = [
-        NewData(one.dataset_urn, str(one.expected_high), one.version_read, one.startpoint.id if one.startpoint else "")
+        NewData(one.dataset_urn, str(one.expected_high), one.version_read, "+".join(s.id for s in one.startpoints))
         for one in plan.datasets
         if one.is_moving and (one.startpoint is not None or marks.get(one.dataset_urn) != str(one.expected_high))
     ]

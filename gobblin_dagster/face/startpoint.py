@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.ids import who
 from gobblin_dagster.core.startpoint import (
+    ALL_JOBS,
     DEFAULT_EXPIRY,
     Oldest,
     Specific,
     Startpoint,
+    StartpointEvent,
     StartpointPosition,
     Timestamp,
     Upcoming,
@@ -23,9 +24,16 @@ from gobblin_dagster.core.utils.table import Column, Listing, mark
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.engine.plan.model import DatasetPlan
-from gobblin_dagster.engine.run.startpoint_preview import ALL, job_of_dataset, preview_startpoints, wished_startpoints
+from gobblin_dagster.engine.run.startpoint_preview import (
+    job_of_dataset,
+    preview_jobs,
+    removable,
+    settable,
+    wished_startpoints,
+)
 from gobblin_dagster.face.session import Session, required, several
 from gobblin_dagster.state.lookup import known_jobs
+from gobblin_dagster.state.startpoints import StartpointManager
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +43,30 @@ class SetStartpoint:
     startpoint: Startpoint
     plan: DatasetPlan
     """Of the next run; `plan.problem` says why the startpoint was not stored."""
+    job: str
+    """The job whose next run this is; several jobs if the startpoint is for all jobs."""
 
 
 _STARTPOINTS: tuple[Column[Startpoint], ...] = (
     Column("dataset", "text", lambda one: one.dataset_urn),
     Column("job", "text", lambda one: one.job),
     Column("begins at", "text", str),
-    Column("expires", "instant", lambda one: None if one.pinned is not None else one.expires_at),
+    Column("fanned out for", "number", lambda one: one.generation or None),
+    Column("expires", "instant", lambda one: None if one.pinned is not None or one.generation else one.expires_at),
     Column("set by", "text", lambda one: one.who),
     Column("why", "text", lambda one: one.why or None),
 )
+_EVENTS: tuple[Column[StartpointEvent], ...] = (
+    Column("at", "instant", lambda one: one.at),
+    Column("dataset", "text", lambda one: one.startpoint.dataset_urn),
+    Column("job", "text", lambda one: one.startpoint.job),
+    Column("startpoint", "text", lambda one: str(one.startpoint)),
+    Column("change", "text", lambda one: one.change),
+    Column("by", "text", lambda one: one.who),
+)
 _SET: tuple[Column[SetStartpoint], ...] = (
     Column("dataset", "text", lambda one: one.startpoint.dataset_urn),
+    Column("job", "text", lambda one: one.job),
     Column("begins at", "text", lambda one: mark(one.plan.low)),
     Column("reads up to", "text", lambda one: mark(one.plan.expected_high)),
     Column("rows", "number", lambda one: one.plan.rows if one.plan.has_work else 0),
@@ -70,6 +90,8 @@ class StartpointMethods:
         job: str | None = None,
         expires_in: timedelta = DEFAULT_EXPIRY,
         dry_run: bool = False,
+        partition: str = "",
+        all_jobs: bool = False,
     ) -> Listing[SetStartpoint]:
         """Let the next run of a dataset begin elsewhere: data before it counts as read, data after it is read.
 
@@ -83,9 +105,11 @@ class StartpointMethods:
             job: the job's name; may be left out if one job has the dataset.
             expires_in: until then a run must honour it.
             dry_run: only return what the next run would do.
+            partition: only this partition of the dataset, a component of its watermark such as `clicks-0`.
+            all_jobs: for each job that reads the dataset from the same source; the next run of each applies it.
 
         Returns:
-            One entry for each dataset; those with a problem were not stored.
+            One entry for each dataset and job; those with a problem were not stored.
 
         Raises:
             UsageError: the source has no such dataset, or the position cannot be read.
@@ -95,9 +119,10 @@ class StartpointMethods:
             >>> str(wish.plan.low), wish.plan.rows
             ('1', 2)
         """
-        session, reason, now = self._session, required(why), self._session.now()
+        session, reason = self._session, required(why)
         wanted = _position(position)
         with session.use_store() as store:
+            now = store.now()
             spec = session.job(job) if job is not None else job_of_dataset(session.project, store, dataset)
             spark = session.spark()
             wishes = wished_startpoints(
@@ -111,37 +136,54 @@ class StartpointMethods:
                 expires_at=now + expires_in,
                 spark=spark,
                 store=store,
+                partition=partition,
+                for_all_jobs=all_jobs,
             )
-            plans = preview_startpoints(session.project, spec, wishes, spark, store=store)
-            found = [SetStartpoint(wishes[urn], plan) for urn, plan in plans.items()]
-            good = [one.startpoint for one in found if not one.plan.problem]
+            plans = preview_jobs(session.project, spec, wishes, spark, store=store)
+            found = [SetStartpoint(wishes[urn], plan, name) for (name, urn), plan in plans.items()]
+            good = settable(wishes, plans)
             for startpoint in () if dry_run else good:
-                store.save_startpoint(startpoint)
+                StartpointManager(store).save(startpoint)
         return Listing(f"{count(len(good), 'startpoint')} {'could be set' if dry_run else 'set'}", _SET, found)
 
     def list(self, job: str | Sequence[str] | None = None) -> Listing[Startpoint]:
         """Return the startpoints that no run has applied yet, expired ones too."""
         with self._session.use_store() as store:
             names = known_jobs(store, several(job))
-            found = [one for name in names for _, one in sorted(store.load_startpoints(name).items())]
+            found = [one for name in (*names, ALL_JOBS) for one in store.list_startpoints(name)]
         return Listing(count(len(found), "startpoint"), _STARTPOINTS, found)
 
-    def remove(self, dataset: str, *, job: str | None = None) -> Listing[Startpoint]:
-        """Remove the startpoint of a dataset (`*`: of all of the job) and return it. A running run still applies it.
+    def history(self, job: str | Sequence[str] | None = None) -> Listing[StartpointEvent]:
+        """Return what happened to startpoints: set, replaced, fanned out, removed, expired; the newest last.
+
+        The commit that applied one is in `state.history`.
+        """
+        with self._session.use_store() as store:
+            names = known_jobs(store, several(job))
+            found = [event for name in (*names, ALL_JOBS) for event in store.load_startpoint_events(name)]
+        return Listing(count(len(found), "event"), _EVENTS, sorted(found, key=lambda one: one.at))
+
+    def remove(
+        self, dataset: str, *, job: str | None = None, partition: str | None = None, all_jobs: bool = False
+    ) -> Listing[Startpoint]:
+        """Remove the startpoints of a dataset (`*`: of all of the job) and return them.
+
+        A running run still applies them.
+
+        Args:
+            dataset: its dataset.urn, or `*`.
+            job: the job's name; may be left out if one job has them.
+            partition: only the one of this partition; default: of the whole dataset and of all its partitions.
+            all_jobs: those for all jobs. What was fanned out for a job already stays.
 
         Raises:
             UsageError: there is none, or several jobs have one.
         """
         with self._session.use_store() as store:
-            names = [job] if job is not None else store.list_jobs()
-            found = [s for n in names for urn, s in sorted(store.load_startpoints(n).items()) if dataset in (urn, ALL)]
-            jobs = sorted({one.job for one in found})
-            if len(jobs) != 1:
-                where = f"has startpoints in several jobs: {', '.join(jobs)}" if jobs else "has no startpoint"
-                hint = "Name one: job=..." if jobs else "`startpoint.list()` returns those there are."
-                raise UsageError(problem=f"Dataset {dataset!r} {where}.", hint=hint)
+            names = [ALL_JOBS] if all_jobs else [job] if job is not None else store.list_jobs()
+            found = removable(store, names, dataset, partition)
             for one in found:
-                store.delete_startpoint(one)
+                StartpointManager(store).remove(one)
         return Listing(f"{count(len(found), 'startpoint')} removed", _STARTPOINTS, found)
 
 

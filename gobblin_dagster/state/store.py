@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from gobblin_dagster.core.commit import (
@@ -24,7 +24,7 @@ from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.places import Places
 from gobblin_dagster.core.run_record import RunRecord
-from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.core.startpoint import Startpoint, StartpointEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,9 @@ class StateStore(Protocol):
     def close(self) -> None:
         """Release connections."""
 
+    def now(self) -> datetime:
+        """Return the current instant by the clock that times come from."""
+
     # -- dataset states ------------------------------------------------------------------------------------------------
     def load_dataset_states(self, job: str, urns: Collection[str] | None = None) -> dict[str, DatasetState]:
         """Return states by dataset.urn, by one query; datasets that were never committed are absent.
@@ -93,7 +96,7 @@ class StateStore(Protocol):
         """
 
     def list_jobs(self) -> list[str]:
-        """Return the names of all jobs that the store knows, sorted."""
+        """Return the names of all jobs that the store knows, sorted; `ALL_JOBS` is none."""
 
     # -- leases --------------------------------------------------------------------------------------------------------
     def acquire_leases(self, job: str, urns: Collection[str], owner: LeaseOwner, ttl: timedelta) -> LeaseGrant:
@@ -234,16 +237,36 @@ class StateStore(Protocol):
 
     # -- startpoints ---------------------------------------------------------------------------------------------------
     def save_startpoint(self, startpoint: Startpoint) -> None:
-        """Store a startpoint with a new id; it replaces the dataset's startpoint if there is one."""
+        """Store a startpoint with a new id; it replaces the startpoint of its key if there is one."""
 
     def pin_startpoint(self, startpoint: Startpoint) -> bool:
-        """Replace the stored startpoint that has the same id; return False if the dataset has another one or none."""
+        """Replace the stored startpoint that has the same key and id; return False if there is none."""
+
+    def fan_out_startpoint(self, copy: Startpoint) -> bool:
+        """Store the copy for one job of a startpoint for all jobs; return whether its key holds the copy now.
+
+        A startpoint with another id that was created after it, or at the same instant, stays; an older one is replaced.
+        """
 
     def load_startpoints(self, job: str, urns: Collection[str] | None = None) -> dict[str, Startpoint]:
-        """Return startpoints by dataset.urn, also expired ones; `urns` None means all datasets of the job."""
+        """Return the startpoints of whole datasets by dataset.urn; see `list_startpoints`."""
+
+    def list_startpoints(self, job: str, urns: Collection[str] | None = None) -> list[Startpoint]:
+        """Return startpoints, also expired ones, of whole datasets and of partitions, by dataset and partition.
+
+        Args:
+            job: the job, or `ALL_JOBS` for the startpoints that are for all jobs (and only these).
+            urns: the datasets; None means all.
+        """
 
     def delete_startpoint(self, startpoint: Startpoint) -> bool:
-        """Delete the startpoint with this id; return False if the dataset has another one or none."""
+        """Delete the startpoint with this key and id; return False if its key has another one or none."""
+
+    def note_startpoint(self, event: StartpointEvent) -> None:
+        """Add an event to the history of startpoints."""
+
+    def load_startpoint_events(self, job: str, urns: Collection[str] | None = None) -> list[StartpointEvent]:
+        """Return the history of startpoints, oldest first; `job` and `urns` as for `list_startpoints`."""
 
     # -- reporting to Dagster ------------------------------------------------------------------------------------------
     def load_unreported(self, job: str, limit: int | None = None) -> list[StoredSequence]:

@@ -41,6 +41,7 @@ class RowsSource:
     """Makes rows `(id, dataset, value)`; `value` is null for every tenth id."""
 
     full_extract = "start_over"
+    identity = ("type",)
 
     class Options(SpecModel):
         """The datasets and the size of batches."""

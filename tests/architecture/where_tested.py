@@ -222,6 +222,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "engine/run/publish.py": ("unit/engine/run/test_job_run.py", "gobblin_dagster.engine.run.job_run"),
     "engine/run/record.py": ("unit/engine/run/test_job_run.py", "gobblin_dagster.engine.run.job_run"),
     "engine/run/recovery.py": ("unit/engine/run/test_job_scope.py", ""),
+    "engine/plan/source_identity.py": ("unit/engine/plan/test_startpoint_keys.py", ""),
     "engine/run/startpoint_preview.py": ("unit/cli/commands/test_startpoint.py", "The source of job"),
     "engine/snapshots/formats.py": ("unit/orchestration/test_downstream.py", "text packed with zstd"),
     "engine/snapshots/history.py": ("unit/engine/snapshots/test_reader.py", ""),
@@ -298,6 +299,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "state/sql/migrations/versions/r0003_digests.py": ("unit/state/sql/test_schema.py", "upgrade"),
     "state/sql/migrations/versions/r0004_relative_paths.py": ("unit/state/sql/test_schema.py", "upgrade"),
     "state/sql/migrations/versions/r0005_body_parts.py": ("unit/state/sql/test_schema.py", "upgrade"),
+    "state/sql/migrations/versions/r0006_startpoint_keys.py": ("unit/state/sql/test_schema.py", "upgrade"),
     "state/sql/parts.py": ("unit/state/test_parts.py", "gobblin_dagster.state > gobblin_dagster.state.sql.store"),
     "state/sql/sequences.py": ("faults/test_planted_bugs_deeper.py", ""),
     "state/sql/snapshots.py": (

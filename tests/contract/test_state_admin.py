@@ -111,7 +111,7 @@ def commit(
         created_at=START,
         report=CommitReport(rows_read=high - low),
         removed=tuple(removed),
-        startpoint=startpoint,
+        startpoints=(startpoint,) if startpoint else (),
     )
     lease = store.acquire_leases(JOB, [urn], OWNER, TTL).granted[urn]
     store.prepare(encode_sequence(sequence, AS_STORED), lease.epoch)

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gobblin_dagster.core.startpoint import Specific, StartpointPosition, Upcoming
+from gobblin_dagster.core.startpoint import Specific, Startpoint, StartpointPosition, Upcoming
 from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.engine.maintenance.state_history import history
 from gobblin_dagster.engine.project import Project
@@ -46,6 +47,11 @@ def copied(tmp_path: Path) -> tuple[Path, Callable[[], None]]:
     return root, restore
 
 
+def unfanned(root: Path, spec: JobSpec) -> dict[str, Startpoint]:
+    """Return what waits, whether or not the killed run has fanned it out already."""
+    return {urn: replace(one, generation=0) for urn, one in waiting(root, spec).items()}
+
+
 def honoured(root: Path, spec: JobSpec) -> list[str]:
     """Return the commits that a startpoint explains, by reason."""
     with store_of(root, spec) as store:
@@ -68,7 +74,7 @@ def test_startpoint_is_gone_exactly_where_the_watermark_moved(
         assert killed is not None
         is_consumed = killed.version == 2
         seen.add(is_consumed)
-        assert waiting(root, job()) == ({} if is_consumed else {"a": saved})
+        assert unfanned(root, job()) == ({} if is_consumed else {"a": saved})
         assert killed.generation == int(is_consumed and bool(again))
         for _ in range(2):
             run(root, job())
@@ -110,7 +116,7 @@ def test_delivery_without_write_ahead_consumes_it_with_its_record(tmp_path: Path
     for _ in strike_each_operation(root, KILLS[kill], partial(work, spec=spec)):
         killed = state(root, spec)
         assert killed is not None
-        assert waiting(root, spec) == ({} if killed.version == 2 else {"a": saved})
+        assert unfanned(root, spec) == ({} if killed.version == 2 else {"a": saved})
         run(root, spec)
         assert published(root, spec, "a") == sorted([*range(ROWS), *range(START, ROWS)])
         assert honoured(root, spec) == [f"startpoint {START}: snow"]

@@ -122,7 +122,7 @@ class Commits(RuleBasedStateMachine):
         else:
             work.sequence = self._reading(runner, urn, commit_id, before, low, high)
         if startpoint is not None:
-            work.sequence = replace(work.sequence, startpoint=startpoint.id)
+            work.sequence = replace(work.sequence, startpoints=(startpoint.id,))
 
     def _reading(
         self, runner: str, urn: str, commit_id: str, before: DatasetState | None, low: int, high: int
@@ -232,9 +232,9 @@ class Commits(RuleBasedStateMachine):
             committed = self._committed(urn)
             for one in committed:
                 low, high = self.planned[one.id]
-                assert low == end or one.startpoint, "a commit left rows out, or read them again, unasked"
+                assert low == end or one.startpoints, "a commit left rows out, or read them again, unasked"
                 end = max(low, high)
-            consumed = [one.startpoint for one in committed if one.startpoint]
+            consumed = [one for each in committed for one in each.startpoints]
             assert len(consumed) == len(set(consumed)), "a startpoint was honoured twice"
             waiting = {one.id for one in self.world.store.load_startpoints(JOB, [urn]).values()}
             assert waiting == {self.wished[urn]} - {"", *consumed}

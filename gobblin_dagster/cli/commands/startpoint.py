@@ -21,18 +21,25 @@ from gobblin_dagster.cli.render.documents import mark
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.cli.spark import plan_only_spark
 from gobblin_dagster.core.clock import SystemClock
-from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.ids import who
-from gobblin_dagster.core.startpoint import DEFAULT_EXPIRY, Startpoint, parse_startpoint_position
+from gobblin_dagster.core.startpoint import (
+    ALL_JOBS,
+    DEFAULT_EXPIRY,
+    Startpoint,
+    StartpointKey,
+    parse_startpoint_position,
+)
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.plan.model import DatasetPlan
 from gobblin_dagster.engine.run.startpoint_preview import (
-    ALL,
     job_of_dataset,
-    preview_startpoints,
+    preview_jobs,
+    removable,
+    settable,
     wished_startpoints,
 )
+from gobblin_dagster.state.startpoints import StartpointManager
 
 app = typer.Typer(
     cls=WholeHelpGroup,
@@ -46,12 +53,19 @@ DatasetArgument = Annotated[
 ]
 
 
+AllJobsOption = Annotated[
+    bool, typer.Option("--all-jobs", help="For every job that reads the dataset from the same source.")
+]
+
+
 @app.command(
     "set",
     epilog=examples(
         "gobblin startpoint set AA-EWR 2013-01-15 --reason 'bad files, read again'",
         "gobblin startpoint set events timestamp:2026-11-21T06:00Z --reason 'after the outage' --dry-run",
         "gobblin startpoint set '*' upcoming --job clicks --reason 'history is loaded otherwise' --yes",
+        "gobblin startpoint set clicks oldest --partition clicks-0 --reason 'its disk was lost'",
+        "gobblin startpoint set clicks timestamp:2026-11-21 --all-jobs --job hourly --reason 'bad producer'",
     ),
 )
 def set_startpoint(
@@ -64,6 +78,10 @@ def set_startpoint(
     reason: ReasonOption,
     job: JobOption = None,
     flow: FlowOption = None,
+    partition: Annotated[
+        str, typer.Option(metavar="NAME", help="Only this partition, a part of the watermark such as clicks-0.")
+    ] = "",
+    all_jobs: AllJobsOption = False,
     expires: Annotated[
         int, typer.Option(metavar="DAYS", min=1, max=36_500, help="Days until it expires if no run applies it.")
     ] = DEFAULT_EXPIRY.days,
@@ -72,11 +90,11 @@ def set_startpoint(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Let the next run of a dataset begin elsewhere: data before it counts as read, data after it is read (again)."""
-    project = open_with_flow(ctx, flow, [job] if job else None)
-    now = project.clock.now()
+    project = open_with_flow(ctx, flow, [job] if job and not all_jobs else None)
     with closing(project.open_store()) as store, plan_only_spark(project) as spark:
+        now = store.now()
         spec = project.job(job) if job is not None else job_of_dataset(project, store, dataset)
-        waiting = store.load_startpoints(spec.job)
+        waiting = {one.key: one for one in store.list_startpoints(ALL_JOBS if all_jobs else spec.job)}
         wishes = wished_startpoints(
             project,
             spec,
@@ -88,22 +106,27 @@ def set_startpoint(
             expires_at=now + timedelta(days=expires),
             spark=spark,
             store=store,
+            partition=partition,
+            for_all_jobs=all_jobs,
         )
-        plans = preview_startpoints(project, spec, wishes, spark, store=store)
-        good = {urn: plan for urn, plan in plans.items() if not plan.problem}
+        plans = preview_jobs(project, spec, wishes, spark, store=store)
+        good = settable(wishes, plans)
         if output is Output.TEXT:
-            _print_preview(plans, waiting)
+            _print_preview(plans, wishes, waiting)
         if not dry_run and good:
-            confirm(f"Begin the next run of {count(len(good), 'dataset')} of job {spec.job} there?", yes)
-            for urn in good:
-                store.save_startpoint(wishes[urn])
+            where = "all jobs that read it" if all_jobs else f"job {spec.job}"
+            confirm(f"Begin the next run of {count(len(good), 'dataset')} of {where} there?", yes)
+            for one in good:
+                StartpointManager(store).save(one)
     if output is Output.JSON:
-        listed = [_view(wishes[urn], now) | _begin_view(plan) for urn, plan in plans.items()]
+        listed = [
+            _view(wishes[urn], now) | _begin_view(plan) | {"planned_job": name} for (name, urn), plan in plans.items()
+        ]
         print_json(dry_run=dry_run, startpoints=listed)
     else:
         text = "Nothing was changed." if dry_run or not good else "Done; it counts from the next run on."
         console(sys.stdout).print(text, style="bold")
-    if len(good) < len(plans):
+    if len(good) < len(wishes):
         raise typer.Exit(ExitCode.PARTIAL if good else ExitCode.FAILED)
 
 
@@ -114,8 +137,8 @@ def list_startpoints(
     """List the startpoints that no run has applied yet."""
     now = SystemClock().now()
     with closing(open_store_here(ctx)) as store:
-        names = jobs_with_flow(ctx, store, flow, jobs)
-        found = [one for name in names for _, one in sorted(store.load_startpoints(name).items())]
+        names = (*jobs_with_flow(ctx, store, flow, jobs), ALL_JOBS)
+        found = [one for name in names for one in store.list_startpoints(name)]
     if output is Output.JSON:
         print_json(startpoints=[_view(one, now) for one in found])
         return
@@ -134,6 +157,10 @@ def remove(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The dataset.urn; '*': all of the job.")],
     job: JobOption = None,
     flow: FlowOption = None,
+    partition: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only that of this partition. [default: whole and partitions]")
+    ] = None,
+    all_jobs: AllJobsOption = False,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TEXT,
@@ -141,62 +168,91 @@ def remove(
     """Remove a startpoint: the next run begins at the dataset's watermark. A run that works already honours it."""
     now = SystemClock().now()
     with closing(open_store_here(ctx)) as store:
-        names = [job] if job and not flow else jobs_with_flow(ctx, store, flow, [job] if job else None)
-        found = [s for n in names for urn, s in sorted(store.load_startpoints(n).items()) if dataset in (urn, ALL)]
-        _require_one_job(dataset, found)
+        if all_jobs:
+            names = [ALL_JOBS]
+        else:
+            names = [job] if job and not flow else jobs_with_flow(ctx, store, flow, [job] if job else None)
+        found = removable(store, names, dataset, partition)
         if output is Output.TEXT:
             for one in found:
                 console(sys.stdout).print(f"{dataset_name(one.dataset_urn)} ({one.job}): {one}, set by {one.who}")
         if not dry_run:
             confirm(f"Remove {count(len(found), 'startpoint')}?", yes)
             for one in found:
-                store.delete_startpoint(one)
+                StartpointManager(store).remove(one)
     if output is Output.JSON:
         print_json(dry_run=dry_run, startpoints=[_view(one, now) for one in found])
     else:
         console(sys.stdout).print("Nothing was changed." if dry_run else "Done.", style="bold")
 
 
-def _print_preview(plans: Mapping[str, DatasetPlan], waiting: Mapping[str, Startpoint]) -> None:
+@app.command(epilog=examples("gobblin startpoint history", "gobblin startpoint history clicks --output json"))
+def history(
+    ctx: typer.Context, jobs: JobsArgument = None, flow: FlowOption = None, output: OutputOption = Output.TEXT
+) -> None:
+    """List what happened to startpoints; `gobblin state history` shows the commits that applied them."""
+    with closing(open_store_here(ctx)) as store:
+        names = (*jobs_with_flow(ctx, store, flow, jobs), ALL_JOBS)
+        found = sorted((e for name in names for e in store.load_startpoint_events(name)), key=lambda event: event.at)
+        now = store.now()
+    if output is Output.JSON:
+        print_json(events=[_view(e.startpoint, now) | {"at": e.at, "change": e.change, "by": e.who} for e in found])
+        return
     out = console(sys.stdout)
-    columns = {"dataset": "left", "begins at": "left", "reads up to": "left", "rows": "right", "remark": "left"}
+    out.print(count(len(found), "event"), style="bold")
+    columns = dict.fromkeys(("at", "dataset", "job", "startpoint", "change", "by"), "left")
     rows = [
+        (instant(e.at), dataset_name(e.startpoint.dataset_urn), e.startpoint.job, str(e.startpoint), e.change, e.who)
+        for e in found
+    ]
+    if found:
+        print_table(out, columns, rows)
+
+
+def _print_preview(
+    plans: Mapping[tuple[str, str], DatasetPlan],
+    wishes: Mapping[str, Startpoint],
+    waiting: Mapping[StartpointKey, Startpoint],
+) -> None:
+    out = console(sys.stdout)
+    columns = {
+        "dataset": "left",
+        "job": "left",
+        "begins at": "left",
+        "reads up to": "left",
+        "rows": "right",
+        "remark": "left",
+    }
+    rows: list[tuple[str, ...]] = [
         (
             dataset_name(urn),
+            job,
             mark(plan.low) or "its oldest position",
             mark(plan.expected_high) or "-",
             rows_of(plan.rows if plan.has_work else 0),
-            plan.problem or (f"instead of {waiting[urn]}" if urn in waiting else ""),
+            plan.problem or (f"instead of {waiting[wishes[urn].key]}" if wishes[urn].key in waiting else ""),
         )
-        for urn, plan in list(plans.items())[:MAX_ROWS]
+        for (job, urn), plan in list(plans.items())[:MAX_ROWS]
     ]
+    if len({job for job, _ in plans}) == 1:
+        del columns["job"]
+        rows = [(row[0], *row[2:]) for row in rows]
     if rows:
         print_table(out, columns, rows)
     if len(plans) > MAX_ROWS:
         out.print(f"... {len(plans) - MAX_ROWS:,} more")
 
 
-def _require_one_job(dataset: str, found: list[Startpoint]) -> None:
-    jobs = sorted({one.job for one in found})
-    if not found:
-        raise UsageError(
-            problem=f"Dataset {dataset!r} has no startpoint.", hint="`gobblin startpoint list` shows those there are."
-        )
-    if len(jobs) > 1:
-        raise UsageError(
-            problem=f"Dataset {dataset!r} has startpoints in several jobs: {', '.join(jobs)}.",
-            hint="Name one with --job.",
-        )
-
-
 def _state(one: Startpoint, now: datetime) -> str:
     if one.is_expired(now):
         return "expired"
-    return "waiting" if one.pinned is None else "pinned"
+    if one.pinned is not None:
+        return "pinned"
+    return "fanned out" if one.generation else "waiting"
 
 
 def _row(one: Startpoint, now: datetime) -> tuple[str, ...]:
-    expires = "-" if one.pinned is not None else instant(one.expires_at)
+    expires = "-" if one.pinned is not None or one.generation else instant(one.expires_at)
     return dataset_name(one.dataset_urn), one.job, str(one), _state(one, now), expires, one.who, one.why
 
 
@@ -205,6 +261,8 @@ def _view(one: Startpoint, now: datetime) -> dict[str, Any]:
         "id": one.id,
         "job": one.job,
         "dataset": one.dataset_urn,
+        "partition": one.partition,
+        "generation": one.generation,
         "position": str(one.position),
         "kind": one.position.kind,
         "state": _state(one, now),

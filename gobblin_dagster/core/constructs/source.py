@@ -195,3 +195,25 @@ class StartpointResolver(Protocol):
             StartpointError: the dataset has no such position.
             SourceError, TransientError: the source cannot be asked now.
         """
+
+
+@runtime_checkable
+class PartitionStartpointResolver(Protocol):
+    """Optional addition to `StartpointResolver`: it finds the position of a startpoint for one partition of a dataset.
+
+    Without it, partitions are the components of the dataset's watermark, if this is a `CompositeWatermark`.
+
+    Source: samza-api `SystemAdmin.resolveStartpointToOffset`, which takes one partition.
+    """
+
+    def resolve_partition_startpoint(
+        self,
+        dataset_urn: str,
+        partition: str,
+        position: Watermark | Timestamp | Oldest | Upcoming,
+        context: SourceContext,
+    ) -> Watermark | None:
+        """Return where to begin, with the component of this partition alone; None if the partition is not there now.
+
+        Called as `resolve_startpoint`, and raises like it. A watermark in `position` has this partition alone.
+        """

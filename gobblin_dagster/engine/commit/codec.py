@@ -59,7 +59,7 @@ def encode_sequence(sequence: CommitSequence, places: Places) -> StoredSequence:
             **places.to_stored_json(paths),
             "after": to_document(sequence.after),
             "report": to_document(sequence.report),
-            **({"startpoint": sequence.startpoint} if sequence.startpoint else {}),
+            **_startpoints_to_json(sequence.startpoints),
             **({"group": asdict(sequence.group)} if sequence.group else {}),
             **({"is_staged_beside": True} if sequence.is_staged_beside else {}),
         }
@@ -124,13 +124,20 @@ def _decode(stored: StoredSequence, body: dict[str, Any], *, skip_unknown_steps:
         created_at=_instant(stored.created_at),
         report=_load_report(body["report"]),
         removed=tuple(body.get("removed", ())),
-        startpoint=body.get("startpoint", ""),
+        startpoints=tuple(body["startpoints"] if "startpoints" in body else filter(None, [body.get("startpoint")])),
         group=CommitGroup(**body["group"]) if "group" in body else None,
         is_staged_beside=body.get("is_staged_beside", False),
     )
     if _identity(sequence) != _identity(stored):
         raise CorruptRecordError(what="", problem="its body belongs to another sequence")
     return sequence
+
+
+def _startpoints_to_json(ids: Sequence[str]) -> dict[str, Any]:
+    # A single one is stored as by older versions, which can then still finish the sequence.
+    if len(ids) == 1:
+        return {"startpoint": ids[0]}
+    return {"startpoints": list(ids)} if ids else {}
 
 
 def _load_report(raw: dict[str, Any]) -> CommitReport:

@@ -14,10 +14,10 @@ from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.core.commit import WAITING, CommitReport, CommitSequence, PublishedFile, SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, GobblinDagsterError
-from gobblin_dagster.core.ids import new_commit_id, new_run_id, run_began_at
+from gobblin_dagster.core.ids import new_commit_id, new_run_id, run_began_at, who
 from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.core.run_record import RECENT_RUNS
-from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.core.startpoint import ALL_JOBS, Startpoint
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.utils.table import ShownAsFacts
 from gobblin_dagster.core.utils.text import count
@@ -28,6 +28,7 @@ from gobblin_dagster.engine.commit.steps import DeleteFilesStep, MarkExpiredStep
 from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.startpoints import StartpointManager
 from gobblin_dagster.state.store import StateStore
 
 _FILES_PER_STEP = 500
@@ -103,8 +104,9 @@ def clean(project: Project, job: JobSpec, *, dry_run: bool = False, store: State
 
 def _expired_startpoints(project: Project, job: JobSpec, store: StateStore, *, dry_run: bool) -> Iterable[Startpoint]:
     now = project.clock.now()
-    found = [one for _, one in sorted(store.load_startpoints(job.job).items()) if one.is_expired(now)]
-    return found if dry_run else [one for one in found if store.delete_startpoint(one)]
+    manager = StartpointManager(store)
+    found = [one for name in (job.job, ALL_JOBS) for one in manager.find(name) if one.is_expired(now)]
+    return found if dry_run else [one for one in found if manager.expire(one, who())]
 
 
 # -- staging -----------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.places import AS_STORED, Places
 from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.serialization import from_document, to_document
-from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.core.startpoint import ALL_JOBS, Startpoint
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
 from gobblin_dagster.engine.maintenance.state_change import LEASE_TTL
@@ -57,7 +57,7 @@ class Exported:
     def standing(self) -> Standing:
         """Return the newest state, and the startpoint, of each dataset."""
         states = {key: _decoded(sequences[-1]).after for key, sequences in self.sequences.items()}
-        return Standing(states, {(one.job, one.dataset_urn): one for one in self.startpoints})
+        return Standing(states, {(one.job, one.dataset_urn): one for one in self.startpoints if not one.partition})
 
 
 def export_state(store: StateStore, jobs: Sequence[str], is_selected: Callable[[str], bool]) -> Iterator[str]:
@@ -82,18 +82,22 @@ def _lines(store: StateStore, jobs: Sequence[str], is_selected: Callable[[str], 
             if is_selected(stored.dataset_urn):
                 raise UnfinishedSequenceError(dataset_urn=stored.dataset_urn, sequence_id=stored.id)
         # Read before the commits: if a startpoint is consumed meanwhile, its commit says so, and it is not imported.
-        startpoints, (states, _) = store.load_startpoints(job), store.load_readable_states(job)
+        startpoints, (states, _) = store.list_startpoints(job), store.load_readable_states(job)
         committed = [s for s in store.load_sequences(job, {SequenceState.COMMITTED}) if is_selected(s.dataset_urn)]
         # By version and not by time, because clocks of drivers may differ.
         committed.sort(key=lambda stored: (stored.dataset_urn, stored.version_read))
         _require_whole(_by_dataset(committed), states, is_selected)
         for stored in committed:
             yield canonical_json({"sequence": _sequence_to_json(stored)})
-        for urn, startpoint in sorted(startpoints.items()):
-            if is_selected(urn):
+        for startpoint in startpoints:
+            if is_selected(startpoint.dataset_urn):
                 yield canonical_json({"startpoint": to_document(startpoint)})
         for run in reversed(store.load_runs(job, MAX_RUNS)):
             yield canonical_json({"run": to_document(run)})
+    if set(store.list_jobs()) <= set(jobs):
+        for startpoint in store.list_startpoints(ALL_JOBS):
+            if is_selected(startpoint.dataset_urn):
+                yield canonical_json({"startpoint": to_document(startpoint)})
 
 
 def _require_whole(
@@ -131,7 +135,8 @@ def read_export(lines: Iterable[str]) -> Exported:
         if "sequence" in record:
             sequences.append(_sequence_from_json(record["sequence"], number))
         elif "startpoint" in record:
-            startpoints.append(from_document(Startpoint, record["startpoint"]))
+            found = from_document(Startpoint, record["startpoint"], older_formats=Startpoint.older_formats)
+            startpoints.append(found)
         elif "run" in record:
             runs.append(from_document(RunRecord, record["run"]))
         elif "end" in record:
@@ -266,12 +271,13 @@ def _missing_startpoints(
     left_alone: Collection[Key],
 ) -> tuple[Startpoint, ...]:
     missing = []
-    taken = {job: store.load_startpoints(job) for job in {one.job for one in exported.startpoints}}
+    jobs = {one.job for one in exported.startpoints}
+    taken = {one.key for job in jobs for one in store.list_startpoints(job)}
     for one in exported.startpoints:
         key = (one.job, one.dataset_urn)
         commits = (*here.get(key, ()), *exported.sequences.get(key, ()))
-        is_consumed = any(_decoded(stored).startpoint == one.id for stored in commits)
-        if key not in left_alone and one.dataset_urn not in taken[one.job] and not is_consumed:
+        is_consumed = any(one.id in _decoded(stored).startpoints for stored in commits)
+        if key not in left_alone and one.key not in taken and not is_consumed:
             missing.append(one)
     return tuple(missing)
 

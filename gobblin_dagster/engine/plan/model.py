@@ -38,18 +38,25 @@ class DatasetPlan:
     quarantined: bool = False
     """True if `problem` is a quarantined commit sequence that waits for a person."""
     previous_schemas: Mapping[str, str] = field(default_factory=dict)
-    startpoint: Startpoint | None = None
-    """The startpoint in force; the commit consumes it."""
+    startpoints: tuple[Startpoint, ...] = ()
+    """The startpoints in force, as they are applied: a later one wins. The commit consumes them all."""
+    applied_startpoints: tuple[str, ...] = ()
+    """Ids of startpoints for all jobs that this job has applied after a commit that consumes `startpoints`."""
     begin: AnyRanges | None = None
     """The ranges that count as read under the startpoint; None if they are the committed ones."""
-    expired: Startpoint | None = None
-    """A startpoint that has expired and is not applied; the run deletes it even if there is nothing to commit."""
+    expired: tuple[Startpoint, ...] = ()
+    """Startpoints that have expired and are not applied; the run deletes them even if there is nothing to commit."""
     origin: Mapping[str, str] = field(default_factory=dict)
     """Ids of the objects that are read, by name (`DatasetOffer.origin`); the commit stores them."""
     inferred: Mapping[str, str] = field(default_factory=dict)
     """Types inferred for columns, by name (`DatasetOffer.inferred`); the commit stores them."""
     type_notes: tuple[str, ...] = ()
     """Sentences on types that were inferred for this plan."""
+
+    @property
+    def startpoint(self) -> Startpoint | None:
+        """The newest startpoint in force."""
+        return self.startpoints[-1] if self.startpoints else None
 
     @property
     def is_moving(self) -> bool:
@@ -105,7 +112,7 @@ _PLANS: tuple[Column[DatasetPlan], ...] = (
     Column("files", "number", lambda one: one.files if one.has_work else 0),
     Column("rows", "number", lambda one: one.rows if one.has_work else 0),
     Column("bytes", "number", lambda one: one.size_bytes if one.has_work else 0),
-    Column("startpoint", "text", lambda one: mark(one.startpoint)),
+    Column("startpoint", "text", lambda one: ", ".join(map(str, one.startpoints)) or None),
     Column("notes", "text", lambda one: " ".join(one.notes) or None),
     Column("problem", "text", lambda one: one.problem or None),
 )
@@ -170,7 +177,7 @@ class JobPlan(Table[DatasetPlan]):
 def left_out(dataset: DatasetPlan, problem: str, code: str = SourceError.code) -> DatasetPlan:
     """Return the plan of a dataset with nothing to read and the reason in `problem`."""
     code = dataset.code if dataset.problem else code
-    return dataclasses.replace(dataset, work_units=(), startpoint=None, begin=None, problem=problem, code=code)
+    return dataclasses.replace(dataset, work_units=(), startpoints=(), begin=None, problem=problem, code=code)
 
 
 def replanned(plan: JobPlan, datasets: Sequence[DatasetPlan]) -> JobPlan:

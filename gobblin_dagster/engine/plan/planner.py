@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 
@@ -30,9 +30,11 @@ from gobblin_dagster.engine.plan.commit_preview import branch_names, commit_outl
 from gobblin_dagster.engine.plan.cost import with_costs
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan, Leftover
 from gobblin_dagster.engine.plan.packing import pack_units
+from gobblin_dagster.engine.plan.source_identity import source_identity
 from gobblin_dagster.engine.plan.startpoints import Start, find_starts, moved_states
 from gobblin_dagster.engine.validation import starts_over
 from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.startpoints import StartpointManager
 from gobblin_dagster.state.store import StateStore
 
 _NO_START = Start()
@@ -66,7 +68,7 @@ def make_plan(
         clock: gives the time at which startpoints expire.
         packs: number of packs, unless the job sets `execution.packs`.
         on_work: called once, while planning goes on, as soon as the first work unit is found.
-        startpoints: used instead of the stored startpoints; None means the stored ones.
+        startpoints: by dataset.urn, used beside the stored startpoints, and instead of the stored one of its key.
         unfit: takes all dataset.urns and returns, by urn, why a dataset cannot be published; it fails before it is
             read.
 
@@ -85,14 +87,20 @@ def make_plan(
         previous_runs=cache(lambda: store.load_runs(spec.job)),
         publishes_parts=spec.commit.policy != "full",
     )
+    for_all: Collection[str] = ()
     if starts_over(spec, source):
         starts = {urn: Start(begin=CommittedRanges(s.committed.watermark_type, {})) for urn, s in states.items()}
     else:
-        wishes = store.load_startpoints(spec.job, selection.urns) if startpoints is None else startpoints
-        starts = find_starts(spec.job, source, context, wishes)
+        identity = source_identity(spec, source)
+        found, for_all = StartpointManager(store).applicable(spec.job, identity, states, selection.urns)
+        for urn, wish in (startpoints or {}).items():
+            others = (one for one in found.get(urn, ()) if (one.key, one.is_copy) != (wish.key, wish.is_copy))
+            found[urn] = [*others, wish]
+        starts = find_starts(spec.job, source, context, found)
     moved = moved_states(spec.job, _as_planned(states), starts, clock.now())
     offers = source.plan(dataclasses.replace(context, states=moved))
-    sound = _dataset_plans(offers, states, quarantined, {u: s for u, s in starts.items() if u not in damaged})
+    readable = {urn: start for urn, start in starts.items() if urn not in damaged}
+    sound = _dataset_plans(offers, states, quarantined, readable, for_all)
     datasets = tuple(_number_units(_without_damaged(sound, damaged), on_work))
     if unfit is not None and (problems := unfit([dataset.dataset_urn for dataset in datasets])):
         datasets = tuple(_refused(dataset, problems.get(dataset.dataset_urn, "")) for dataset in datasets)
@@ -190,6 +198,7 @@ def _dataset_plans(
     states: Mapping[str, DatasetState],
     quarantined: Mapping[str, Leftover],
     starts: Mapping[str, Start],
+    for_all: Collection[str],
 ) -> Iterator[DatasetPlan]:
     unseen = dict(starts)
     for offer in offers:
@@ -207,14 +216,15 @@ def _dataset_plans(
             low=offer.low,
             expected_high=offer.expected_high,
             work_units=() if problem else tuple(offer.work_units),
-            notes=(*([start.note] if start.note else []), *offer.notes),
+            notes=(*start.notes, *offer.notes),
             problem=problem,
             code=code,
             quarantined=leftover is not None,
             previous_schemas=state.schemas if state else {},
-            startpoint=start.startpoint,
+            startpoints=start.startpoints,
+            applied_startpoints=_applied(start.startpoints, state, for_all),
             # A full extract of nothing changes neither the published data nor the ranges that count as read.
-            begin=start.begin if start.startpoint is not None or offer.work_units else None,
+            begin=start.begin if start.startpoints or offer.work_units else None,
             expired=start.expired,
             origin=offer.origin,
             inferred=offer.inferred,
@@ -223,11 +233,21 @@ def _dataset_plans(
     for urn, start in unseen.items():
         state = states.get(urn)
         mark, version = (state.watermark, state.version) if state else (None, 0)
+        if start.is_of_others and urn not in states:
+            continue
         why = start.problem or "the source does not have the dataset now"
-        note = start.note if start.expired is not None else f"its startpoint waits: {why}"
+        notes = (f"its startpoint waits: {why}",) if start.startpoints or start.problem else start.notes
         yield DatasetPlan(
-            urn, new_commit_id(), version, low=mark, expected_high=mark, notes=(note,), expired=start.expired
+            urn, new_commit_id(), version, low=mark, expected_high=mark, notes=notes, expired=start.expired
         )
+
+
+def _applied(
+    startpoints: Sequence[Startpoint], state: DatasetState | None, for_all: Collection[str]
+) -> tuple[str, ...]:
+    """Return the ids of stored startpoints for all jobs that the job has applied after a commit."""
+    before = [one for one in state.applied_startpoints if one in for_all] if state is not None else ()
+    return tuple(dict.fromkeys((*before, *(one.id for one in startpoints if one.is_copy))))
 
 
 def _without_damaged(

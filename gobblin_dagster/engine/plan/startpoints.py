@@ -1,47 +1,71 @@
-"""Apply startpoints in a plan: the next run of a dataset begins at its startpoint instead of at its watermark.
+"""Apply startpoints in a plan: the next run of a dataset begins at its startpoints instead of at its watermark.
 
-A startpoint is resolved to a position. The source then plans as if everything before that position were committed and
-nothing after it. The run's commit starts from the same ranges and consumes the startpoint; nothing is stored before it.
+Startpoints are resolved to positions, from the oldest to the newest: one for the whole dataset moves all partitions,
+one for a partition moves this partition. The source then plans as if everything before these positions were committed
+and nothing after them. The run's commit starts from the same ranges and consumes the startpoints; nothing is stored
+before it but the fan-out.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from gobblin_dagster.core.constructs import DatasetOffer, Source, SourceContext, StartpointResolver
+from gobblin_dagster.core.constructs import (
+    DatasetOffer,
+    PartitionStartpointResolver,
+    Source,
+    SourceContext,
+    StartpointResolver,
+)
 from gobblin_dagster.core.dataset_state import DatasetState, with_committed
 from gobblin_dagster.core.errors import GobblinDagsterError, StartpointError, UsageError
-from gobblin_dagster.core.startpoint import Oldest, Specific, Startpoint, Timestamp, Upcoming, watermark_at
-from gobblin_dagster.core.watermark import Watermark
+from gobblin_dagster.core.startpoint import (
+    Oldest,
+    Specific,
+    Startpoint,
+    Timestamp,
+    Upcoming,
+    by_precedence,
+    watermark_at,
+)
+from gobblin_dagster.core.watermark import CompositeWatermark, Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.watermark.text import parse_watermark
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The resolved startpoint of one dataset."""
+    """The resolved startpoints of one dataset."""
 
-    startpoint: Startpoint | None = None
-    """The startpoint in force, pinned if it must be; None if it has expired or cannot be resolved."""
+    startpoints: tuple[Startpoint, ...] = ()
+    """The startpoints in force, in order of precedence, pinned if they must be; empty if none can be applied."""
     begin: CommittedRanges | None = None
     """The ranges that count as read; None if the dataset was never committed and begins at its oldest position
     anyway."""
     problem: str = ""
-    note: str = ""
-    """Remark for people: where the dataset begins, or that its startpoint expired."""
-    expired: Startpoint | None = None
-    """The startpoint, if it has expired and is not applied."""
+    notes: tuple[str, ...] = ()
+    """Remarks for people: first where the dataset begins, then startpoints that wait or have expired."""
+    expired: tuple[Startpoint, ...] = ()
+    """Startpoints that have expired and are not applied."""
+    is_of_others: bool = False
+    """Whether they are all for all jobs: this job need not have the dataset."""
 
 
-def find_starts(job: str, source: Source, context: SourceContext, wishes: Mapping[str, Startpoint]) -> dict[str, Start]:
+def find_starts(
+    job: str, source: Source, context: SourceContext, wishes: Mapping[str, Sequence[Startpoint]]
+) -> dict[str, Start]:
     """Resolve the startpoints of the selected datasets; an error is put into the `problem` of its dataset."""
     return {
-        urn: _Resolution(job, source, context, startpoint).start()
-        for urn, startpoint in sorted(wishes.items())
+        urn: dataclasses.replace(
+            _Resolution(job, urn, source, context).start(startpoints),
+            is_of_others=all(one.is_copy for one in startpoints),
+        )
+        for urn, startpoints in sorted(wishes.items())
         if context.is_selected(urn)
     }
 
@@ -66,97 +90,160 @@ def begin_at(
     return dataclasses.replace(with_committed(before, begin), updated_at=now, origin={})
 
 
-class _Resolution:
-    """Resolves one startpoint."""
+class _Absent(Exception):
+    """The source does not have the partition of a startpoint now; the message says so."""
 
-    def __init__(self, job: str, source: Source, context: SourceContext, startpoint: Startpoint) -> None:
+
+class _Resolution:
+    """Resolves the startpoints of one dataset."""
+
+    def __init__(self, job: str, dataset_urn: str, source: Source, context: SourceContext) -> None:
         self._job = job
         self._source = source
         self._context = context
-        self._startpoint = startpoint
-        self._urn = startpoint.dataset_urn
-        self._state = context.states.get(self._urn)
+        self._urn = dataset_urn
+        self._state = context.states.get(dataset_urn)
         self._fresh: DatasetOffer | None = None
 
-    def start(self) -> Start:
-        """Return the resolved startpoint; errors of this dataset are in its `problem`, never raised."""
-        startpoint, now = self._startpoint, self._context.clock.now()
-        if startpoint.is_expired(now):
-            at = f"{startpoint.expires_at.astimezone(UTC):%Y-%m-%d %H:%M}Z"
-            note = f"its startpoint {startpoint} expired at {at} and is not applied; the next run deletes it."
-            return Start(note=note, expired=startpoint)
-        try:
-            begin = self._begin()
-        except GobblinDagsterError as error:
-            return Start(problem=str(error))
-        mark = begin.watermark if begin is not None else None
-        if isinstance(startpoint.position, Upcoming):
-            # If this run crashes, the next one must begin here too, and not after data that arrived in between.
-            startpoint = dataclasses.replace(startpoint, pinned=begin)
-        why = f": {startpoint.why}" if startpoint.why else ""
-        where = mark or "its oldest position"
-        note = f"begins at {where}, by the startpoint {startpoint.position} of {startpoint.who}{why}."
-        return Start(startpoint, begin, note=note)
+    def start(self, startpoints: Sequence[Startpoint]) -> Start:
+        """Return the resolved startpoints; errors of this dataset are in its `problem`, never raised."""
+        now = self._context.clock.now()
+        expired = tuple(one for one in by_precedence(startpoints) if one.is_expired(now))
+        notes = [
+            f"its startpoint {one} expired at {one.expires_at.astimezone(UTC):%Y-%m-%d %H:%M}Z and is not applied; the "
+            "next run deletes it."
+            for one in expired
+        ]
+        in_force: list[Startpoint] = []
+        begin = self._state.committed if self._state is not None else None
+        for one in by_precedence(startpoints):
+            if one in expired:
+                continue
+            try:
+                self._require_past(one, now)
+                begin = self._begin(one, begin)
+            except _Absent as absence:
+                notes.append(f"its startpoint {one} waits: {absence}.")
+            except GobblinDagsterError as error:
+                return Start(problem=str(error), notes=tuple(notes), expired=expired)
+            else:
+                in_force.append(self._pinned(one, begin))
+        if not in_force:
+            return Start(notes=tuple(notes), expired=expired)
+        return Start(tuple(in_force), begin, notes=(_begin_note(in_force, begin), *notes), expired=expired)
 
-    def _begin(self) -> CommittedRanges | None:
+    def _require_past(self, startpoint: Startpoint, now: datetime) -> None:
+        if startpoint.is_from_the_future(now):
+            raise self._error(
+                startpoint,
+                f"it was created at {startpoint.created_at.isoformat()}, {startpoint.created_at - now} ahead of this "
+                "clock, and would win over all others until then; set the clocks, and set it again",
+            )
+
+    def _pinned(self, startpoint: Startpoint, begin: CommittedRanges | None) -> Startpoint:
+        # If this run crashes, the next one must begin here too, and not after data that arrived in between.
+        if begin is None or startpoint.pinned is not None or not isinstance(startpoint.position, Upcoming | Timestamp):
+            return startpoint
+        name = startpoint.partition
+        if name:
+            begin = CommittedRanges(begin.watermark_type, {n: r for n, r in begin.ranges.items() if _is_of(n, name)})
+        return dataclasses.replace(startpoint, pinned=begin)
+
+    def _begin(self, startpoint: Startpoint, base: CommittedRanges | None) -> CommittedRanges | None:
+        """Return `base`, the ranges that count as read so far, with the startpoint applied."""
+        if startpoint.pinned is not None:
+            if not startpoint.partition or base is None:
+                return startpoint.pinned
+            return CommittedRanges(base.watermark_type, {**base.ranges, **startpoint.pinned.ranges})
+        if startpoint.partition:
+            return self._read_up_to(startpoint, self._partition_mark(startpoint), base)
         resolver = self._source if isinstance(self._source, StartpointResolver) else None
-        position = self._startpoint.position
-        if self._startpoint.pinned is not None:
-            return self._startpoint.pinned
-        wanted = self._parsed(position) if isinstance(position, Specific) else position
-        resolve = self._unaided if resolver is None else resolver.resolve_startpoint
-        found = resolve(self._urn, wanted, self._context)
+        position = startpoint.position
+        wanted = self._parsed(startpoint, position.watermark) if isinstance(position, Specific) else position
+        if resolver is None:
+            found: Watermark | CommittedRanges | None = self._unaided(startpoint, wanted)
+        else:
+            found = resolver.resolve_startpoint(self._urn, wanted, self._context)
         if found is None:
             return None if self._state is None else CommittedRanges(self._state.committed.watermark_type, {})
-        return found if isinstance(found, CommittedRanges) else self._read_up_to(found)
+        return found if isinstance(found, CommittedRanges) else self._read_up_to(startpoint, found, base)
 
-    def _unaided(
-        self, _urn: str, wanted: Watermark | Timestamp | Oldest | Upcoming, _context: SourceContext
-    ) -> Watermark | None:
+    def _partition_mark(self, startpoint: Startpoint) -> Watermark:
+        """Return where a partition begins."""
+        name, position, source = startpoint.partition, startpoint.position, self._source
+        if self._kind(startpoint) is not CompositeWatermark:
+            raise self._error(
+                startpoint, "the dataset has no partitions with positions of their own; leave the partition out"
+            )
+        wanted: Watermark | Timestamp | Oldest | Upcoming
+        if isinstance(position, Specific):
+            try:
+                offset = int(position.watermark)
+            except ValueError:
+                offset = position.watermark  # type: ignore[assignment]  # refused by the type of the watermark
+            wanted = self._parsed(startpoint, json.dumps({name: offset}))
+        else:
+            wanted = position
+        if isinstance(source, PartitionStartpointResolver):
+            found: Any = source.resolve_partition_startpoint(self._urn, name, wanted, self._context)
+        elif isinstance(source, StartpointResolver):
+            found = source.resolve_startpoint(self._urn, wanted, self._context)
+        else:
+            found = self._unaided(startpoint, wanted)
+        components = found.components() if isinstance(found, Watermark) else {}
+        mine = {component: at for component, at in components.items() if _is_of(component, name)}
+        if not mine:
+            raise _Absent(f"the source does not have partition {name} now")
+        return CompositeWatermark.from_components(mine)
+
+    def _unaided(self, startpoint: Startpoint, wanted: Watermark | Timestamp | Oldest | Upcoming) -> Watermark | None:
         """Resolve as a StartpointResolver does, for a source that is none."""
+        if isinstance(wanted, Oldest) and startpoint.partition:
+            return self._offer(startpoint).low
         if isinstance(wanted, Oldest):
             return None
-        mark = watermark_at(self._kind(), wanted.instant) if isinstance(wanted, Timestamp) else wanted
+        mark = watermark_at(self._kind(startpoint), wanted.instant) if isinstance(wanted, Timestamp) else wanted
         if isinstance(mark, Watermark):
             return mark
-        raise self._error("this source cannot look up such a position; give a watermark, or `oldest`")
+        raise self._error(startpoint, "this source cannot look up such a position; give a watermark, or `oldest`")
 
-    def _parsed(self, position: Specific) -> Watermark:
+    def _parsed(self, startpoint: Startpoint, text: str) -> Watermark:
         try:
-            return parse_watermark(self._kind(), position.watermark)
+            return parse_watermark(self._kind(startpoint), text)
         except UsageError as error:
-            raise self._error(error.problem.rstrip(".")) from error
+            raise self._error(startpoint, error.problem.rstrip(".")) from error
 
-    def _read_up_to(self, mark: Watermark) -> CommittedRanges:
+    def _read_up_to(self, startpoint: Startpoint, mark: Watermark, base: CommittedRanges | None) -> CommittedRanges:
         """Return ranges that end at a position; components that the position does not name stay as they are."""
-        known: Any = self._state.committed.ranges if self._state is not None else {}
+        known: Any = base.ranges if base is not None else {}
         if self._state is not None and type(mark) is not self._state.committed.watermark_type:
             expected = self._state.committed.watermark_type.type_name
-            raise self._error(f"it is of type {mark.type_name!r}, the dataset's watermark of type {expected!r}")
+            problem = f"it is of type {mark.type_name!r}, the dataset's watermark of type {expected!r}"
+            raise self._error(startpoint, problem)
         ranges = dict(known)
         for name, position in mark.components().items():
             first: Any = known[name][0][0] if name in known else position
             if name not in known or position < first:
                 # Data before the first committed position counts as read too, from where the source begins.
-                first = self._beginnings().get(name, position)
+                first = self._beginnings(startpoint).get(name, position)
             ranges[name] = ((min(first, position), position),)
         return CommittedRanges(type(mark), ranges)
 
-    def _beginnings(self) -> Mapping[str, Any]:
-        low = self._offer().low
+    def _beginnings(self, startpoint: Startpoint) -> Mapping[str, Any]:
+        low = self._offer(startpoint).low
         return low.components() if low is not None else {}
 
-    def _kind(self) -> type[Watermark]:
+    def _kind(self, startpoint: Startpoint) -> type[Watermark]:
         if self._state is not None:
             return self._state.committed.watermark_type
-        offer = self._offer()
+        offer = self._offer(startpoint)
         mark = offer.low or offer.expected_high
         if mark is None:
             unknown = "the source has no data yet, so its watermark type is unknown"
-            raise self._error(offer.problem.rstrip(".") or unknown)
+            raise self._error(startpoint, offer.problem.rstrip(".") or unknown)
         return type(mark)
 
-    def _offer(self) -> DatasetOffer:
+    def _offer(self, startpoint: Startpoint) -> DatasetOffer:
         """Return what the source would offer if nothing of the dataset had ever been committed."""
         if self._fresh is None:
             alone = dataclasses.replace(self._context, states={}, is_selected=lambda urn: urn == self._urn)
@@ -166,5 +253,20 @@ class _Resolution:
             )
         return self._fresh
 
-    def _error(self, problem: str) -> StartpointError:
-        return StartpointError(dataset_urn=self._urn, startpoint=str(self._startpoint.position), problem=problem)
+    def _error(self, startpoint: Startpoint, problem: str) -> StartpointError:
+        shown = f"{startpoint.partition} at {startpoint.position}" if startpoint.partition else str(startpoint.position)
+        return StartpointError(dataset_urn=self._urn, startpoint=shown, problem=problem)
+
+
+def _is_of(component: str, partition: str) -> bool:
+    """Return whether a component belongs to a partition; `clicks-0@2` is `clicks-0` after its topic was recreated."""
+    return component == partition or component.startswith(f"{partition}@")
+
+
+def _begin_note(in_force: Sequence[Startpoint], begin: CommittedRanges | None) -> str:
+    where = (begin.watermark if begin is not None else None) or "its oldest position"
+    told = []
+    for one in in_force:
+        what = f"{one.partition} at {one.position}" if one.partition else f"{one.position}"
+        told.append(f"{what} of {one.who}" + (f": {one.why}" if one.why else ""))
+    return f"begins at {where}, by the startpoint{'s' if len(told) > 1 else ''} {'; then '.join(told)}."

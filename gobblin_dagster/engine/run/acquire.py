@@ -9,6 +9,7 @@ from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.plan.model import JobPlan, left_out, replanned
 from gobblin_dagster.engine.run.store_check import unknown_commits, unknown_snapshots
 from gobblin_dagster.engine.task.runner import TaskRunner
+from gobblin_dagster.state.startpoints import StartpointManager
 
 
 def acquire_datasets(
@@ -16,18 +17,19 @@ def acquire_datasets(
 ) -> tuple[JobPlan, dict[str, Lease]]:
     """Return the plan to run, and the leases by which other runs hold datasets that it leaves out.
 
-    Stores the resolved position of a startpoint if a later run would resolve it to another one. Deletes expired
-    startpoints.
+    Fans out the startpoints of the plan: stores them for this job, with their positions if a later run would find
+    others. Deletes expired startpoints.
     """
+    startpoints = StartpointManager(opened.store)
     busy: dict[str, Lease] = {}
     if plan.is_moving:
         plan, busy = _leased(opened, leases, plan, runner)
         for dataset in plan.datasets:
-            if dataset.startpoint is not None and dataset.startpoint.pinned is not None:
-                opened.store.pin_startpoint(dataset.startpoint)
+            if dataset.is_moving:
+                startpoints.fan_out(dataset.startpoints, dataset.version_read + 1, opened.run_id)
     for dataset in plan.datasets:
-        if dataset.expired is not None:
-            opened.store.delete_startpoint(dataset.expired)  # by id, so that a newer startpoint stays
+        for expired in dataset.expired:
+            startpoints.expire(expired, opened.run_id)
     return plan, busy
 
 

@@ -161,11 +161,13 @@ def _unread(
 
 
 def _commit(plan: DatasetPlan, result: DatasetResult, sequence: CommitSequence) -> DatasetCommit:
-    """Store the result in the sequence; consume the startpoint of the plan, which the history then shows."""
+    """Store the result in the sequence; consume the startpoints of the plan, which the history then shows."""
     result = result.committed_by(sequence)
-    consumed = plan.startpoint.id if plan.startpoint is not None else ""
-    report = result.to_report(plan.startpoint)
-    return DatasetCommit(result, dataclasses.replace(sequence, report=report, startpoint=consumed))
+    sequence = dataclasses.replace(sequence, report=result.to_report(plan.startpoint))
+    if plan.startpoints:
+        after = dataclasses.replace(sequence.after, applied_startpoints=plan.applied_startpoints)
+        sequence = dataclasses.replace(sequence, after=after, startpoints=tuple(one.id for one in plan.startpoints))
+    return DatasetCommit(result, sequence)
 
 
 def _cut_note(published: Sequence[TaskState]) -> tuple[str, ...]:

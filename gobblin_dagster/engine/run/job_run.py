@@ -52,7 +52,7 @@ def plan_job(
     """Plan a run for people, without running it; reads metadata only.
 
     The plan also says which columns change, and what a run would refuse because the state store was lost. Only sources
-    that plan with Spark ask `spark` for a session. `startpoints` are used instead of the stored ones. A given `store`
+    that plan with Spark ask `spark` for a session. `startpoints` are used as `make_plan` says. A given `store`
     stays open; default: open one and close it. Raises as `JobContext.of` and `JobContext.plan`.
     """
     with project.use_store(store) as open_store:

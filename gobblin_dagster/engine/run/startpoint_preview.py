@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 
+from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.selection import Selection
-from gobblin_dagster.core.startpoint import Startpoint, StartpointPosition
+from gobblin_dagster.core.startpoint import ALL_JOBS, Startpoint, StartpointPosition
 from gobblin_dagster.engine.plan.model import DatasetPlan
+from gobblin_dagster.engine.plan.source_identity import source_identity
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.engine.task.runner import SessionRunner
@@ -37,6 +41,12 @@ def job_of_dataset(project: Project, store: StateStore, dataset_urn: str) -> Job
     )
 
 
+def jobs_reading(project: Project, job: JobSpec) -> list[JobSpec]:
+    """Return the jobs of a project that read the same source as a job, this job first."""
+    others = [one for one in project.jobs if one.job != job.job and _identity(one) == _identity(job)]
+    return [job, *others]
+
+
 def wished_startpoints(
     project: Project,
     job: JobSpec,
@@ -49,14 +59,36 @@ def wished_startpoints(
     expires_at: datetime,
     spark: SessionRunner | None = None,
     store: StateStore,
+    partition: str = "",
+    for_all_jobs: bool = False,
 ) -> dict[str, Startpoint]:
-    """Return the startpoints that a person asks for, by dataset.urn; `*` means all datasets without a startpoint."""
+    """Return the startpoints that a person asks for, by dataset.urn; `*` means all datasets without a startpoint.
+
+    Args:
+        project: the project.
+        job: the job; with `for_all_jobs`, one of those that read the source.
+        dataset_urn: the dataset, or `*`.
+        position: where to begin.
+        who: the person.
+        why: the reason.
+        now: when it is created; the newest startpoint wins.
+        expires_at: until then a run must apply it.
+        spark: asked for a session by sources that plan with Spark.
+        store: the state store.
+        partition: a partition of the dataset; empty for the whole dataset.
+        for_all_jobs: the startpoint is for every job that reads this source.
+    """
     urns = [dataset_urn]
+    name = ALL_JOBS if for_all_jobs else job.job
     if dataset_urn == ALL:
-        waiting = store.load_startpoints(job.job)
-        known = plan_job(project, job, spark=spark, startpoints={}, store=store).datasets
-        urns = [one.dataset_urn for one in known if not _is_waiting(waiting.get(one.dataset_urn), now)]
-    return {urn: Startpoint(job.job, urn, position, now, expires_at, who, why) for urn in urns}
+        waiting = {one.dataset_urn for one in store.list_startpoints(name) if not one.is_expired(now)}
+        known = plan_job(project, job, spark=spark, store=store).datasets
+        urns = [one.dataset_urn for one in known if one.dataset_urn not in waiting]
+    source = _identity(job) if for_all_jobs else ""
+    return {
+        urn: Startpoint(name, urn, position, now, expires_at, who, why, partition=partition, source=source)
+        for urn in urns
+    }
 
 
 def preview_startpoints(
@@ -67,24 +99,92 @@ def preview_startpoints(
     *,
     store: StateStore,
 ) -> dict[str, DatasetPlan]:
-    """Plan as if the startpoints were stored; one that is no position of its dataset is a problem of its plan.
+    """Plan a job as if the startpoints were stored; one that is no position of its dataset is a problem of its plan.
 
     Raises:
-        UsageError: the source has no such dataset.
+        UsageError: the source has no such dataset, or no such partition.
     """
     if not wishes:
         return {}
     selection = Selection(urns=frozenset(wishes))
-    plan = plan_job(project, job, selection, spark, startpoints=wishes, store=store)
+    ours = {urn: _for_job(one, job.job) for urn, one in wishes.items()}
+    plan = plan_job(project, job, selection, spark, startpoints=ours, store=store)
     plans = {dataset.dataset_urn: dataset for dataset in plan.datasets if dataset.dataset_urn in wishes}
-    lacking = [urn for urn, one in plans.items() if one.startpoint is None and not one.problem]
-    if lacking or not plans:
-        urn = next(iter(lacking or wishes))
-        raise UsageError(
-            problem=f"The source of job {job.job!r} has no dataset {urn!r}.", hint="`gobblin plan` lists the datasets."
-        )
+    for urn, one in wishes.items():
+        found = plans.get(urn)
+        if found is None or not (found.problem or any(each.id == one.id for each in found.startpoints)):
+            is_known = found is not None and bool(one.partition)
+            what = f"Dataset {urn!r} of job {job.job!r} has" if is_known else f"The source of job {job.job!r} has"
+            lacking = f"no partition {one.partition!r} now" if is_known else f"no dataset {urn!r}"
+            raise UsageError(problem=f"{what} {lacking}.", hint="`gobblin plan` lists the datasets.")
     return plans
 
 
-def _is_waiting(startpoint: Startpoint | None, now: datetime) -> bool:
-    return startpoint is not None and not startpoint.is_expired(now)
+def preview_jobs(
+    project: Project,
+    job: JobSpec,
+    wishes: Mapping[str, Startpoint],
+    spark: SessionRunner | None = None,
+    *,
+    store: StateStore,
+) -> dict[tuple[str, str], DatasetPlan]:
+    """Plan each job that the startpoints are for; return the plans by job and dataset.urn.
+
+    Raises as `preview_startpoints`. Other jobs than `job` need not have the datasets.
+    """
+    ours = preview_startpoints(project, job, wishes, spark, store=store)
+    plans = {(job.job, urn): plan for urn, plan in ours.items()}
+    if any(one.job == ALL_JOBS for one in wishes.values()):
+        for other in jobs_reading(project, job)[1:]:
+            for urn, one in wishes.items():
+                with suppress(UsageError):
+                    plans[other.job, urn] = preview_startpoints(project, other, {urn: one}, spark, store=store)[urn]
+    return plans
+
+
+def settable(wishes: Mapping[str, Startpoint], plans: Mapping[tuple[str, str], DatasetPlan]) -> list[Startpoint]:
+    """Return the startpoints that no job has a problem with."""
+    bad = {urn for (_, urn), plan in plans.items() if plan.problem}
+    return [one for urn, one in wishes.items() if urn not in bad]
+
+
+def removable(
+    store: StateStore, jobs: Sequence[str], dataset_urn: str, partition: str | None = None
+) -> list[Startpoint]:
+    """Return the stored startpoints that a person means.
+
+    Args:
+        store: the state store.
+        jobs: the jobs, or `ALL_JOBS`; one of them must have any.
+        dataset_urn: the dataset; `*` means all datasets.
+        partition: the partition, empty for the whole dataset alone; None means both.
+
+    Raises:
+        UsageError: there is none, or several jobs have one.
+    """
+    found = [
+        one
+        for name in jobs
+        for one in store.list_startpoints(name, None if dataset_urn == ALL else [dataset_urn])
+        if partition is None or one.partition == partition
+    ]
+    having = sorted({one.job for one in found})
+    if not having:
+        raise UsageError(
+            problem=f"Dataset {dataset_urn!r} has no startpoint.",
+            hint="`gobblin startpoint list` shows those there are; those for all jobs need --all-jobs.",
+        )
+    if len(having) > 1:
+        raise UsageError(
+            problem=f"Dataset {dataset_urn!r} has startpoints in several jobs: {', '.join(having)}.",
+            hint="Name one with --job.",
+        )
+    return found
+
+
+def _for_job(startpoint: Startpoint, job: str) -> Startpoint:
+    return replace(startpoint, job=job, is_copy=True) if startpoint.job == ALL_JOBS else startpoint
+
+
+def _identity(job: JobSpec) -> str:
+    return source_identity(job, registry.load(ConstructKind.SOURCE, job.source.type))

@@ -5,7 +5,7 @@ They check and compute, and change no file. None means that nothing has to be wr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import datetime
 
@@ -17,6 +17,7 @@ from gobblin_dagster.core.errors import (
     WatermarkMovedError,
 )
 from gobblin_dagster.core.lease import LEFT, Lease, LeaseOwner
+from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.state.files.records import DatasetHead, SequenceEntry
 
 
@@ -90,12 +91,26 @@ def commit(head: DatasetHead, epoch: int, effect: CommitEffect) -> DatasetHead |
     if head.version != sequence.version_read:
         raise WatermarkMovedError(dataset_urn=head.dataset_urn, expected=sequence.version_read, found=head.version)
     committed = replace(_with(head, replace(sequence, state=SequenceState.COMMITTED)), state=effect.after)
-    return replace(committed, startpoint=None) if has_startpoint(head, effect.startpoint) else committed
+    return with_startpoints(committed, [one for one in head.all_startpoints if one.id not in effect.startpoints])
 
 
-def has_startpoint(head: DatasetHead, startpoint_id: str) -> bool:
-    """Return whether the dataset's startpoint has this id."""
-    return head.startpoint is not None and head.startpoint.id == startpoint_id
+def startpoint_of(head: DatasetHead, partition: str) -> Startpoint | None:
+    """Return the startpoint of a partition, or of the whole dataset if the name is empty."""
+    return next((one for one in head.all_startpoints if one.partition == partition), None)
+
+
+def save_startpoint(head: DatasetHead, startpoint: Startpoint) -> DatasetHead:
+    """Add a startpoint; it replaces the one of its partition."""
+    return with_startpoints(
+        head, [startpoint, *(one for one in head.all_startpoints if one.partition != startpoint.partition)]
+    )
+
+
+def with_startpoints(head: DatasetHead, startpoints: Iterable[Startpoint]) -> DatasetHead:
+    """Return the head with these startpoints instead of its own; at most one per partition."""
+    by_partition = {one.partition: one for one in startpoints}
+    whole = by_partition.pop("", None)
+    return replace(head, startpoint=whole, startpoints=tuple(by_partition[name] for name in sorted(by_partition)))
 
 
 def start_abort(head: DatasetHead, epoch: int, reason: str) -> DatasetHead | None:

@@ -75,6 +75,14 @@ class DatasetHead:
     snapshot_part: str = ""
     """Name of the newest part; empty before the first files were published."""
     startpoint: Startpoint | None = None
+    """Of the whole dataset."""
+    startpoints: tuple[Startpoint, ...] = ()
+    """Of partitions, in their order."""
+
+    @property
+    def all_startpoints(self) -> tuple[Startpoint, ...]:
+        """The startpoint of the whole dataset, if there is one, and those of partitions."""
+        return (*([self.startpoint] if self.startpoint is not None else []), *self.startpoints)
 
     @property
     def version(self) -> int:

@@ -5,6 +5,7 @@
     sequences/<id>.jsonl                            job, dataset and body of a sequence; written before a head names it
     jobs/<job>/datasets/<urn>/...                   see `files.dataset`
     jobs/<job>/startpoints/<id>                     the dataset.urn that has, or had, this startpoint
+    jobs/<job>/startpoint_events/<urn>/<time>-...   what happened to startpoints, for the history
     jobs/<job>/runs/<started>-<run id>/<n>.json     run history; the highest number counts
 
 A transaction is one put-if-absent of a dataset's next head. Methods for many datasets use one transaction per dataset.
@@ -21,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from itertools import islice
+from itertools import count, islice
 from typing import TypeVar
 
 from gobblin_dagster.core.clock import Clock, SystemClock
@@ -42,10 +43,11 @@ from gobblin_dagster.core.errors import (
     StoreVersionError,
     TransientError,
 )
+from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.places import Places
 from gobblin_dagster.core.run_record import RunRecord
-from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.core.startpoint import ALL_JOBS, Startpoint, StartpointEvent
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.state.files import changes
@@ -54,8 +56,10 @@ from gobblin_dagster.state.files.log import VersionLog
 from gobblin_dagster.state.files.records import DatasetHead, SequenceEntry, decode, encode
 from gobblin_dagster.state.store import LeaseGrant
 
-LAYOUT_VERSION = 2
-"""1 stored absolute paths."""
+LAYOUT_VERSION = 3
+"""1 stored absolute paths; 2 knew only startpoints of whole datasets, and would lose those of partitions."""
+_WITHOUT_BASE = 2
+"""The first version that stored paths relative to the project's folder."""
 _FORMER_BASE = "former_base.json"
 _SYSTEM_CLOCK = SystemClock()
 _ENDED = frozenset({SequenceState.COMMITTED, SequenceState.ABORTED})
@@ -124,6 +128,7 @@ class FileStateStore:
         self._storage = storage
         self._clock = clock
         self._threads = threads
+        self._event_numbers = count()
         with self._errors():
             self._check_format(base)
             self._places = Places(base, self._former_base())
@@ -142,6 +147,9 @@ class FileStateStore:
     def close(self) -> None:
         """Do nothing: no file stays open between calls."""
 
+    def now(self) -> datetime:
+        return self._clock.now()
+
     def _path(self, *parts: str) -> str:
         return posixpath.join(self._root, *parts)
 
@@ -151,8 +159,9 @@ class FileStateStore:
             raise StoreVersionError(store=self.url, found=str(version), known=str(LAYOUT_VERSION))
         if version < LAYOUT_VERSION:
             try:
-                # First, so that it is there whenever the newer version is.
-                self._storage.put_if_absent(self._path(_FORMER_BASE), canonical_json({"base": base}).encode())
+                if version < _WITHOUT_BASE:
+                    # First, so that it is there whenever the newer version is.
+                    self._storage.put_if_absent(self._path(_FORMER_BASE), canonical_json({"base": base}).encode())
                 self._storage.delete(self._path("format.json"))
                 self._layout_version()
             except OSError as error:
@@ -285,14 +294,14 @@ class FileStateStore:
 
     def list_jobs(self) -> list[str]:
         with self._errors():
-            return [job for job in self._jobs() if self._is_known(job)]
+            return [job for job in self._jobs() if job != ALL_JOBS and self._is_known(job)]
 
     def _is_known(self, job: str) -> bool:
         """Return whether the store holds more of a job than leases."""
         if self._storage.list_names(self._path("jobs", _segment(job), "runs")):
             return True
         heads, damaged = self._heads(job)
-        return bool(damaged) or any(head.entry is not None or head.startpoint is not None for head in heads)
+        return bool(damaged) or any(head.entry is not None or head.all_startpoints for head in heads)
 
     # -- leases --------------------------------------------------------------------------------------------------------
     def acquire_leases(self, job: str, urns: Collection[str], owner: LeaseOwner, ttl: timedelta) -> LeaseGrant:
@@ -378,7 +387,7 @@ class FileStateStore:
 
         with _fate_of(effect.after.dataset_urn, sequence_id):
             self._change(sequence_id, commit)
-        self._forget_marker(effect.after.job, effect.startpoint)
+        self._forget_markers(effect.after.job, effect.startpoints)
 
     def commit_all(self, items: Sequence[tuple[str, int, CommitEffect]]) -> None:
         for sequence_id, epoch, effect in items:
@@ -392,7 +401,7 @@ class FileStateStore:
 
         with _fate_of(sequence.dataset_urn, sequence.id), self._errors():
             dataset.change(record)
-        self._forget_marker(sequence.job, effect.startpoint)
+        self._forget_markers(sequence.job, effect.startpoints)
 
     def start_abort(self, sequence_id: str, epoch: int, reason: str) -> None:
         self._change(sequence_id, lambda _, head: changes.start_abort(head, epoch, reason))
@@ -476,47 +485,64 @@ class FileStateStore:
 
     # -- startpoints ---------------------------------------------------------------------------------------------------
     def save_startpoint(self, startpoint: Startpoint) -> None:
-        replaced = ""
+        self._store_startpoint(startpoint, lambda _: True)
 
-        def save(head: DatasetHead, _: int) -> DatasetHead:
-            nonlocal replaced
-            replaced = head.startpoint.id if head.startpoint else ""
-            return replace(head, startpoint=startpoint)
+    def fan_out_startpoint(self, copy: Startpoint) -> bool:
+        return self._store_startpoint(copy, copy.replaces)
+
+    def _store_startpoint(self, startpoint: Startpoint, may_replace: Callable[[Startpoint], bool]) -> bool:
+        found: Startpoint | None = None
+
+        def save(head: DatasetHead, _: int) -> DatasetHead | None:
+            nonlocal found
+            found = changes.startpoint_of(head, startpoint.partition)
+            return changes.save_startpoint(head, startpoint) if found is None or may_replace(found) else None
 
         with self._errors():
-            # Write the marker first: `load_startpoints` reads only heads that have a marker.
+            # Write the marker first: `list_startpoints` reads only heads that have a marker.
             marker = self._marker(startpoint.job, startpoint.id)
             self._storage.put_if_absent(marker, startpoint.dataset_urn.encode())
             self._dataset(startpoint.job, startpoint.dataset_urn).change(save)
-            if replaced not in ("", startpoint.id):
-                self._storage.delete(self._marker(startpoint.job, replaced))
+        is_stored = found is None or may_replace(found)
+        if is_stored and found is not None and found.id != startpoint.id:
+            self._forget_markers(startpoint.job, [found.id])
+        return is_stored
 
     def pin_startpoint(self, startpoint: Startpoint) -> bool:
-        return self._replace_startpoint(startpoint, startpoint)
+        return self._change_startpoint(startpoint, lambda head: changes.save_startpoint(head, startpoint))
 
     def load_startpoints(self, job: str, urns: Collection[str] | None = None) -> dict[str, Startpoint]:
+        return {one.dataset_urn: one for one in self.list_startpoints(job, urns) if not one.partition}
+
+    def list_startpoints(self, job: str, urns: Collection[str] | None = None) -> list[Startpoint]:
         with self._errors():
             marked = self._each(self._marked, [self._marker(job, marker) for marker in self._names(*_markers(job))])
         wanted = {urn for urn in marked if urn is not None and (urns is None or urn in urns)}
         heads, _ = self._heads(job, wanted)
-        return {head.dataset_urn: head.startpoint for head in heads if head.startpoint is not None}
+        return [one for head in sorted(heads, key=lambda head: head.dataset_urn) for one in head.all_startpoints]
 
     def delete_startpoint(self, startpoint: Startpoint) -> bool:
-        is_there = self._replace_startpoint(startpoint, None)
-        with self._errors():
-            self._storage.delete(self._marker(startpoint.job, startpoint.id))
+        is_there = self._change_startpoint(
+            startpoint,
+            lambda head: changes.with_startpoints(
+                head, [one for one in head.all_startpoints if one.partition != startpoint.partition]
+            ),
+        )
+        self._forget_markers(startpoint.job, [startpoint.id])
         return is_there
 
-    def _replace_startpoint(self, old: Startpoint, new: Startpoint | None) -> bool:
+    def _change_startpoint(self, startpoint: Startpoint, apply: Callable[[DatasetHead], DatasetHead]) -> bool:
+        """Change the head that has a startpoint with this key and id; return whether there is one."""
         is_there = False
 
         def change(head: DatasetHead, _: int) -> DatasetHead | None:
             nonlocal is_there
-            is_there = changes.has_startpoint(head, old.id)
-            return replace(head, startpoint=new) if is_there else None
+            found = changes.startpoint_of(head, startpoint.partition)
+            is_there = found is not None and found.id == startpoint.id
+            return apply(head) if is_there else None
 
         with self._errors():
-            self._dataset(old.job, old.dataset_urn).change(change)
+            self._dataset(startpoint.job, startpoint.dataset_urn).change(change)
         return is_there
 
     def _marker(self, job: str, startpoint_id: str) -> str:
@@ -528,11 +554,34 @@ class FileStateStore:
         except FileNotFoundError:
             return None  # deleted by a commit after it was listed
 
-    def _forget_marker(self, job: str, startpoint_id: str) -> None:
-        """Delete the marker of a startpoint that a commit deleted; a marker that stays only costs one more read."""
-        if startpoint_id:
+    def _forget_markers(self, job: str, ids: Collection[str]) -> None:
+        """Delete the markers of startpoints that a commit deleted; a marker that stays only costs one more read."""
+        for startpoint_id in ids:
             with suppress(OSError):
                 self._storage.delete(self._marker(job, startpoint_id))
+
+    def note_startpoint(self, event: StartpointEvent) -> None:
+        one = event.startpoint
+        # The name begins with the time, and with the order of events of one instant in this process.
+        name = f"{event.at.astimezone(UTC):%Y%m%dT%H%M%S%f}-{next(self._event_numbers):09d}-{new_commit_id()}.json"
+        folder = self._path("jobs", _segment(one.job), "startpoint_events", _segment(one.dataset_urn))
+        with self._errors():
+            self._storage.put_if_absent(posixpath.join(folder, name), encode(event))
+
+    def load_startpoint_events(self, job: str, urns: Collection[str] | None = None) -> list[StartpointEvent]:
+        folder = ("jobs", _segment(job), "startpoint_events")
+        with self._errors():
+            wanted = [urn for urn in self._names(*folder) if urns is None or urn in urns]
+            paths = [
+                self._path(*folder, _segment(urn), name)
+                for urn in wanted
+                for name in self._storage.list_names(self._path(*folder, _segment(urn)))
+                if not name.startswith(".")
+            ]
+            contents = self._each(self._storage.read, paths)
+        events = [decode(StartpointEvent, content, path) for content, path in zip(contents, paths, strict=True)]
+        names = [posixpath.basename(path) for path in paths]
+        return [event for _, event in sorted(zip(names, events, strict=True), key=lambda pair: pair[0])]
 
     # -- reporting to Dagster ------------------------------------------------------------------------------------------
     def load_unreported(self, job: str, limit: int | None = None) -> list[StoredSequence]:

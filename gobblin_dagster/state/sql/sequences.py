@@ -83,8 +83,8 @@ def commit(connection: Connection, items: Sequence[tuple[StoredSequence, int, Co
     _add_files(connection, items, places)
     for sequence, _, effect in items:
         _remove_files(connection, effect.after, effect.removed, places)
-        if effect.startpoint:
-            startpoints.delete(connection, job, sequence.dataset_urn, effect.startpoint)
+        if effect.startpoints:
+            startpoints.delete(connection, job, sequence.dataset_urn, effect.startpoints)
     _end(connection, [sequence.id for sequence, _, _ in items])
 
 

@@ -7,7 +7,7 @@ Each method is one transaction, durable on return; the statements are in `leases
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import URL, Connection, RootTransaction, delete, insert, select, union, update
 from sqlalchemy.exc import DBAPIError
@@ -29,7 +29,7 @@ from gobblin_dagster.core.errors import CommitStateUnknownError, CorruptRecordEr
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.places import Places
 from gobblin_dagster.core.run_record import RunRecord
-from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.core.startpoint import ALL_JOBS, Startpoint, StartpointEvent
 from gobblin_dagster.database.database import Database
 from gobblin_dagster.database.dialect import is_among
 from gobblin_dagster.state.parts import put_together
@@ -127,7 +127,11 @@ class SqlStateStore:
     def list_jobs(self) -> list[str]:
         query = union(*(select(table.c.job) for table in (dataset_states, sequences, startpoints, runs)))
         with self._read() as connection:
-            return sorted(connection.scalars(query))
+            return sorted(set(connection.scalars(query)) - {ALL_JOBS})
+
+    def now(self) -> datetime:
+        with self._read() as connection:
+            return self._now(connection)
 
     # -- leases --------------------------------------------------------------------------------------------------------
     def acquire_leases(self, job: str, urns: Collection[str], owner: LeaseOwner, ttl: timedelta) -> LeaseGrant:
@@ -257,13 +261,28 @@ class SqlStateStore:
         with self._write() as connection:
             return sql_startpoints.pin(connection, startpoint)
 
+    def fan_out_startpoint(self, copy: Startpoint) -> bool:
+        with self._write() as connection:
+            return sql_startpoints.fan_out(connection, copy)
+
     def load_startpoints(self, job: str, urns: Collection[str] | None = None) -> dict[str, Startpoint]:
+        return {one.dataset_urn: one for one in self.list_startpoints(job, urns) if not one.partition}
+
+    def list_startpoints(self, job: str, urns: Collection[str] | None = None) -> list[Startpoint]:
         with self._read() as connection:
             return sql_startpoints.load(connection, job, urns)
 
     def delete_startpoint(self, startpoint: Startpoint) -> bool:
         with self._write() as connection:
-            return sql_startpoints.delete(connection, startpoint.job, startpoint.dataset_urn, startpoint.id)
+            return sql_startpoints.delete(connection, startpoint.job, startpoint.dataset_urn, [startpoint.id])
+
+    def note_startpoint(self, event: StartpointEvent) -> None:
+        with self._write() as connection:
+            sql_startpoints.note(connection, event)
+
+    def load_startpoint_events(self, job: str, urns: Collection[str] | None = None) -> list[StartpointEvent]:
+        with self._read() as connection:
+            return sql_startpoints.load_events(connection, job, urns)
 
     # -- reporting to Dagster ------------------------------------------------------------------------------------------
     def load_unreported(self, job: str, limit: int | None = None) -> list[StoredSequence]:

@@ -118,9 +118,21 @@ startpoints = Table(
     metadata,
     Column("job", Text, primary_key=True),
     Column("dataset_urn", Text, primary_key=True),
+    # Empty for the whole dataset.
+    Column("partition", Text, primary_key=True),
     Column("id", Text, nullable=False),
     Column("body", Text, nullable=False),
 )
+
+startpoint_events = Table(
+    "gobblin_startpoint_events",
+    metadata,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("job", Text, nullable=False),
+    Column("dataset_urn", Text, nullable=False),
+    Column("body", Text, nullable=False),
+)
+Index("gobblin_startpoint_events_by_job", startpoint_events.c.job, startpoint_events.c.dataset_urn)
 
 body_parts = Table(
     "gobblin_body_parts",

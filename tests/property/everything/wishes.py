@@ -42,9 +42,9 @@ class Wishes:
 
     def begin_of(self, commit: CommitSequence, rows: int) -> int | None:
         """Return where a commit had to begin by the startpoint that it consumed; None where it consumed none."""
-        if not commit.startpoint:
+        if not commit.startpoints:
             return None
-        wish = self.by_id[commit.startpoint]
+        wish = self.by_id[commit.startpoints[0]]
         wish.commits.append(commit.id)
         match wish.startpoint.position:
             case Specific(watermark):

@@ -80,6 +80,8 @@ class FilesSource:
         self._format: FileFormat = registry.create(ConstructKind.FORMAT, options.format, context)
         self._discovery = self._make_discovery(self._limits())
 
+    identity = ("path",)
+
     @property
     def full_extract(self) -> str:
         """How jobs that read everything are planned, see `Source`; empty with a limit, which leaves files out."""

@@ -100,6 +100,7 @@ class KafkaSource:
     """
 
     packages = ("confluent_kafka",)
+    identity = ("brokers",)
     Options = KafkaOptions
 
     def __init__(self, options: KafkaOptions, context: ConstructContext) -> None:
@@ -135,6 +136,41 @@ class KafkaSource:
     def resolve_startpoint(
         self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
     ) -> Watermark:
+        found, there, times = self._there(dataset_urn, position, context)
+        try:
+            return CompositeWatermark(
+                vanished(found, context.states.get(dataset_urn)) | _offsets_of(position, there, times)
+            )
+        except ValueError as error:
+            raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=str(error)) from error
+
+    def resolve_partition_startpoint(
+        self,
+        dataset_urn: str,
+        partition: str,
+        position: Watermark | Timestamp | Oldest | Upcoming,
+        context: SourceContext,
+    ) -> Watermark | None:
+        _, there, times = self._there(dataset_urn, position, context)
+        mine = {name: one for name, one in there.items() if one.name == partition}
+        if not mine:
+            return None
+        if isinstance(position, Watermark):
+            (offset,) = position.components().values()
+            position = CompositeWatermark(dict.fromkeys(mine, int(str(offset))))
+        try:
+            return CompositeWatermark(_offsets_of(position, mine, times))
+        except ValueError as error:
+            raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=str(error)) from error
+
+    def _there(
+        self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
+    ) -> tuple[list[PartitionOffsets], dict[str, PartitionOffsets], dict[tuple[str, int], int]]:
+        """Return the partitions of a dataset, also by component, and their offsets at the instant of a position.
+
+        Raises:
+            StartpointError: the dataset has no topic now, or a partition cannot be asked.
+        """
         with optional_package("confluent_kafka"):
             from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
 
@@ -151,12 +187,10 @@ class KafkaSource:
         state = context.states.get(dataset_urn)
         found = [one for one in bounds.values() if not isinstance(one, str)]
         there = {component(one, state): one for one in found}
-        try:
-            if faults or not there:
-                raise ValueError(" ".join(dict.fromkeys(faults)).rstrip(".") or "the cluster has no such topic")
-            return CompositeWatermark(vanished(found, state) | _offsets_of(position, there, times))
-        except ValueError as error:
-            raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=str(error)) from error
+        if faults or not there:
+            problem = " ".join(dict.fromkeys(faults)).rstrip(".") or "the cluster has no such topic"
+            raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=problem)
+        return found, there, times
 
     def _offsets_at(
         self, admin: Any, partitions: Sequence[tuple[str, int]], instant: datetime

@@ -36,6 +36,7 @@ class QuerySource:
     """
 
     full_extract = "start_over"
+    identity = ("url",)
 
     Options = QueryOptions
 

@@ -49,6 +49,8 @@ class SparkSource:
         self._context = context
         self._frames = Frames(options, context.base_dir)
 
+    identity = ("format", "path", "table", "options", "query", "views")
+
     @property
     def full_extract(self) -> str:
         """How jobs that read everything are planned, see `Source`.

@@ -1,9 +1,9 @@
-"""Tests of a state store's startpoints: one per dataset, consumed by id in the commit's own transaction."""
+"""Tests of a state store's startpoints: one per key, consumed by id in the commit's own transaction."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -12,12 +12,21 @@ from gobblin_dagster.core.errors import (
     StaleEpochError,
     WatermarkMovedError,
 )
-from gobblin_dagster.core.startpoint import Oldest, Specific, StartpointPosition, Timestamp, Upcoming
+from gobblin_dagster.core.startpoint import (
+    ALL_JOBS,
+    Oldest,
+    Specific,
+    StartpointEvent,
+    StartpointPosition,
+    Timestamp,
+    Upcoming,
+)
 from gobblin_dagster.state.store import StateStore
 from gobblin_dagster.testing.conformance.state_store.opening import OpensStore, StoreMaker
 from gobblin_dagster.testing.conformance.state_store.values import (
     JOB,
     PINNED,
+    START,
     STRANGE_URNS,
     URN,
     files_of,
@@ -58,6 +67,81 @@ class Startpoints(OpensStore):
         assert store.list_jobs() == ["another", JOB]
         assert store.load_dataset_states(JOB) == {}
 
+    def test_each_key_holds_one_startpoint(self, store: StateStore) -> None:
+        """Startpoints of a dataset, of its partitions and for all jobs do not replace one another."""
+        whole, part, wide = wish(), replace(wish(), partition="a-0"), wish(job=ALL_JOBS)
+        wide_part = replace(wish(job=ALL_JOBS), partition="a-0")
+        other = replace(wish(urn="a.1"), partition="2")
+        alike = replace(wish(urn="a"), partition="1.2")
+        for one in (wide_part, part, whole, wide, other, alike):
+            store.save_startpoint(one)
+        assert store.list_startpoints(JOB, [URN]) == [whole, part]
+        assert store.list_startpoints(JOB) == [whole, part, alike, other]
+        assert store.load_startpoints(JOB) == {URN: whole}
+        assert store.list_startpoints(ALL_JOBS) == [wide, wide_part]
+        assert store.list_jobs() == [JOB]
+        newer = replace(wish(Upcoming()), partition="a-0")
+        store.save_startpoint(newer)
+        assert store.list_startpoints(JOB, [URN]) == [whole, newer]
+        assert store.pin_startpoint(replace(newer, pinned=PINNED)) is True
+        assert store.list_startpoints(JOB, [URN]) == [whole, replace(newer, pinned=PINNED)]
+        assert store.delete_startpoint(replace(newer, partition="")) is False
+        assert store.delete_startpoint(newer) is True
+        assert store.list_startpoints(JOB, [URN]) == [whole]
+
+    def test_fan_out_replaces_older_startpoints_of_its_key_alone(self, store: StateStore) -> None:
+        """`fan_out_startpoint` stores a copy unless its key has a newer startpoint; a second time changes nothing."""
+        older, copy, newer = (replace(wish(), created_at=START + timedelta(seconds=n)) for n in range(3))
+        part = replace(wish(), partition="a-0")
+        store.save_startpoint(older)
+        store.save_startpoint(part)
+        for _ in range(2):
+            assert store.fan_out_startpoint(copy) is True
+            assert store.list_startpoints(JOB) == [copy, part]
+        fanned = replace(copy, generation=4, pinned=PINNED)
+        assert store.fan_out_startpoint(fanned) is True
+        assert store.list_startpoints(JOB) == [fanned, part]
+        store.save_startpoint(newer)
+        assert store.fan_out_startpoint(fanned) is False
+        assert store.list_startpoints(JOB) == [newer, part]
+        empty = replace(copy, partition="a-1")
+        assert store.fan_out_startpoint(empty) is True
+        assert store.list_startpoints(JOB) == [newer, part, empty]
+
+    def test_startpoint_set_while_another_is_fanned_out_stays(self, store: StateStore) -> None:
+        """A newer startpoint survives a fan-out of an older one to the same key at the same moment."""
+        copy = wish()
+        newer = replace(wish(Upcoming()), created_at=START + timedelta(seconds=1))
+        race(lambda: store.save_startpoint(newer), lambda: store.fan_out_startpoint(copy))
+        assert store.list_startpoints(JOB) == [newer]
+
+    def test_commit_consumes_each_startpoint_that_it_names(self, store: StateStore) -> None:
+        """`commit` deletes the startpoints of all its ids, whatever their partitions, and none of another job."""
+        whole, part, stays = wish(), replace(wish(), partition="a-0"), replace(wish(), partition="a-1")
+        wide = replace(whole, job=ALL_JOBS)
+        for one in (whole, part, stays, wide):
+            store.save_startpoint(one)
+        seq = sequence("one")
+        epoch = take(store).epoch
+        store.prepare(seq, epoch)
+        store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq), startpoints=[whole.id, part.id]))
+        assert store.list_startpoints(JOB) == [stays]
+        assert store.list_startpoints(ALL_JOBS) == [wide]
+
+    def test_events_are_listed_in_order(self, maker: StoreMaker) -> None:
+        """`load_startpoint_events` returns what `note_startpoint` stored, oldest first."""
+        store = maker.open()
+        one, other, wide = wish(), wish(urn="größe/ß"), wish(job=ALL_JOBS)
+        events = [StartpointEvent(each, "set", START, "anna@host") for each in (one, other)]
+        events.append(StartpointEvent(one, "expired", START + timedelta(seconds=1), "run-1"))
+        for event in (*events, StartpointEvent(wide, "removed", START, "anna@host")):
+            store.note_startpoint(event)
+        found = maker.open().load_startpoint_events(JOB)
+        assert sorted(found, key=events.index) == events
+        assert found[-1] == events[-1]
+        assert store.load_startpoint_events(JOB, [URN]) == [events[0], events[2]]
+        assert [event.startpoint for event in store.load_startpoint_events(ALL_JOBS)] == [wide]
+
     def test_startpoint_is_deleted_by_its_id(self, store: StateStore) -> None:
         """`delete_startpoint` deletes the startpoint of that id; of another it returns False and changes nothing."""
         old, new = wish(), wish()
@@ -88,18 +172,18 @@ class Startpoints(OpensStore):
         epoch = take(store).epoch
         store.prepare(seq, epoch)
         assert store.load_startpoints(JOB, [URN]) == {URN: saved}
-        store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq), startpoint=saved.id))
+        store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq), startpoints=[saved.id]))
         assert set(store.load_startpoints(JOB)) == {"another"}
         again = wish()
         store.save_startpoint(again)
-        store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq), startpoint=saved.id))
+        store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq), startpoints=[saved.id]))
         assert store.load_startpoints(JOB, [URN]) == {URN: again}, "a commit that took place already does nothing"
 
     def test_record_consumes_the_startpoint(self, store: StateStore) -> None:
         """`record` deletes the startpoint of the effect's id."""
         saved, seq = wish(), sequence("one")
         store.save_startpoint(saved)
-        store.record(seq, take(store).epoch, CommitEffect(state(1), startpoint=saved.id))
+        store.record(seq, take(store).epoch, CommitEffect(state(1), startpoints=[saved.id]))
         assert store.load_startpoints(JOB) == {}
         assert store.load_dataset_states(JOB) == {URN: state(1)}
 
@@ -110,7 +194,7 @@ class Startpoints(OpensStore):
         epoch = take(store).epoch
         store.prepare(seq, epoch)
         store.save_startpoint(newer)
-        store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq), startpoint=seen.id))
+        store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq), startpoints=[seen.id]))
         assert store.load_startpoints(JOB) == {URN: newer}
         publish(store, "two", 1)
         assert store.load_startpoints(JOB) == {URN: newer}, "a commit without a startpoint consumes none"
@@ -122,9 +206,9 @@ class Startpoints(OpensStore):
         epoch = take(store).epoch
         store.prepare(seq, epoch)
         with pytest.raises(StaleEpochError):
-            store.commit(seq.id, epoch + 1, CommitEffect(state(1), files_of(seq), startpoint=saved.id))
+            store.commit(seq.id, epoch + 1, CommitEffect(state(1), files_of(seq), startpoints=[saved.id]))
         with pytest.raises(WatermarkMovedError):
-            store.record(sequence("two", 4), epoch, CommitEffect(state(5), startpoint=saved.id))
+            store.record(sequence("two", 4), epoch, CommitEffect(state(5), startpoints=[saved.id]))
         assert store.load_startpoints(JOB) == {URN: saved}
 
     def test_startpoints_survive_leases_and_aborted_sequences(self, store: StateStore) -> None:
@@ -146,7 +230,7 @@ class Startpoints(OpensStore):
         store.prepare(seq, epoch)
         race(
             lambda: store.save_startpoint(newer),
-            lambda: store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq), startpoint=seen.id)),
+            lambda: store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq), startpoints=[seen.id])),
         )
         assert store.load_startpoints(JOB) == {URN: newer}
         assert store.load_dataset_states(JOB) == {URN: state(1)}

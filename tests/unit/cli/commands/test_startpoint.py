@@ -207,3 +207,38 @@ def test_expired_one_is_told_by_list_and_plan_and_deleted_by_run_or_clean(cli: C
 def test_expiry_beyond_the_calendar_is_refused(cli: Cli, ran: Path) -> None:
     called = cli("startpoint", "set", "a", "20", *WHY, "--yes", "--expires", "9999999")
     assert (called.code, "Invalid value for '--expires'" in called.err) == (2, True)
+
+
+def test_startpoint_for_all_jobs_is_previewed_for_each_and_applied_by_each(
+    cli: Cli, project: Path, inline: list[InlineRunner]
+) -> None:
+    write_job(project, {"a": {"rows": 25}, "b/c": {"rows": 3}})
+    text = (project / "jobs/numbers.yaml").read_text()
+    (project / "jobs/second.yaml").write_text(text.replace("numbers", "second"))
+    assert cli("run").code == 0
+    called = cli("startpoint", "set", "a", "20", "--all-jobs", "--job", "numbers", *WHY, "--yes")
+    assert called.code == 0
+    shown = [line.split()[:4] for line in called.out.splitlines() if line.startswith("a ")]
+    assert shown == [["a", "numbers", "20", "25"], ["a", "second", "20", "25"]]
+    (listed,) = cli("startpoint", "list", "-o", "json").json()["startpoints"]
+    assert (listed["job"], listed["position"]) == ("*", "20")
+    jobs = cli("run", "-o", "json").json()["jobs"]
+    assert [one["rows_read"] for job in jobs for one in job["datasets"]] == [5, 0, 5, 0]
+    jobs = cli("run", "-o", "json").json()["jobs"]
+    assert [one["rows_read"] for job in jobs for one in job["datasets"]] == [0, 0, 0, 0]
+    assert cli("startpoint", "remove", "a", "--all-jobs", "--yes").code == 0
+    events = cli("startpoint", "history", "-o", "json").json()["events"]
+    assert [(one["job"], one["change"]) for one in events] == [
+        ("*", "set"),
+        ("numbers", "fanned out"),
+        ("second", "fanned out"),
+        ("*", "removed"),
+    ]
+    assert "fanned out" in cli("startpoint", "history").out
+
+
+def test_partition_of_a_dataset_without_partitions_is_refused(cli: Cli, ran: Path) -> None:
+    called = cli("startpoint", "set", "a", "5", "--partition", "a-0", *WHY, "--yes")
+    assert called.code == 1
+    assert "no partitions with positions of their own" in " ".join(called.out.split())
+    assert waiting(cli) == {}

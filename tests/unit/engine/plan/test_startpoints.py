@@ -188,7 +188,7 @@ def test_upcoming_is_pinned_by_the_first_run_so_that_a_crash_skips_nothing(tmp_p
     saved = wish(tmp_path, job, Upcoming(), expires_at=datetime.now(UTC) + timedelta(hours=1))
     with run_of(tmp_path, job) as dies:
         dies.extract(dies.plan())
-    assert waiting(tmp_path, job) == {"a": replace(saved, pinned=up_to(10))}
+    assert waiting(tmp_path, job) == {"a": replace(saved, pinned=up_to(10), generation=1)}
     more = job_spec({"a": {"rows": 15}})
     run(tmp_path, more)
     assert published(tmp_path, more, "a") == [10, 11, 12, 13, 14]
@@ -216,7 +216,7 @@ def test_failed_run_leaves_the_startpoint_for_the_next_one(tmp_path: Path) -> No
     broken = job_spec({"a": {"rows": 10, "fail_at": 6}})
     saved = wish(tmp_path, job, Specific("4"))
     assert run(tmp_path, broken).status is RunStatus.FAILED
-    assert waiting(tmp_path, job) == {"a": saved}
+    assert waiting(tmp_path, job) == {"a": replace(saved, generation=2)}
     before = state(tmp_path, job)
     assert before is not None
     assert (before.version, before.generation) == (1, 0)

@@ -34,11 +34,11 @@ def run_once(store: FileStateStore) -> None:
     """Honour the startpoint that is there, by one commit."""
     epoch = take(store).epoch
     for left in store.load_sequences(JOB):
-        store.commit(left.id, epoch, CommitEffect(state(left.version_read + 1), files_of(left), startpoint=OLD.id))
+        store.commit(left.id, epoch, CommitEffect(state(left.version_read + 1), files_of(left), startpoints=[OLD.id]))
     if store.load_dataset_states(JOB)[URN].version == 1:
         seq = sequence("two", 1)
         store.prepare(seq, epoch)
-        store.commit(seq.id, epoch, CommitEffect(state(2), files_of(seq), startpoint=OLD.id))
+        store.commit(seq.id, epoch, CommitEffect(state(2), files_of(seq), startpoints=[OLD.id]))
 
 
 @pytest.mark.parametrize("is_done_first", [False, True], ids=["before", "after"])
@@ -109,7 +109,7 @@ def test_marker_that_is_gone_or_left_over_harms_nothing(tmp_path: Path) -> None:
     (folder / "gone").symlink_to("nowhere")
     assert store.load_startpoints(JOB) == {URN: OLD}
     seq = sequence("one")
-    store.record(seq, take(store).epoch, CommitEffect(state(1), startpoint=OLD.id))
+    store.record(seq, take(store).epoch, CommitEffect(state(1), startpoints=[OLD.id]))
     assert {path.name for path in folder.iterdir()} == {"left", "other", ".hidden", "gone"}
     assert store.load_startpoints(JOB) == {}
 

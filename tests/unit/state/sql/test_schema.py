@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,22 @@ from sqlalchemy import Engine, inspect, text
 from gobblin_dagster.core import serialization
 from gobblin_dagster.core.commit import CommitEffect
 from gobblin_dagster.core.errors import StoreVersionError
+from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.database.engine import make_engine, parse_url
 from gobblin_dagster.state import open_store
 from gobblin_dagster.state.sql import migrations
 from gobblin_dagster.state.sql.schema import CHAIN, REVISIONS
 from gobblin_dagster.state.sql.tables import VERSION_TABLE, dataset_states, metadata, snapshot_files
-from gobblin_dagster.testing.conformance.state_store.values import JOB, URN, files_of, in_order, sequence, state, take
+from gobblin_dagster.testing.conformance.state_store.values import (
+    JOB,
+    URN,
+    files_of,
+    in_order,
+    sequence,
+    state,
+    take,
+    wish,
+)
 from tests.services.postgres import PostgresServer
 
 
@@ -91,6 +102,31 @@ def test_a_store_of_an_older_version_is_upgraded_and_keeps_its_data(url: str, en
     store.record(seq, take(store).epoch, CommitEffect(state(2), files_of(seq), [files[0].path]))
     assert store.load_snapshot(JOB, URN) == in_order([*files[1:], *files_of(seq)])
     assert store.load_snapshot(JOB, URN, 1) == in_order(files)
+    store.close()
+
+
+def test_startpoints_of_an_older_version_are_for_whole_datasets(url: str, engine: Engine) -> None:
+    migrate(engine, "0005")
+    older = {one.name: one for one in fields(Startpoint)}.keys() - {"partition", "source", "is_copy", "generation"}
+    saved = [wish(), wish(urn="größe")]
+    with engine.execution_options(gobblin_write=True).begin() as connection:
+        for one in saved:
+            body = {key: value for key, value in serialization.to_document(one).items() if key in older}
+            row = {
+                "job": JOB,
+                "urn": one.dataset_urn,
+                "id": one.id,
+                "body": json.dumps(body | {"format": "Startpoint/1"}),
+            }
+            statement = "INSERT INTO gobblin_startpoints (job, dataset_urn, id, body) VALUES (:job, :urn, :id, :body)"
+            connection.execute(text(statement), row)
+
+    store = open_store(url, Path())
+
+    assert store.list_startpoints(JOB) == saved
+    part = replace(wish(), partition="a-0")
+    store.save_startpoint(part)
+    assert store.list_startpoints(JOB) == [saved[0], part, saved[1]]
     store.close()
 
 

@@ -79,7 +79,7 @@ class ForgetfulStore(FileStateStore):
         return {}
 
     def commit(self, sequence_id: str, epoch: int, effect: CommitEffect) -> None:
-        super().commit(sequence_id, epoch, CommitEffect(effect.after, effect.files, (), effect.startpoint))
+        super().commit(sequence_id, epoch, CommitEffect(effect.after, effect.files, (), effect.startpoints))
 
 
 class TestForgetfulStore(StateStoreConformance):
