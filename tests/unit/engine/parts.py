@@ -42,15 +42,15 @@ class PartsSource:
                 continue
             state = context.states.get(urn)
             committed = state.committed if state is not None else CommittedRanges(CompositeWatermark, {})
+            known: dict[str, Any] = dict(committed.ranges)
             units = []
             for name, end in ends.items():
-                parts: Any = committed.ranges.get(name, ((0, 0),))
-                bounds = [*committed.gaps(name), (parts[-1][1], end)]
+                bounds: list[Any] = [*committed.gaps(name), (known.get(name, ((0, 0),))[-1][1], end)]
                 for low, high in bounds:
                     if low < high:
                         marks = (CompositeWatermark({name: low}), CompositeWatermark({name: high}))
                         units.append(WorkUnit(f"{urn}-{name}-{low}", urn, *marks, rows=high - low))
-            low = CompositeWatermark({name: committed.ranges.get(name, ((0, 0),))[0][1] for name in ends})
+            low = CompositeWatermark({name: known.get(name, ((0, 0),))[0][1] for name in ends})
             yield DatasetOffer(urn, low, CompositeWatermark(dict(ends)), units)
 
     def resolve_startpoint(

@@ -102,8 +102,8 @@ def test_unfanned_one_expires_and_a_fanned_out_one_does_not(manager: StartpointM
 def test_wide_startpoint_is_copied_for_each_job_of_its_source_once(manager: StartpointManager) -> None:
     wide = manager.write(WIDE, Oldest(), why="snow", source=SOURCE)
     copy = replace(wide, job=JOB, is_copy=True)
-    assert manager.applicable(JOB, SOURCE, {}) == ({URN: [copy]}, {wide.id})
-    assert manager.applicable(JOB, "kafka:elsewhere", {}) == ({}, {wide.id})
+    assert manager.applicable(JOB, SOURCE, {}) == ({URN: [copy]}, frozenset({wide.id}))
+    assert manager.applicable(JOB, "kafka:elsewhere", {}) == ({}, frozenset({wide.id}))
     manager.fan_out([copy], 1, "run-1")
     fanned = replace(copy, generation=1)
     assert manager.applicable(JOB, SOURCE, {})[0] == {URN: [fanned]}
