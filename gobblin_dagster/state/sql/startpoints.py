@@ -51,11 +51,17 @@ def load(connection: Connection, job: str, urns: Collection[str] | None) -> list
     return sorted(found, key=lambda one: (one.dataset_urn, one.partition))
 
 
-def delete(connection: Connection, job: str, dataset_urn: str, ids: Collection[str]) -> bool:
-    """Delete the dataset's startpoints that have these ids; return whether there were any."""
+def delete(connection: Connection, job: str, dataset_urn: str, ids: Collection[str]) -> None:
+    """Delete the dataset's startpoints that have these ids."""
     columns = startpoints.c
     is_one = and_(columns.job == job, columns.dataset_urn == dataset_urn, is_among(connection, columns.id, ids))
-    return connection.execute(delete_from(startpoints).where(is_one)).rowcount > 0
+    connection.execute(delete_from(startpoints).where(is_one))
+
+
+def remove(connection: Connection, startpoint: Startpoint) -> bool:
+    """Delete the startpoint with this key and id; return whether there was one."""
+    is_it = and_(_is(startpoint.key), startpoints.c.id == startpoint.id)
+    return connection.execute(delete_from(startpoints).where(is_it)).rowcount == 1
 
 
 def note(connection: Connection, event: StartpointEvent) -> None:

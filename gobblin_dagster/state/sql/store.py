@@ -274,7 +274,7 @@ class SqlStateStore:
 
     def delete_startpoint(self, startpoint: Startpoint) -> bool:
         with self._write() as connection:
-            return sql_startpoints.delete(connection, startpoint.job, startpoint.dataset_urn, [startpoint.id])
+            return sql_startpoints.remove(connection, startpoint)
 
     def note_startpoint(self, event: StartpointEvent) -> None:
         with self._write() as connection:
