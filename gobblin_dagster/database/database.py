@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from sqlalchemy import URL, Connection, Engine, RootTransaction, func, select
 
 from gobblin_dagster.core.clock import Clock
+from gobblin_dagster.core.errors import TransientError
 from gobblin_dagster.database.engine import LOCK_WAIT_S, WRITE, errors_of, make_engine, parse_url, shown_url
 from gobblin_dagster.database.migrations import RevisionChain
 
@@ -24,6 +25,8 @@ class Database:
         clock: used if the database has no clock of its own.
         chain: the revisions of the store's tables.
         upgraded: called in the transaction that made or migrated the tables.
+        may_be_away: whether a database that cannot be reached now is opened by the first use that reaches it; until
+            then each use raises TransientError.
 
     Raises:
         StoreVersionError: the tables have a revision that this program does not know; nothing was changed.
@@ -39,25 +42,40 @@ class Database:
         clock: Clock,
         chain: RevisionChain,
         upgraded: Callable[[Connection], None] = lambda _: None,
+        *,
+        may_be_away: bool = False,
     ) -> None:
         parsed = parse_url(engine_url)
         self.url = shown_url(parsed)
         """The database, as people may see it."""
         self._clock = clock
+        self._chain = chain
+        self._upgraded = upgraded
+        self.is_open = False
+        """Whether the tables were found, or made, in their newest revision."""
         self._reader: Engine = make_engine(parsed)
         self._writer: Engine = self._reader.execution_options(**{WRITE: True})
         self._is_sqlite = parsed.get_backend_name() == "sqlite"
         self._writes = threading.RLock()
         try:
-            with self.read() as connection:
-                current = chain.is_current(connection, self.url)
-            if not current:
-                with self.write() as connection:
-                    chain.upgrade(connection, self.url)
-                    upgraded(connection)
+            self._open()
+        except TransientError:
+            self.close()
+            if not may_be_away:
+                raise
         except BaseException:
             self.close()
             raise
+
+    def _open(self) -> None:
+        """Make the tables, or bring them to the newest revision; two programs may do so at once."""
+        with self.errors(), self._reader.begin() as connection:
+            current = self._chain.is_current(connection, self.url)
+        if not current:
+            with self.errors(), self._turn(), self._writer.begin() as connection:
+                self._chain.upgrade(connection, self.url)
+                self._upgraded(connection)
+        self.is_open = True
 
     def close(self) -> None:
         """Close all connections."""
@@ -70,12 +88,16 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Open a transaction that only reads; raises TransientError or StorageError."""
+        if not self.is_open:
+            self._open()
         with self.errors(), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Open a transaction that writes; raises TransientError or StorageError."""
+        if not self.is_open:
+            self._open()
         with self.errors(), self._turn(), self._writer.begin() as connection:
             yield connection
 
@@ -85,6 +107,8 @@ class Database:
 
         Raises TransientError or StorageError.
         """
+        if not self.is_open:
+            self._open()
         with self.errors(), self._turn(), self._writer.connect() as connection:
             yield connection.begin()
 

@@ -91,8 +91,10 @@ class CoreServices:
         state: URL of the project's state store.
         listeners: hear of every change of the catalog, whichever node makes it.
 
+    A store that cannot be reached yet is waited for: until then the service answers 503.
+
     Raises:
-        StorageError, TransientError, StoreVersionError: the store cannot be opened.
+        StorageError, StoreVersionError: the store cannot be opened, and waiting would not help.
 
     Source: gobblin-service `GobblinServiceManager`.
     """
@@ -110,7 +112,7 @@ class CoreServices:
         self._spec = spec
         self._clock = clock or SystemClock()
         self.token, self.is_new_token = load_token(root / TOKEN_FILE)
-        self.store = ServiceStore(parse_url(spec.store, root), self._clock)
+        self.store = ServiceStore(parse_url(spec.store, root), self._clock, may_be_away=True)
         templates = TemplateCatalog(root / spec.templates)
         compiler = IdentityCompiler(templates, [EMBEDDED], allow)
         self.compile = compiler.compile
@@ -150,7 +152,9 @@ class CoreServices:
             "flowdatasets": FlowDatasetsResource(self.store, self.datasets, guard),
             "flowtemplates": FlowTemplatesResource(templates, guard),
         }
-        self.app = RestApp(resources, access, Health(lambda: True, self._problems), self._wake_up)
+        self.app = RestApp(
+            resources, access, Health(lambda: True, self._problems, lambda: self.store.is_open), self._wake_up
+        )
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._ended = threading.Event()

@@ -275,6 +275,24 @@ def test_names_of_all_kinds_go_there_and_back(clients: Clients) -> None:
         assert empty(clients.v2.delete_flow_config_with_state_store(clients.group, name))
 
 
+def test_flows_whose_paths_would_be_one_are_two(java: Clients) -> None:
+    pairs = [(java.group, "b/c"), (f"{java.group}/b", "c")]
+    jobs = []
+    for group, name in pairs:
+        config = java.config(id={"flowGroup": group, "flowName": name})
+        explained = java.v2.create_flow_config({**config, "explain": True}).json["properties"]["gobblin.flow.compiled"]
+        jobs.append(json.loads(explained)[0]["job"])
+        assert java.v2.create_flow_config(config).status == 201
+    assert jobs[0] != jobs[1], "nor do their jobs share a watermark"
+    for group, name in pairs:
+        shown = java.v2.get_flow_config(group, name).json
+        assert shown["id"] == {"flowGroup": group, "flowName": name}
+        assert empty(java.v2.delete_flow_config(group, name))
+    for bad in ("a\nb", "\0", "\x7f"):
+        told = java.v2.create_flow_config(java.config(bad))
+        assert (told.status, "holds a control character" in told.message) == (422, True)
+
+
 def test_pages_finders_and_projections(java: Clients) -> None:
     for number in range(5):
         properties = {"param1": f"v{number}", "user.to.proxy": "me", "gobblin.flow.sourceIdentifier": f"s{number % 2}"}

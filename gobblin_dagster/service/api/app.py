@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -40,6 +41,7 @@ from gobblin_dagster.service.api.errors import (
 )
 from gobblin_dagster.service.api.messages import Answer, Request, error_answer
 from gobblin_dagster.service.api.openapi import openapi_document
+from gobblin_dagster.service.api.remembered import RememberedAnswers
 from gobblin_dagster.service.security.access import Access, Principal
 
 log = logging.getLogger(__name__)
@@ -67,6 +69,8 @@ class Health:
     is_live: Callable[[], bool]
     problems: Callable[[], list[str]]
     """Why the service cannot work now; empty: it is ready."""
+    was_ready: Callable[[], bool]
+    """Whether the store was open once since the start."""
 
 
 class RestApp:
@@ -86,6 +90,7 @@ class RestApp:
         self._access = access
         self._health = health
         self._changed = changed
+        self._remembered = RememberedAnswers(time.monotonic)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one connection's event."""
@@ -127,7 +132,7 @@ class RestApp:
                 raise Unauthenticated(advice, headers={"WWW-Authenticate": "Bearer"})
             request = _request(scope, headers, path, body, principal)
             version = request.version
-            return self._dispatch(request), version
+            return (self._read(request) if request.method == "GET" else self._dispatch(request)), version
         except RestError as error:
             return error_answer(error, version), version
         except GobblinDagsterError as error:
@@ -135,6 +140,18 @@ class RestApp:
         except Exception:  # a fault of ours must not end the connection without an answer
             log.exception("request failed")
             return error_answer(RestError("The service failed; its log says why."), version), version
+
+    def _read(self, request: Request) -> Answer:
+        """Answer a GET; while the store is away, with what was answered last."""
+        try:
+            answer = self._dispatch(request)
+        except (TransientError, StorageError):
+            stale = self._remembered.find(request)
+            if stale is None:
+                raise
+            return stale
+        self._remembered.remember(request, answer)
+        return answer
 
     def _page(self, method: str, path: str) -> Answer | None:
         """Return the answer of pages that need no login; None for all others."""
@@ -144,13 +161,19 @@ class RestApp:
             case "/health/live":
                 return Answer(200 if self._health.is_live() else 503, {"live": self._health.is_live()})
             case "/health/ready":
-                problems = self._health.problems()
-                return Answer(503 if problems else 200, {"ready": not problems, "problems": problems})
+                return self._ready()
             case "/version":
                 return Answer(200, {"version": __version__})
             case "/openapi.json":
                 return Answer(200, openapi_document())
         return None
+
+    def _ready(self) -> Answer:
+        """Say whether requests can be answered; a service that lost its store later still answers reads."""
+        problems = self._health.problems()
+        is_ready = not problems or self._health.was_ready()
+        told = {"ready": is_ready, "read_only": is_ready and bool(problems), "problems": problems}
+        return Answer(200 if is_ready else 503, told)
 
     def _dispatch(self, request: Request) -> Answer:
         resource = self._resources.get(request.segments[0])

@@ -88,7 +88,7 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Answer:
     """What goes back."""
 
@@ -97,7 +97,7 @@ class Answer:
     """JSON; None: an empty body."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def body(self) -> bytes:
         """The document as UTF-8; half of a unicode character, which a message may quote, stays a JSON escape."""
         text = "" if self.document is None else json.dumps(self.document, ensure_ascii=False)

@@ -26,13 +26,14 @@ class ServiceStore(Database):
     Args:
         engine_url: `sqlite:///<file>` or `postgresql://user:password@host:port/database`.
         clock: used if the database has no clock of its own.
+        may_be_away: whether a database that cannot be reached now is opened by the first use that reaches it.
 
     Source: gobblin-runtime `SpecStore`, `MysqlDagActionStore` and `MysqlMultiActiveLeaseArbiter` in one database.
         Differs: what belongs together is written in one transaction.
     """
 
-    def __init__(self, engine_url: str | URL, clock: Clock) -> None:
-        super().__init__(engine_url, clock, CHAIN)
+    def __init__(self, engine_url: str | URL, clock: Clock, *, may_be_away: bool = False) -> None:
+        super().__init__(engine_url, clock, CHAIN, may_be_away=may_be_away)
 
     def __enter__(self) -> Self:
         return self

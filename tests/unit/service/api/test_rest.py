@@ -347,7 +347,7 @@ def test_nobody_without_the_token_sees_or_changes_anything(rest: Rest) -> None:
         assert rest(method, target).status == 401
     assert rest("GET", "/flowconfigsV2", Authorization="Bearer wrong").status == 401
     assert rest("GET", "/health/live").status == 200
-    assert rest("GET", "/health/ready").json == {"ready": True, "problems": []}
+    assert rest("GET", "/health/ready").json == {"ready": True, "read_only": False, "problems": []}
     assert "paths" in rest("GET", "/openapi.json").json
 
 
