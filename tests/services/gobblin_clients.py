@@ -89,9 +89,13 @@ class Wire:
 
 
 def _parse(whole: bytes) -> Told:
-    head, _, body = whole.partition(b"\r\n\r\n")
+    head, end, body = whole.partition(b"\r\n\r\n")
+    if not end:
+        raise ConnectionError("the service ended the connection without an answer")
     first, *lines = head.decode("latin-1").split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    if len(body) < int(headers["content-length"]):
+        raise ConnectionError("the service ended the connection in the middle of an answer")
     assert len(body) == int(headers["content-length"])
     return Told(int(first.split()[1]), headers, body)
 
