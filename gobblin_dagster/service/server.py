@@ -25,7 +25,7 @@ import uvicorn
 from gobblin_dagster import __version__
 from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.core.clock import Clock, SystemClock
-from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError
+from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError, TransientError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.database.engine import parse_url
 from gobblin_dagster.service.api.app import Health, Resource, RestApp
@@ -170,7 +170,7 @@ class CoreServices:
 
     def start(self) -> None:
         """Start the executor and the loops."""
-        self._beat()
+        self._first_beat()
         self._watch_thread = threading.Thread(target=self._watch, name="catalog-feed", daemon=True)
         self._watch_thread.start()
         self.executor.start()
@@ -237,7 +237,7 @@ class CoreServices:
         while not server.started and thread.is_alive():
             time.sleep(0.01)
         self.url = address.url
-        self._beat()
+        self._first_beat()
         started(address)
         while thread.is_alive():  # the main thread must stay free for signals
             thread.join(0.2)
@@ -290,7 +290,7 @@ class CoreServices:
 
     def _watch(self) -> None:
         """Tell listeners of changes, and others that this node is alive, until the end."""
-        beat_at = time.monotonic() + BEAT_S
+        beat_at = 0.0 if self._started_at is None else time.monotonic() + BEAT_S
         while not self._ended.wait(TICK_S):
             try:
                 if time.monotonic() >= beat_at:
@@ -301,6 +301,13 @@ class CoreServices:
                 log.warning("the catalog's changes wait: %s", error)
             except Exception:  # the node must go on to say that it is alive
                 log.exception("the catalog's changes wait")
+
+    def _first_beat(self) -> None:
+        """Say that this node is alive; if the store is away, it is said when it is there."""
+        try:
+            self._beat()
+        except TransientError as error:
+            log.warning("the service waits for its store: %s", error)
 
     def _beat(self) -> None:
         with self.store.write() as transaction:

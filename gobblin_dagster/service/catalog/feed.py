@@ -6,10 +6,12 @@ told of it by another node.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Sequence
 from typing import Protocol
 
+from gobblin_dagster.core.errors import TransientError
 from gobblin_dagster.service.model import FlowSpec
 from gobblin_dagster.service.store.flow_rows import changes_after, newest_change
 from gobblin_dagster.service.store.store import ServiceStore
@@ -46,8 +48,16 @@ class CatalogFeed:
     def __init__(self, store: ServiceStore, listeners: Sequence[CatalogListener]) -> None:
         self._store = store
         self._listeners = tuple(listeners)
-        with store.read() as transaction:
-            self._number = newest_change(transaction)
+        self._number: int | None = None
+        # A store that is away at the start has its newest change found by the first poll that reaches it.
+        with contextlib.suppress(TransientError):
+            self._begin()
+
+    def _begin(self) -> int:
+        if self._number is None:
+            with self._store.read() as transaction:
+                self._number = newest_change(transaction)
+        return self._number
 
     def poll(self) -> int:
         """Tell of the changes since the last call, and return how many there were.
@@ -55,8 +65,9 @@ class CatalogFeed:
         Raises:
             TransientError, StorageError: the store cannot be read; the next call tells what was missed.
         """
+        number = self._begin()
         with self._store.read() as transaction:
-            changes = changes_after(transaction, self._number)
+            changes = changes_after(transaction, number)
         for spec in changes:
             for listener in self._listeners:
                 try:
