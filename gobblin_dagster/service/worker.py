@@ -5,6 +5,7 @@ It runs as a process of its own, so that a construct of a user's that crashes or
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,10 @@ from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.service.executors.job_body import read_job_body
 from gobblin_dagster.service.executors.messages import JobKey, JobNews, RunOrder, Shutdown, StopOrder, from_line
+from gobblin_dagster.service.logs import about
 from gobblin_dagster.service.model import ExecutionStatus
+
+log = logging.getLogger(__name__)
 
 SHOWN_DATASETS = 20
 """Datasets whose watermarks are reported one by one."""
@@ -85,18 +89,24 @@ class Worker:
             stop.set()
 
     def _run(self, order: RunOrder) -> None:
+        with about(order.key.execution_id, order.key.job):
+            self._run_one(order)
+
+    def _run_one(self, order: RunOrder) -> None:
         stop = self._stops[order.key]
         try:
             if stop.is_set():
                 self._tell(JobNews(order.key, ExecutionStatus.CANCELLED, "stopped before it began"))
                 return
+            log.info("run %s begins", order.run_id)
             self._tell(JobNews(order.key, ExecutionStatus.RUNNING))
             self._tell(self._result(order, stop))
         except SpecError as error:
             self._tell(JobNews(order.key, ExecutionStatus.FAILED, str(error), may_retry=False))
         except GobblinDagsterError as error:
             self._tell(JobNews(order.key, ExecutionStatus.FAILED, str(error)))
-        except Exception as error:  # noqa: BLE001 - a fault of one job, a construct's own too, must not end the worker
+        except Exception as error:  # a fault of one job, a construct's own too, must not end the worker
+            log.exception("run %s failed", order.run_id)
             self._tell(JobNews(order.key, ExecutionStatus.FAILED, f"{type(error).__name__}: {error}"))
         finally:
             with self._lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from ipaddress import ip_address
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, field_validator
 
@@ -85,6 +85,8 @@ class ServiceSpec(SpecModel):
     """Folder of templates, relative to the project."""
     jobs_at_once: int = Field(default=4, ge=1, le=256)
     """Jobs that the embedded executor runs side by side."""
+    logs: Literal["text", "json"] = "text"
+    """Form of log lines; `json` is one object a line, with `flow`, `execution` and `job`."""
     keep_executions: int = Field(default=1000, ge=1)
     """Newest executions of each flow whose history is kept. One that is not over is always kept."""
     keep_days: int = Field(default=90, ge=1, le=36_500)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import logging
+import os
+import socket
 import sys
+from typing import Annotated
 
 import typer
 
 from gobblin_dagster.cli.context import examples, importable, project_root
+from gobblin_dagster.service.logs import LogForm, start_logs
 from gobblin_dagster.service.server import Address, CoreServices
 from gobblin_dagster.spec.load import load_project
 from gobblin_dagster.spec.project import TOKEN_FILE
@@ -15,8 +18,16 @@ from gobblin_dagster.spec.project import TOKEN_FILE
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command(epilog=examples("gobblin serve", "gobblin -C shop serve"))
-def serve(ctx: typer.Context) -> None:
+@app.command(epilog=examples("gobblin serve", "gobblin -C shop serve --logs json"))
+def serve(
+    ctx: typer.Context,
+    logs: Annotated[
+        LogForm | None,
+        typer.Option(
+            "--logs", help="`json` writes log lines as JSON; default: `service: {logs: ...}`."
+        ),
+    ] = None,
+) -> None:
     """Start the service, which runs flows made of templates.
 
     Ctrl-C or SIGTERM ends it gracefully: running jobs end their work units and commit what is whole. A second one ends
@@ -24,10 +35,9 @@ def serve(ctx: typer.Context) -> None:
     """
     root = importable(project_root(ctx))  # flows may name constructs of the project
     spec = load_project(root)
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for name in ("uvicorn", "alembic"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    command = [sys.executable, "-m", "gobblin_dagster", "-C", str(root), "worker", "--pipe"]
+    form = logs or spec.service.logs
+    command = [sys.executable, "-m", "gobblin_dagster", "-C", str(root), "worker", "--pipe", "--logs", form]
+    start_logs(as_json=form == "json", node=f"{socket.gethostname()}-{os.getpid()}")
     service = CoreServices(root, spec.service, command, spec.allow.lists, state=spec.state)
 
     def started(address: Address) -> None:

@@ -23,6 +23,7 @@ from gobblin_dagster.engine.layout import SPARK_LOG
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.spark.lazy import KeptSparkRunner
 from gobblin_dagster.service.executors.messages import JobNews, to_line
+from gobblin_dagster.service.logs import LogForm, start_logs
 from gobblin_dagster.service.worker import Worker
 from gobblin_dagster.spec.load import load_project
 from gobblin_dagster.warm.address import WarmAddress
@@ -79,6 +80,7 @@ def stop(
     now: Annotated[
         bool, typer.Option("--now", help="Kill it, instead of letting running work units of a command end.")
     ] = False,
+    logs: Annotated[LogForm, typer.Option("--logs", help="Form of log lines.")] = LogForm.TEXT,
 ) -> None:
     """End the worker of this project; the next `gobblin run` starts another."""
     found = ask_worker(project_root(ctx), "stop", at_once=now)
@@ -141,6 +143,7 @@ def serve_pipe(root: Path) -> None:
             messages.flush()
 
     spec = load_project(root)
+    start_logs(as_json=logs is LogForm.JSON, node=f"worker-{os.getpid()}")
     project = Project(root.resolve(), spec)
     runner = lazy_spark(project)
     is_ordered = Worker(project, runner, tell, spec.service.jobs_at_once).serve(sys.stdin)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from gobblin_dagster.core.errors import TransientError
+from gobblin_dagster.service.logs import about
 from gobblin_dagster.service.model import FlowSpec
 from gobblin_dagster.service.store.flow_rows import changes_after, newest_change
 from gobblin_dagster.service.store.store import ServiceStore
@@ -70,10 +71,11 @@ class CatalogFeed:
             changes = changes_after(transaction, number)
         for spec in changes:
             for listener in self._listeners:
-                try:
-                    listener.flow_changed(spec)
-                except Exception:  # a listener of others must harm neither the service nor the other listeners
-                    log.exception("listener %s failed with flow %s, version %d", listener, spec.id, spec.version)
+                with about(spec.id):
+                    try:
+                        listener.flow_changed(spec)
+                    except Exception:  # a listener of others must harm neither the service nor the other listeners
+                        log.exception("listener %s failed with flow %s, version %d", listener, spec.id, spec.version)
             self._number = spec.number
         return len(changes)
 
@@ -83,5 +85,5 @@ class LoggingListener:
 
     def flow_changed(self, spec: FlowSpec) -> None:
         """Log it."""
-        told = {"flow": str(spec.id)}
-        log.info("flow %s is %s by %s: version %d", spec.id, spec.change, spec.changed_by, spec.version, extra=told)
+        with about(spec.id):
+            log.info("flow %s is %s by %s: version %d", spec.id, spec.change, spec.changed_by, spec.version)

@@ -27,6 +27,7 @@ from gobblin_dagster.service.executors.messages import (
     from_line,
     to_line,
 )
+from gobblin_dagster.service.logs import about
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, JobReport
 from gobblin_dagster.service.store.execution_rows import Order, list_orders, load_job, take_orders, take_over_jobs
 from gobblin_dagster.service.store.node_rows import load_nodes
@@ -157,7 +158,8 @@ class EmbeddedExecutor:
             left = take_over_jobs(transaction, NAME, self._node, alive)
         for execution, job in left:
             key = JobKey(*_names(execution), job.job.name, job.generation, job.attempt)
-            log.info("job %s is taken up again", key)
+            with about(execution, job.job.name):
+                log.info("job %s is taken up again", key)
             with self._lock:
                 self._waiting.append(key)
 
@@ -252,7 +254,8 @@ class EmbeddedExecutor:
             with self._lock:
                 restarts = self._restarts[key] = self._restarts.get(key, 0) + 1
             if restarts <= MAX_RESTARTS:
-                log.warning("the worker ended (code %d) while job %s ran; it is handed over again", code, key)
+                with about(key.execution_id, key.job):
+                    log.warning("the worker ended (code %d) while job %s ran; it is handed over again", code, key)
                 with self._lock:
                     self._waiting.append(key)
             else:
@@ -285,7 +288,8 @@ class EmbeddedExecutor:
                 self._tell(report)
                 break
             except GobblinDagsterError as error:
-                log.warning("the report of job %s waits for the store: %s", key, error)
+                with about(key.execution_id, key.job):
+                    log.warning("the report of job %s waits for the store: %s", key, error)
                 if self._stopping.wait(1):
                     return
         if news.status.is_final:

@@ -20,6 +20,7 @@ from gobblin_dagster.core.errors import (
     TransientError,
 )
 from gobblin_dagster.service.catalog.flow_config import Concurrency, FlowSettings
+from gobblin_dagster.service.logs import about
 from gobblin_dagster.service.model import (
     Change,
     Dag,
@@ -128,7 +129,9 @@ class Orchestrator:
             if not first:
                 break
             for execution_id in first[: limit - started]:
-                if self._start_one(execution_id):
+                with about(execution_id):
+                    is_started = self._start_one(execution_id)
+                if is_started:
                     started += 1
                 else:
                     waits.add(execution_id.flow)
@@ -144,16 +147,16 @@ class Orchestrator:
             late = overdue_executions(transaction, now, limit)
             unstarted = overdue_jobs(transaction, now, limit)
         for execution_id in late:
-            with self._store.write() as transaction:
+            with about(execution_id), self._store.write() as transaction:
                 self._expire_finish(transaction, execution_id)
         for execution_id, job in unstarted:
-            with self._store.write() as transaction:
+            with about(execution_id, job), self._store.write() as transaction:
                 self._expire_start(transaction, execution_id, job)
         return len(late) + len(unstarted)
 
     def report(self, report: JobReport) -> None:
         """Take in what an executor says; what comes twice or too late changes nothing."""
-        with self._store.write() as transaction:
+        with about(report.execution, report.job), self._store.write() as transaction:
             execution = load_execution(transaction, report.execution, for_update=True)
             if execution is None or execution.is_over:
                 return
@@ -173,7 +176,7 @@ class Orchestrator:
             FlowNotFoundError: there is no such execution.
             FlowChangedError: it is over, or a kill was asked for already.
         """
-        with self._store.write() as transaction:
+        with about(execution_id), self._store.write() as transaction:
             execution = self._require(transaction, execution_id)
             if execution.is_over or execution.is_kill_requested:
                 state = "is over" if execution.is_over else "is being killed already"
@@ -230,6 +233,7 @@ class Orchestrator:
         if execution.finish_by is None or execution.finish_by > now:
             return
         message = f"finish deadline exceeded: it was to end by {_shown(execution.finish_by)} (gobblin.flow.sla.time)"
+        log.warning("%s", message)
         update_execution(transaction, execution_id, message=message)
         add_event(transaction, Event(execution_id, now, execution.status, message=message))
         self._kill(transaction, replace(execution, message=message), now)
@@ -247,6 +251,7 @@ class Orchestrator:
         if execution.is_over or step.progress == before:
             return
         message = f"start deadline exceeded: it was to start by {_shown(job.start_by)} (gobblin.job.start.sla.time)"
+        log.warning("job %s: %s", name, message)
         status = step.progress.jobs[name].status
         update_job(transaction, execution_id, name, {"message": message, "ended_at": now if status.is_final else None})
         add_event(transaction, Event(execution_id, now, status, name, message))
@@ -304,6 +309,7 @@ class Orchestrator:
             return True
         if settings.finish_within is not None:
             update_execution(transaction, execution_id, finish_by=now + settings.finish_within)
+        log.info("execution %s begins: %d job(s), version %d", execution_id, len(dag.jobs), execution.version)
         add_jobs(transaction, execution_id, dag)
         add_event(transaction, Event(execution_id, now, ExecutionStatus.COMPILED, message=f"{len(dag.jobs)} jobs"))
         jobs = load_jobs(transaction, execution_id)
@@ -321,6 +327,7 @@ class Orchestrator:
             values["processed_count"] = report.processed_count
             values["low_watermark"] = report.low_watermark
             values["high_watermark"] = report.high_watermark
+        log.info("job %s is %s%s", report.job, report.status, f": {report.message}" if report.message else "")
         update_job(transaction, report.execution, report.job, values)
         add_event(transaction, Event(report.execution, now, report.status, report.job, report.message))
 
@@ -367,6 +374,8 @@ class Orchestrator:
     def _end(
         self, transaction: Transaction, execution_id: ExecutionId, status: ExecutionStatus, message: str, now: datetime
     ) -> None:
+        # Written before the transaction ends: if it fails after all, a line with the error follows.
+        log.info("execution %s is %s: %s", execution_id, status, message)
         update_execution(transaction, execution_id, status=status.value, message=message, is_over=True, ended_at=now)
         add_event(transaction, Event(execution_id, now, status, message=message))
         spec = load_flow(transaction, execution_id.flow)
