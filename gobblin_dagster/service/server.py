@@ -47,7 +47,7 @@ from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.scheduler.scheduler import BATCH, Scheduler
 from gobblin_dagster.service.security.access import Access, digest, load_token
 from gobblin_dagster.service.store.node_rows import Node, delete_node, save_node
-from gobblin_dagster.service.store.role_rows import RoleLease
+from gobblin_dagster.service.store.role_rows import LEADER, RoleLease
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.spec.project import STATE_STORE, TOKEN_FILE, ServiceSpec
 from gobblin_dagster.state import open_store
@@ -122,7 +122,7 @@ class CoreServices:
         self.node = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self.url = ""
         """Where REST answers; empty before it does."""
-        self._role = RoleLease("leader", self.node, ROLE_TTL)
+        self._role = RoleLease(LEADER, self.node, ROLE_TTL)
         self.feed = CatalogFeed(self.store, [LoggingListener(), *listeners])
         self.scheduler = Scheduler(
             self.store,

@@ -44,7 +44,7 @@ class Finding:
 
 @app.command(epilog=examples("gobblin doctor", "gobblin -C demo doctor --output json"))
 def doctor(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
-    """Check Java, Spark, folders, state store and clock.
+    """Check Java, Spark, folders, state store and clock; and the service, if the project has one.
 
     Exits with 1 if something is missing.
     """
@@ -86,6 +86,11 @@ def _checks(ctx: typer.Context) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "project", lambda: f"{project.root}: {', '.join(job.job for job in project.jobs) or 'no jobs'}"
     yield "state store", lambda: _store(project)
     yield "clock", lambda: _clock(project.root)
+    if "service" in project.spec.model_fields_set or (project.root / project.spec.service.templates).is_dir():
+        # Projects without a service need none of its modules.
+        from gobblin_dagster.cli.service_checks import service_checks  # noqa: PLC0415
+
+        yield from service_checks(project.root, project.spec.service)
     for job in project.jobs:
         yield f"output {job.job}", _output_check(project.output_root(job))
 

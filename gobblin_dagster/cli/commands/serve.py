@@ -23,9 +23,7 @@ def serve(
     ctx: typer.Context,
     logs: Annotated[
         LogForm | None,
-        typer.Option(
-            "--logs", help="`json` writes log lines as JSON; default: `service: {logs: ...}`."
-        ),
+        typer.Option("--logs", help="`json` writes log lines as JSON; default: `service: {logs: ...}`."),
     ] = None,
 ) -> None:
     """Start the service, which runs flows made of templates.

@@ -11,6 +11,8 @@ from gobblin_dagster.service.store.node_rows import load_node
 from gobblin_dagster.service.store.store import Transaction
 from gobblin_dagster.service.store.tables import roles
 
+LEADER = "leader"
+"""The role of the node that fires schedules and starts executions."""
 _NOBODY = ""
 
 
@@ -61,6 +63,12 @@ class RoleLease:
             update(roles).where(roles.c.role == self._role, roles.c.holder == self._holder).values(holder=_NOBODY)
         )
         self.is_held = False
+
+
+def holder_of(transaction: Transaction, role: str) -> str:
+    """Return the node that has a role, or had it last; empty if nobody has it."""
+    found = transaction.execute(select(roles.c.holder).where(roles.c.role == role)).scalar_one_or_none()
+    return found or _NOBODY
 
 
 def _is_dead(transaction: Transaction, holder: str) -> bool:

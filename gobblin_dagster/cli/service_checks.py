@@ -1,0 +1,142 @@
+"""Checks of `gobblin doctor` about the service: its templates, database, disk, nodes, and whether it answers.
+
+They change nothing: a database of an older program is not migrated, and one that does not exist is not made.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import requests
+from sqlalchemy import inspect, text
+
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.utils.text import count
+from gobblin_dagster.database.engine import errors_of, make_engine, parse_url, shown_url
+from gobblin_dagster.service.catalog.templates import TemplateCatalog, TemplateError
+from gobblin_dagster.service.store.node_rows import Node, load_nodes
+from gobblin_dagster.service.store.role_rows import LEADER, holder_of
+from gobblin_dagster.service.store.schema import CHAIN
+from gobblin_dagster.spec.project import ServiceSpec
+
+MAX_DRIFT_S = 5.0
+"""Allowed difference between clocks of nodes and of the database."""
+LEAST_FREE_BYTES = 200 << 20
+"""Free space below which a disk counts as full: a database that cannot write stops the whole service."""
+_WAIT_S = 5
+
+
+def service_checks(root: Path, spec: ServiceSpec) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Yield checks by name; each returns what it found, and raises an error with a remedy."""
+    yield "templates", lambda: _templates(root / spec.templates)
+    yield "service disk", lambda: _disk(root, spec)
+    yield "service store", lambda: _store(root, spec)
+    yield "service nodes", lambda: _nodes(root, spec)
+    yield "service", lambda: _answer(spec)
+
+
+def _templates(folder: Path) -> str:
+    catalog = TemplateCatalog(folder)
+    faults = []
+    uris = catalog.uris()
+    for uri in uris:
+        try:
+            catalog.load(uri)
+        except TemplateError as error:
+            faults.append(str(error))
+    if faults:
+        hint = "Mend them, or take them out of the folder: flows of the others are not harmed."
+        raise UsageError(problem="; ".join(faults[:5]) + ".", hint=hint)
+    return f"{folder}: {count(len(uris), 'template')}"
+
+
+def _disk(root: Path, spec: ServiceSpec) -> str:
+    url = parse_url(spec.store, root)
+    wanted = Path(str(url.database)).parent if url.get_backend_name() == "sqlite" else root
+    folder = next(path for path in (wanted, *wanted.parents) if path.exists())
+    free = shutil.disk_usage(folder).free
+    if free < LEAST_FREE_BYTES:
+        raise UsageError(
+            problem=f"Only {free >> 20:,} MiB are free in {folder}; at least {LEAST_FREE_BYTES >> 20} are needed.",
+            hint="Make room, or name another place: `service: {store: ...}`.",
+        )
+    return f"{free >> 20:,} MiB are free in {folder}"
+
+
+def _store(root: Path, spec: ServiceSpec) -> str:
+    url = parse_url(spec.store, root)
+    shown = shown_url(url)
+    if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
+        return f"{shown} is not there yet; `gobblin serve` makes it"
+    engine = make_engine(url)
+    try:
+        with errors_of(shown), engine.connect() as connection:
+            now = datetime.now(UTC)
+            if connection.dialect.name == "postgresql":
+                drift_s = (connection.execute(text("SELECT clock_timestamp()")).scalar_one() - now).total_seconds()
+                if abs(drift_s) > MAX_DRIFT_S:
+                    problem = f"The clock of {shown} and this machine's differ by {abs(drift_s):.0f} s."
+                    raise UsageError(problem=problem, hint="Synchronize the clocks (NTP).")
+            if not inspect(connection).has_table(CHAIN.version_table):
+                return f"{shown} has no tables yet; `gobblin serve` makes them"
+            is_current = CHAIN.is_current(connection, shown)
+            found = connection.execute(text(f"SELECT version_num FROM {CHAIN.version_table}")).scalar_one()  # noqa: S608 - a name of ours
+    finally:
+        engine.dispose()
+    if not is_current:
+        return f"{shown}: schema version {found}; the next `gobblin serve` brings it to {CHAIN.newest}"
+    return f"{shown}: schema version {found}"
+
+
+def _nodes(root: Path, spec: ServiceSpec) -> str:
+    url = parse_url(spec.store, root)
+    if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
+        return "none runs"
+    engine = make_engine(url)
+    try:
+        with errors_of(shown_url(url)), engine.connect() as connection:
+            if not inspect(connection).has_table("gobblin_nodes"):
+                return "none runs"
+            now = datetime.now(UTC)
+            if connection.dialect.name == "postgresql":
+                now = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
+            nodes = [node for node in load_nodes(connection) if node.is_alive(now)]
+            leader = holder_of(connection, LEADER)
+    finally:
+        engine.dispose()
+    for node in nodes:
+        _require_clock(node)
+    told = [f"{node.name} at {node.url or '-'}{', fires schedules' if node.name == leader else ''}" for node in nodes]
+    return "; ".join(told) or "none runs"
+
+
+def _require_clock(node: Node) -> None:
+    drift_s = abs((node.clock_at - node.seen_at).total_seconds())
+    if drift_s > MAX_DRIFT_S:
+        raise UsageError(
+            problem=f"The clock of node {node.name} and that of the database differ by {drift_s:.0f} s.",
+            hint="Synchronize the clocks (NTP). The database's clock decides when flows fire.",
+        )
+
+
+def _answer(spec: ServiceSpec) -> str:
+    host = f"[{spec.host}]" if ":" in spec.host else spec.host
+    url = f"http://{host}:{spec.port}"
+    session = requests.Session()
+    session.trust_env = False
+    try:
+        version = session.get(f"{url}/version", timeout=_WAIT_S)
+        ready = session.get(f"{url}/health/ready", timeout=_WAIT_S)
+        told = (version.json()["version"], [str(problem) for problem in ready.json()["problems"]])
+    except requests.ConnectionError:
+        return f"does not run at {url}; `gobblin serve` starts it"
+    except (requests.RequestException, ValueError, KeyError, TypeError):
+        problem = f"Something answers at {url} that is not the service."
+        raise UsageError(problem=problem, hint="End it, or set another `service: {port: ...}`.") from None
+    if told[1]:
+        problem = f"The service at {url} (version {told[0]}) is not ready: {'; '.join(told[1])}"
+        raise UsageError(problem=problem, hint="It goes on by itself once this is mended.")
+    return f"answers at {url}, version {told[0]}, ready"

@@ -1,0 +1,99 @@
+"""`gobblin doctor` in a project with a service: what is there, what runs, and what is wrong, without changing it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import namedtuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from gobblin_dagster.cli.service_checks import service_checks
+from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.service.server import CoreServices
+from gobblin_dagster.service.store.node_rows import Node, save_node
+from gobblin_dagster.spec.project import ServiceSpec
+from tests.services.flow_project import make_project
+from tests.services.rest_service import answering
+from tests.unit.cli.conftest import Cli
+
+
+@contextmanager
+def stranger() -> Iterator[int]:
+    """Answer as another program does, and yield the port."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    make_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def checked(root: Path, spec: ServiceSpec) -> dict[str, str]:
+    told = {}
+    for name, check in service_checks(root, spec):
+        try:
+            told[name] = check()
+        except GobblinDagsterError as error:
+            told[name] = f"FAULT {error}"
+    return told
+
+
+def test_service_that_never_ran_is_told_and_not_made(cli: Cli, root: Path) -> None:
+    (root / "jobs").mkdir()
+    (root / "gobblin.yaml").write_text("project: tests\nservice: {port: 1}\n")
+    out = cli("doctor").out
+    assert f"{root}/templates: 1 template" in out
+    assert "service.db is not there yet; `gobblin serve` makes it" in out
+    assert "does not run at http://127.0.0.1:1; `gobblin serve` starts it" in out
+    assert not (root / ".gobblin" / "service.db").exists()
+
+
+def test_running_service_is_told_with_its_nodes(root: Path) -> None:
+    core = CoreServices(root, ServiceSpec(port=0), ["false"])
+    try:
+        with answering(core) as url:
+            core.url = url
+            core.start()
+            while not core.is_leader:
+                time.sleep(0.01)
+            told = checked(root, ServiceSpec(port=int(url.rpartition(":")[2])))
+    finally:
+        core.stop(at_once=True)
+    assert told["service"].startswith(f"answers at {url}, version ")
+    assert told["service"].endswith(", ready")
+    assert told["service nodes"] == f"{core.node} at {url}, fires schedules"
+    assert told["service store"].endswith("service.db: schema version 0003")
+    assert checked(root, ServiceSpec(port=1))["service nodes"] == "none runs", "it has ended"
+
+
+def test_clock_disk_templates_and_strangers_are_faults(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "templates" / "bad.template").write_text("template: [")
+    core = CoreServices(root, ServiceSpec(port=0), ["false"])
+    now = datetime.now(UTC)
+    with core.store.write() as transaction:
+        owner = LeaseOwner.current("n")
+        save_node(transaction, Node("n", owner, "", "0", now, now, now + timedelta(seconds=90)))
+    core.store.close()
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1, 1, 1 << 20))
+    with stranger() as port:
+        told = checked(root, ServiceSpec(port=port))
+    assert "bad.template" in told["templates"]
+    assert "FAULT" in told["templates"]
+    assert "Only 1 MiB are free" in told["service disk"]
+    assert "differ by 90 s" in told["service nodes"]
+    assert "that is not the service" in told["service"]
