@@ -38,7 +38,7 @@ COMMANDS = {
     "quarantine": "Count, show and replay rows that policies rejected.",
     "verify": "Compare published files and manifests with the state store.",
     "clean": "Delete what killed runs left, and what has expired.",
-    "doctor": "Check Java, Spark, folders, state store and clock.",
+    "doctor": "Check Java, Spark, folders, state store, clock and service.",
     "serve": "Start the service, which runs flows made of templates.",
     "flow": "Create, run, watch and change flows of the service.",
     "worker": "See and end the worker that keeps Spark warm for `gobblin run`.",

@@ -44,7 +44,7 @@ class Finding:
 
 @app.command(epilog=examples("gobblin doctor", "gobblin -C demo doctor --output json"))
 def doctor(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
-    """Check Java, Spark, folders, state store and clock; and the service, if the project has one.
+    """Check Java, Spark, folders, state store, clock and service.
 
     Exits with 1 if something is missing.
     """

@@ -44,13 +44,14 @@ app = typer.Typer(
 def worker(
     ctx: typer.Context,
     pipe: Annotated[bool, typer.Option("--pipe", help="Take the orders of `gobblin serve`.", hidden=True)] = False,
+    log_form: Annotated[LogForm, typer.Option("--logs", help="Form of log lines.", hidden=True)] = LogForm.TEXT,
 ) -> None:
     """See and end the worker that keeps Spark warm for `gobblin run`.
 
     With `spark: {keep_warm: 15m}` in `gobblin.yaml`, `gobblin run` starts the worker, and runs in it.
     """
     if pipe:
-        serve_pipe(project_root(ctx))
+        serve_pipe(project_root(ctx), log_form)
     elif ctx.invoked_subcommand is None:
         raise UsageError(
             problem="A worker is started by `gobblin serve`, or by `gobblin run` with `spark: {keep_warm: 15m}`.",
@@ -80,7 +81,6 @@ def stop(
     now: Annotated[
         bool, typer.Option("--now", help="Kill it, instead of letting running work units of a command end.")
     ] = False,
-    logs: Annotated[LogForm, typer.Option("--logs", help="Form of log lines.")] = LogForm.TEXT,
 ) -> None:
     """End the worker of this project; the next `gobblin run` starts another."""
     found = ask_worker(project_root(ctx), "stop", at_once=now)
@@ -124,7 +124,7 @@ def listen(ctx: typer.Context, number: Annotated[int, typer.Option("--socket", h
     runner.end()
 
 
-def serve_pipe(root: Path) -> None:
+def serve_pipe(root: Path, log_form: LogForm) -> None:
     """Run the jobs that the service hands over, several at a time, on one Spark.
 
     When the input ends without an order to end, the service was killed: the worker ends at once, and the next start of
@@ -143,7 +143,7 @@ def serve_pipe(root: Path) -> None:
             messages.flush()
 
     spec = load_project(root)
-    start_logs(as_json=logs is LogForm.JSON, node=f"worker-{os.getpid()}")
+    start_logs(as_json=log_form is LogForm.JSON, node=f"worker-{os.getpid()}")
     project = Project(root.resolve(), spec)
     runner = lazy_spark(project)
     is_ordered = Worker(project, runner, tell, spec.service.jobs_at_once).serve(sys.stdin)

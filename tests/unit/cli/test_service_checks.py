@@ -68,9 +68,10 @@ def test_running_service_is_told_with_its_nodes(root: Path) -> None:
         with answering(core) as url:
             core.url = url
             core.start()
-            while not core.is_leader:
-                time.sleep(0.01)
-            told = checked(root, ServiceSpec(port=int(url.rpartition(":")[2])))
+            told = {"service nodes": ""}
+            while "fires" not in told["service nodes"]:
+                time.sleep(0.05)
+                told = checked(root, ServiceSpec(port=int(url.rpartition(":")[2])))
     finally:
         core.stop(at_once=True)
     assert told["service"].startswith(f"answers at {url}, version ")
