@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
@@ -102,7 +102,10 @@ def sweep_sensor(
     interval_s: int = INTERVAL_S,
     default_status: dg.DefaultSensorStatus = RUNNING,
 ) -> dg.SensorDefinition:
-    """Return a sensor that cleans up after other processes and dead runs. It reads the state store, never the source.
+    """Return a sensor that cleans up after other processes and dead runs. It reads the state store.
+
+    Only while the job has no partitions, it also plans the job, as `new_data_sensor` does: without partitions,
+    Dagster's pages offer no way to start the first run.
 
     - It reports commits of the command line, and of runs that died before they reported them, in bounded batches.
     - On a new Dagster instance, or after a reset of its cursor on Dagster's page of the sensor, it compares the newest
@@ -122,6 +125,8 @@ def sweep_sensor(
         InvalidSpecError, UsageError: the project or the job cannot be loaded.
     """
     binding = JobBinding.of(project, job, translator)
+    spark = GobblinSparkResource.of_project(binding.project)
+    poller = NewDataPoller.of(binding.project, binding.job, spark.spec, spark.log_path)
 
     @dg.sensor(
         name=f"{binding.name}_sweep",
@@ -132,7 +137,10 @@ def sweep_sensor(
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         with closing(binding.project.open_store()) as store:
-            return _Sweep(binding, store, context.instance).result(context.cursor or "")
+            is_new = not context.instance.get_dynamic_partitions(binding.partitions_name)
+            planned = poller.ask(PATIENCE_S) if is_new else None
+            first = [one.dataset_urn for one in planned.new] if planned else []
+            return _Sweep(binding, store, context.instance).result(context.cursor or "", first)
 
     return evaluate
 
@@ -145,7 +153,8 @@ class _Sweep:
     store: StateStore
     instance: dg.DagsterInstance
 
-    def result(self, cursor: str) -> dg.SensorResult:
+    def result(self, cursor: str, first: Sequence[str]) -> dg.SensorResult:
+        """Return the answer of the tick; `first` are datasets that need a partition before their first run."""
         held = self._end_dead_runs(self.store.load_leases(self.binding.name))
         waiting = [one for one in self.store.load_sequences(self.binding.name) if one.dataset_urn not in held]
         found = [[one.id, one.redo_failures] for one in waiting]
@@ -156,7 +165,7 @@ class _Sweep:
             compared = sorted(urn for urn in states if urn > cursor)[:TOLD_AT_ONCE]
             publications = self._unknown(compared)
             cursor = compared[-1] if compared else ALL_TOLD
-        known = [*publications, *states]
+        known = [*publications, *states, *first]
         return _requests(
             self.binding,
             self.instance,

@@ -141,6 +141,19 @@ def test_sweep_and_run_never_report_the_same_commit(world: World) -> None:
     assert world.checked("row_count") == {"succeeded": {"a", "b/1", "c%20c"}}, "a run can tell what the sweep cannot"
 
 
+def test_sweep_gives_a_new_job_its_partitions_so_that_pages_can_start_it(world: World) -> None:
+    data = sweep(world, None)
+    assert not data.run_requests
+    assert world.instance.get_dynamic_partitions("numbers.dataset_urn") == ["a", "b/1", "c%20c"]
+    assert world.run_range("a", "c%20c").success
+
+
+def test_sweep_plans_no_job_that_has_partitions(world: World) -> None:
+    world.add_partitions("a")
+    sweep(world, None)
+    assert world.instance.get_dynamic_partitions("numbers.dataset_urn") == ["a"]
+
+
 def test_sweep_tells_only_the_newest_of_several_commits(world: World) -> None:
     for rows in (10, 20, 30):
         world.datasets["a"]["rows"] = rows
