@@ -106,13 +106,13 @@ def _describe(publication: Publication, rows: int) -> str:
     return said + (", only in part" if result.failures else "")
 
 
-def failure_observation(key: dg.AssetKey, dataset_urn: str, reason: str, run_id: str) -> dg.AssetObservation:
+def failure_observation(key: dg.AssetKey, dataset_urn: str, reason: str) -> dg.AssetObservation:
     """Return the event that tells on a failed partition's page why it failed."""
     return dg.AssetObservation(
         asset_key=key,
         description=f"{dataset_urn}: not committed: {reason}",
         partition=to_key(dataset_urn),
-        metadata={md.DATASET_URN: dataset_urn, md.FAILURES: reason, md.RUN_ID: run_id},
+        metadata={md.FAILURES: reason},
     )
 
 

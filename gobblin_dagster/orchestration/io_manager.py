@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_origin
 
 import dagster as dg
-import pyarrow as pa
 
 from gobblin_dagster.engine.results import CommitPlan, RecoveredDataset
 from gobblin_dagster.engine.run.job_run import JobRun
@@ -46,8 +46,9 @@ class CommitStepIOManager(dg.IOManager):
     recovers first.
 
     `load_input`, called for an input of a downstream asset, returns the data of the partitions that this asset works
-    on: as PublishedDatasets, pyarrow Table, pyarrow Dataset or Spark DataFrame, depending on the annotation of the
-    parameter (PublishedDatasets if there is none).
+    on. The annotation of the parameter chooses the form: a pyarrow Table or Dataset, a DataFrame of Spark or pandas, a
+    DataFrame or LazyFrame of polars, a relation of DuckDB, `dict[str, pa.Table]` (a table per dataset.urn), `list[str]`
+    (paths of the files), or PublishedDatasets, also if there is no annotation.
 
     Source: gobblin-api `DataPublisher` and gobblin-runtime `CommitStep`s. Differs: an IO manager publishes, so that an
     asset is materialized only after its data are committed.
@@ -78,11 +79,25 @@ class CommitStepIOManager(dg.IOManager):
         return self._as_type(published, context.dagster_type.typing_type)
 
     def _as_type(self, published: PublishedDatasets, wanted: Any) -> Any:
-        if wanted is pa.Table:
-            return published.to_arrow()
-        if wanted is pa.dataset.Dataset:
-            return published.to_dataset()
-        # Compare names: importing pyspark's class would cost seconds in every downstream run.
-        if getattr(wanted, "__name__", "") == "DataFrame" and str(wanted.__module__).startswith("pyspark."):
+        # By name: importing pyspark's class would cost seconds in every downstream run, and not everybody has polars.
+        package = str(getattr(wanted, "__module__", "")).partition(".")[0].removeprefix("_")
+        name = getattr(wanted, "__name__", "")
+        if (package, name) == ("pyspark", "DataFrame"):
             return published.to_spark(GobblinSparkResource.of_project(self._binding.project).session)
-        return published
+        made = _FORMS.get((package, name)) or _COLLECTIONS.get(get_origin(wanted))
+        return made(published) if made else published
+
+
+# Whoever annotates a parameter with one of these types has imported its package.
+_FORMS: Mapping[tuple[str, str], Callable[[PublishedDatasets], Any]] = {
+    ("pyarrow", "Table"): PublishedDatasets.to_arrow,
+    ("pyarrow", "Dataset"): PublishedDatasets.to_dataset,
+    ("pandas", "DataFrame"): lambda published: published.to_arrow().to_pandas(),
+    ("polars", "DataFrame"): lambda published: sys.modules["polars"].from_arrow(published.to_arrow()),
+    ("polars", "LazyFrame"): lambda published: sys.modules["polars"].scan_pyarrow_dataset(published.to_dataset()),
+    ("duckdb", "DuckDBPyRelation"): lambda published: sys.modules["duckdb"].from_arrow(published.to_dataset()),
+}
+_COLLECTIONS: Mapping[Any, Callable[[PublishedDatasets], Any]] = {
+    dict: PublishedDatasets.to_tables,
+    list: lambda published: [path for paths in published.paths.values() for path in paths],
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -95,6 +96,11 @@ class PublishedDatasets:
     def to_arrow(self) -> pa.Table:
         """Read everything into memory; shape and errors as of `to_dataset`."""
         return self.to_dataset().to_table()
+
+    def to_tables(self) -> dict[str, pa.Table]:
+        """Read everything into memory, one table per dataset.urn; shapes and errors as of `to_dataset`."""
+        each = {urn: dataclasses.replace(self, files={urn: files}) for urn, files in self.files.items()}
+        return {urn: one.to_arrow() for urn, one in each.items()}
 
     def to_spark(self, session: SparkSession) -> DataFrame:
         """Return all files as one Spark DataFrame.

@@ -127,7 +127,7 @@ class RunReport:
             for key in self.binding.keys.values():
                 log_planned(self.instance, self.run, self.step_key, key, to_key(urn))
                 # Dagster's page of a failed partition says only that it was not materialized.
-                self.log_event(failure_observation(key, urn, reason, result.run_id))
+                self.log_event(failure_observation(key, urn, reason))
         raise dg.Failure(
             description=_describe(outcome, problems, result.status),
             metadata={

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import dagster as dg
+import duckdb
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from gobblin_dagster.core.errors import UsageError
@@ -37,10 +41,16 @@ def materialize(world: World, asset: dg.AssetsDefinition, partition: str | None 
     [
         (pa.Table, lambda got: got.num_rows),
         (ds.Dataset, lambda got: got.count_rows()),
+        (pd.DataFrame, len),
+        (pl.DataFrame, len),
+        (pl.LazyFrame, lambda got: len(got.collect())),
+        (duckdb.DuckDBPyRelation, lambda got: len(got.fetchall())),
+        (dict[str, pa.Table], lambda got: got["c c"].num_rows),
+        (list[str], lambda got: sum(pq.read_metadata(path).num_rows for path in got)),
         (PublishedDatasets, lambda got: got.rows),
         (Any, lambda got: got.rows),
     ],
-    ids=["table", "dataset", "published", "untyped"],
+    ids=["table", "dataset", "pandas", "polars", "lazy", "duckdb", "tables", "paths", "published", "untyped"],
 )
 def test_asset_in_a_separate_run_loads_its_partition_as_the_type_it_asks_for(
     world: World, wanted: Any, rows_of: Any
