@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import bz2
 import lzma
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from fnmatch import fnmatchcase
+from typing import Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
@@ -144,19 +145,68 @@ class FileFormat(Protocol):
         """Count the file's rows without keeping them; raises as `open`."""
 
 
+class TypeSample(Protocol):
+    """Types guessed from the files looked at so far."""
+
+    files: int
+    """Number of files that had something to guess from."""
+    rows: int
+    bytes_read: int
+
+    def look(self, file: InputFile, most_bytes: int) -> None:
+        """Look at the first bytes of a file; pass over a file that cannot be read, reading it tells why."""
+
+    def types(self) -> dict[str, str]:
+        """Return the types by column, as texts that `InfersTypes.with_types` takes; `string` if none is known."""
+
+    def hints(self) -> Sequence[str]:
+        """Return sentences on options that would give other types."""
+
+
 @runtime_checkable
 class InfersTypes(Protocol):
     """Optional addition to `FileFormat`: its files do not tell types, and the source infers them from a sample."""
 
     @property
-    def fractions(self) -> Any:
-        """`constructs.types.inference.Fractions`, or None if types of new columns are not to be inferred."""
+    def infers(self) -> bool:
+        """Whether types of new columns are to be inferred."""
 
-    def open_texts(self, file: InputFile) -> FileReader:
-        """Open the columns without a declared type as texts; raises as `open`."""
+    def sample(self, settled: Collection[str]) -> TypeSample:
+        """Return an empty sample; the columns `settled` are not guessed."""
 
     def with_types(self, types: Mapping[str, str]) -> FileFormat:
         """Return the format with inferred types of columns, by name; columns with a declared type keep it."""
+
+
+T = TypeVar("T")
+
+
+def columns_of(
+    dataset_urn: str, columns: Mapping[str, T], dataset_columns: Mapping[str, Mapping[str, T]]
+) -> dict[str, T]:
+    """Return the declared types of a dataset: `columns`, and those of the globs that match; later ones win."""
+    declared = dict(columns)
+    for glob, more in dataset_columns.items():
+        if dataset_urn == glob or fnmatchcase(dataset_urn, glob):
+            declared |= more
+    return declared
+
+
+_MOST_NAMES = 12
+"""Most columns of one type that a message names."""
+
+
+def listed_types(types: Mapping[str, str]) -> str:
+    """Return `int64: id, qty; date: day`; of a type with many columns, the first few."""
+    by_type: dict[str, list[str]] = {}
+    for name, kind in types.items():
+        by_type.setdefault("text" if kind == "string" else kind, []).append(name)
+
+    def names(columns: list[str]) -> str:
+        more = f" and {len(columns) - _MOST_NAMES} more" if len(columns) > _MOST_NAMES else ""
+        return ", ".join(columns[:_MOST_NAMES]) + more
+
+    return "; ".join(f"{kind}: {names(columns)}" for kind, columns in by_type.items())
 
 
 def kind_of(beginning: bytes) -> str:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
-from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, Self
 
 import pyarrow as pa
@@ -24,12 +23,14 @@ from gobblin_dagster.constructs.formats.base import (
     FileReader,
     FormatError,
     InputFile,
+    columns_of,
     kind_of,
     refuse_new_columns,
     require_columns,
 )
 from gobblin_dagster.constructs.formats.csv_published import PublishedCsv
 from gobblin_dagster.constructs.formats.csv_quotes import QuoteCounter, fault_of_quotes
+from gobblin_dagster.constructs.formats.csv_sample import CsvSample
 from gobblin_dagster.constructs.formats.encodings import EncodingName, without_signature
 from gobblin_dagster.constructs.formats.peek import Again, LookedAt
 from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type
@@ -94,14 +95,6 @@ class CsvOptions(SpecModel):
             raise ValueError(f"`columns` declares {', '.join(unread)}, which `include` leaves out")
         return self
 
-    def columns_of(self, dataset_urn: str) -> dict[str, str]:
-        """Return the declared types of a dataset's columns."""
-        declared = dict(self.columns)
-        for glob, columns in self.dataset_columns.items():
-            if dataset_urn == glob or fnmatchcase(dataset_urn, glob):
-                declared |= columns
-        return declared
-
 
 class CsvFormat:
     """Reads delimited text.
@@ -117,12 +110,15 @@ class CsvFormat:
         self._options = options
         self._context = context
         self._block_bytes = context.block_bytes
-        self._declared = options.columns_of(context.dataset_urn)
+        self._declared = columns_of(context.dataset_urn, options.columns, options.dataset_columns)
         self._inferred: Mapping[str, str] = {}
 
     @property
-    def fractions(self) -> Fractions | None:
-        return self._options.infer_fractions if self._options.infer else None
+    def infers(self) -> bool:
+        return self._options.infer
+
+    def sample(self, settled: Collection[str]) -> CsvSample:
+        return CsvSample(self._open_texts, self._options.infer_fractions, settled)
 
     def with_types(self, types: Mapping[str, str]) -> CsvFormat:
         typed = CsvFormat(self._options, self._context)
@@ -132,7 +128,9 @@ class CsvFormat:
     def open(self, file: InputFile, schema: pa.Schema | None) -> FileReader:
         return CsvReader(file, self._options, self._block_bytes, self._wanted(schema), self._inferred)
 
-    def open_texts(self, file: InputFile) -> FileReader:
+    def _open_texts(self, file: InputFile) -> FileReader:
+        """Open the columns without a declared type as texts."""
+
         def texts(header: list[str]) -> pa.Schema:
             require_columns(self._options.include, header, "named in `include`")
             names = [name for name in self._options.include or header if name not in self._declared]

@@ -12,7 +12,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from typing import Any, Self
 
@@ -21,9 +21,13 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 from pydantic import Field, model_validator
 
-from gobblin_dagster.constructs.formats.base import FileReader, FormatError, InputFile, NoColumnsError
+from gobblin_dagster.constructs.formats.base import FileReader, FormatError, InputFile, NoColumnsError, columns_of
+from gobblin_dagster.constructs.formats.json_blocks import blocks
+from gobblin_dagster.constructs.formats.json_sample import JsonSample
 from gobblin_dagster.constructs.formats.jsonl_published import PublishedJsonLines
-from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type, dates_as_texts, leaves
+from gobblin_dagster.constructs.types.arrow import dates_as_texts, leaves
+from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly, shape_of_text
+from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.core.utils.text import first_line
@@ -35,22 +39,24 @@ _TOO_LARGE = 3.4028235677973366e38
 """Smallest number that becomes infinite in 32 bits."""
 _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _BRACKETS = re.compile(rb"[\[\]{}]")
-_SIGNATURE = b"\xef\xbb\xbf"
-"""Signature that some programs write before UTF-8; not a part of the text."""
 _MAX_LEVELS = 200
 """Most lists and objects inside each other: twice what Parquet holds, and far below the limit of Python's stack."""
 _MAX_NAMED = 5
 """Most fields in a message."""
-_MAX_BLOCKS_A_LINE = 16
-"""Most blocks of one line: a file without line breaks, e.g. with one array, must not fill the memory."""
 
 
 class JsonLinesOptions(SpecModel):
     """Options of the format `jsonl`."""
 
-    columns: Mapping[str, TypeName] = Field(default_factory=dict)
-    """Types by field name, e.g. `{id: int64, at: timestamp}`; a row without such a field has null. Other fields are
-    read too, with the types of the first block of each work unit, which all rows must have."""
+    columns: Mapping[str, JsonShape] = Field(default_factory=dict)
+    """Types by field name, e.g. `{id: int64, at: timestamp, tags: [string], place: {city: string}}`: `[...]` is a list,
+    `{...}` an object, and `json` any value, as text with its JSON. A row without such a field has null. Types of other
+    fields are inferred."""
+    dataset_columns: Mapping[str, Mapping[str, JsonShape]] = Field(default_factory=dict)
+    """More `columns` for the datasets whose urn matches a glob; of several globs that match, later ones win."""
+    infer: bool = True
+    """Whether types of undeclared fields are inferred, for each dataset once, from a sample of its first files; the
+    plan says which. false: they have the types of the first block of each work unit."""
     include: tuple[str, ...] = ()
     """Fields to read, in this order; others are dropped. Default: all, the declared ones first."""
 
@@ -58,7 +64,8 @@ class JsonLinesOptions(SpecModel):
     def _fit_together(self) -> Self:
         if twice := repeated(self.include):
             raise ValueError(f"`include` names {', '.join(twice)} more than once")
-        if self.include and (unread := [name for name in self.columns if name not in self.include]):
+        declared = [*self.columns, *(name for columns in self.dataset_columns.values() for name in columns)]
+        if self.include and (unread := [name for name in declared if name not in self.include]):
             raise ValueError(f"`columns` declares {', '.join(unread)}, which `include` leaves out")
         return self
 
@@ -73,16 +80,41 @@ class JsonLinesFormat:
     Published = PublishedJsonLines
 
     def __init__(self, options: JsonLinesOptions, context: ConstructContext) -> None:
-        self._declared = pa.schema([(name, arrow_type(kind)) for name, kind in options.columns.items()])
+        self._options, self._context = options, context
+        declared = columns_of(context.dataset_urn, options.columns, options.dataset_columns)
+        self._texts = {name for name, shape in declared.items() if shape == JSON}
+        self._declared = pa.schema([(name, json_type(shape)) for name, shape in declared.items()])
+        self._known: pa.Schema | None = None
+        """All columns, if types were inferred."""
         self._include = options.include
         self._block_bytes = context.block_bytes
 
+    @property
+    def infers(self) -> bool:
+        return self._options.infer
+
+    def sample(self, settled: Collection[str]) -> JsonSample:
+        return JsonSample(self._block_bytes, {*settled, *self._declared.names}, self._include)
+
+    def with_types(self, types: Mapping[str, str]) -> JsonLinesFormat:
+        typed = JsonLinesFormat(self._options, self._context)
+        wanted = self._include or (*self._declared.names, *types)
+        shapes = {name: shape_of_text(text) for name, text in types.items() if name in wanted}
+        inferred = {name: shape for name, shape in shapes.items() if name not in self._declared.names}
+        typed._texts = self._texts | {name for name, shape in inferred.items() if shape == JSON}
+        fields = [*self._declared, *(pa.field(name, json_type(shape)) for name, shape in inferred.items())]
+        by_name = {field.name: field for field in fields}
+        if all(name in by_name for name in wanted):
+            typed._known = pa.schema([by_name[name] for name in dict.fromkeys(wanted)])
+        return typed
+
     def open(self, file: InputFile, schema: pa.Schema | None) -> FileReader:
-        return JsonLinesReader(file, self._declared, self._include, self._block_bytes, schema)
+        known = schema or self._known
+        return JsonLinesReader(file, self._declared, self._include, self._block_bytes, known, frozenset(self._texts))
 
     def count_rows(self, file: InputFile) -> int:
         with closing(file.open_text()) as text:
-            return sum(len(lines) for lines in _blocks(text.stream, self._block_bytes))
+            return sum(len(lines) for lines in blocks(text.stream, self._block_bytes))
 
 
 class JsonLinesReader:
@@ -95,12 +127,13 @@ class JsonLinesReader:
         include: tuple[str, ...],
         block_bytes: int,
         schema: pa.Schema | None,
+        texts: frozenset[str] = frozenset(),
     ) -> None:
-        self._declared, self._include = declared, include
+        self._declared, self._include, self._texts = declared, include, texts
         self._unexpected = "ignore" if include else "error"
         self._text = file.open_text()
         try:
-            self._blocks = _blocks(self._text.stream, block_bytes)
+            self._blocks = blocks(self._text.stream, block_bytes)
             self._first = next(self._blocks, [])
             self.schema: pa.Schema = schema or self._settled_schema()
         except BaseException:
@@ -114,6 +147,7 @@ class JsonLinesReader:
     def batches(self) -> Iterator[pa.RecordBatch]:
         rows, lines = 0, self._first
         while lines:
+            lines = self._with_texts(lines, rows)
             table = self._parse(lines, self.schema, rows)
             self._require_exact(table, lines, rows)
             _refuse_overflow(table, lines, rows)
@@ -135,7 +169,8 @@ class JsonLinesReader:
         if not self._first:
             problem = "has no line to get the columns from; declare `columns`, or remove the file."
             raise NoColumnsError(problem, declared if declared.names and not self._include else None)
-        lines = [_only(self._include, line, number) for number, line in enumerate(self._first, start=1)]
+        lines = self._with_texts(self._first, 0)
+        lines = [_only(self._include, line, number) for number, line in enumerate(lines, start=1)]
         _refuse_deep(lines)
         found = self._parse(lines, None, 0).schema
         if missing := [name for name in self._include if name not in found.names]:
@@ -145,6 +180,13 @@ class JsonLinesReader:
             )
         fields = [found.field(name) for name in self._include or found.names]
         return pa.schema([self._settled_field(field) for field in fields])
+
+    def _with_texts(self, lines: list[bytes], rows_before: int) -> list[bytes]:
+        """Return lines in which the fields of the shape `json` are texts with their JSON."""
+        if not self._texts:
+            return lines
+        numbered = enumerate(lines, start=rows_before + 1)
+        return [_with_json_texts(line, self._texts, number) for number, line in numbered]
 
     def _settled_field(self, field: pa.Field) -> pa.Field:
         is_declared = field.name in self._declared.names
@@ -167,7 +209,9 @@ class JsonLinesReader:
                     row,
                 ) from error
             hint = "" if self._include else " Declare `columns` if rows differ."
-            raise FormatError(f"{_plain(error)}: {shown}.{hint}", row) from error
+            problem = _plain(error)
+            field = "" if "Column(" in problem else self._misfit_field(lines[number], schema)
+            raise FormatError(f"{field}{problem}: {shown}.{hint}", row) from error
 
     def _read(self, text: bytes, schema: pa.Schema | None) -> pa.Table:
         """Read a block with a schema; without one, with the declared columns, and infer the others."""
@@ -195,6 +239,21 @@ class JsonLinesReader:
             if rounded := _rounded(_parsed(line, number), kind, ""):
                 problem = f"{rounded}, which no column of numbers can hold exactly. Declare `columns`."
                 raise FormatError(problem, number)
+
+    def _misfit_field(self, line: bytes, schema: pa.Schema | None) -> str:
+        """Return `field 'id' (int64): ` for the first field of a line that does not fit its type; empty if unknown."""
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            return ""
+        for field in schema or ():
+            if not isinstance(record, dict) or field.name not in record:
+                continue
+            try:
+                self._read(json.dumps({field.name: record[field.name]}).encode(), pa.schema([field]))
+            except pa.ArrowInvalid:
+                return f"field {field.name!r} ({field.type}): "
+        return ""
 
     def _first_misfit(self, lines: list[bytes], schema: pa.Schema | None) -> int:
         """Return the index of the first line that cannot be read together with those before it."""
@@ -273,6 +332,20 @@ def _parsed(line: bytes, number: int) -> Any:
         raise FormatError(f"values nested more than {_MAX_LEVELS} levels deep: {line[:80]!r}.", number) from None
 
 
+def _with_json_texts(line: bytes, names: Collection[str], number: int) -> bytes:
+    """Return an object whose named fields are texts with their JSON; Arrow refuses a line that is no object."""
+    try:
+        record = load_exactly(line)
+    except RecursionError:
+        raise FormatError(f"values nested more than {_MAX_LEVELS} levels deep: {line[:80]!r}.", number) from None
+    except ValueError:
+        return line
+    if not isinstance(record, dict):
+        return line
+    texts = {name: dump_exactly(value) for name, value in record.items() if name in names and value is not None}
+    return dump_exactly({**record, **texts}).encode()
+
+
 def _only(include: tuple[str, ...], line: bytes, number: int) -> bytes:
     """Return an object with only the included fields; others need no type. Arrow refuses a line that is no object."""
     try:
@@ -319,25 +392,6 @@ def _rounded(value: Any, kind: pa.DataType, name: str) -> str:
     elif pa.types.is_list(kind) and isinstance(value, list):
         parts = [_rounded(one, kind.value_type, name) for one in value]
     return next(filter(None, parts), "")
-
-
-def _blocks(stream: Any, block_bytes: int) -> Iterator[list[bytes]]:
-    """Yield lists of lines that are not blank, each about one block long."""
-    rest = b""
-    skipped = _SIGNATURE
-    while data := stream.read(block_bytes):
-        data, skipped = data.removeprefix(skipped), b""
-        *lines, rest = (rest + data).split(b"\n")
-        if len(rest) > _MAX_BLOCKS_A_LINE * block_bytes:
-            raise FormatError(
-                f"a line is longer than {len(rest)} bytes; expected one object per line. Raise `execution.block_bytes` "
-                "if rows are that long."
-            )
-        whole = [line for line in lines if line.strip()]
-        if whole:
-            yield whole
-    if rest.strip():
-        yield [rest]
 
 
 def _settled(kind: pa.DataType) -> pa.DataType:

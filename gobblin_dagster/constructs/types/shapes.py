@@ -11,6 +11,7 @@ import pyarrow as pa
 from pydantic import BeforeValidator
 
 from gobblin_dagster.constructs.types.arrow import arrow_type
+from gobblin_dagster.constructs.types.json_shapes import JSON
 
 
 def arrow_shape(shape: Any) -> pa.DataType:
@@ -35,5 +36,17 @@ def _known(shape: Any) -> Any:
     return shape
 
 
+def json_type(shape: Any) -> pa.DataType:
+    """Return the Arrow type of a field of JSON; `json` is text with the JSON of the values. Raises ValueError."""
+    return pa.string() if shape == JSON else arrow_shape(shape)
+
+
+def _json_known(shape: Any) -> Any:
+    json_type(shape)
+    return shape
+
+
 Shape: TypeAlias = Annotated[str | list[Any] | dict[str, Any], BeforeValidator(_known)]
 """Option type: a shape."""
+JsonShape: TypeAlias = Annotated[str | list[Any] | dict[str, Any], BeforeValidator(_json_known)]
+"""Option type: a shape, or `json`."""

@@ -290,7 +290,7 @@ class FilesSource:
         read: Any = [unit.read for unit in plan.work_units]
         files = [file["path"] for one in read for file in one.get("files", ())]
         schemas = state.schemas.values() if state is not None else ()
-        if file_format.fractions is None or not files or (schemas and not known):
+        if not file_format.infers or not files or (schemas and not known):
             return InferredTypes(known)
         texts = {name for schema in schemas for name in type_texts(schema)}
         has_failed = not known and bool(_failures(urn, context.previous_runs()))

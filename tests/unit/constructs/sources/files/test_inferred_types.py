@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -164,3 +165,74 @@ def test_column_that_was_published_without_a_type_stays_text(tmp_path: Path) -> 
     assert isinstance(csv, InfersTypes)
     found = infer_types(csv, [str(tmp_path / "one.csv")], {"id": "int64"}, {"n"})
     assert found.types == {"id": "int64", "m": "int64"}
+
+
+# -- JSON lines --------------------------------------------------------------------------------------------------------
+def of_json(root: Path, *contents: str, **options: Any) -> Lake:
+    for number, text in enumerate(contents):
+        put(root, f"in/a/{number}.csv", text=text)
+    return Lake(root, **{"type": "jsonl", **options})
+
+
+def test_json_fields_may_come_and_go_nested_ones_too(tmp_path: Path) -> None:
+    late = '{"id": 1}\n' * 200_000 + '{"id": 2, "geo": {"lat": 1.5}, "tags": ["a"]}\n'
+    lake = of_json(tmp_path, late, '{"geo": {"lon": 2, "lat": null}, "who": {"name": "ann"}}\n')
+    (note,) = offer(tmp_path, type="jsonl").type_notes
+    assert note == (
+        "types inferred from 200,002 rows of 2 files: int64: id; "
+        '{"lat": "float64", "lon": "int64"}: geo; ["string"]: tags; {"name": "string"}: who.'
+    )
+    assert lake.run().rows_read == 200_002
+    rows = lake.published().filter(pc.field("geo").is_valid()).sort_by("id").to_pylist()
+    assert rows == [
+        {"id": 2, "geo": {"lat": 1.5, "lon": None}, "tags": ["a"], "who": None},
+        {"id": None, "geo": {"lat": None, "lon": 2}, "tags": None, "who": {"name": "ann"}},
+    ]
+
+
+def test_json_of_many_kinds_becomes_text_digit_by_digit(tmp_path: Path) -> None:
+    lake = of_json(tmp_path, '{"x": 1.10}\n{"x": {"a": [12345678901234567890]}}\n{"x": "t"}\n{"x": null}\n{}\n')
+    lake.run()
+    texts = lake.published()["x"].to_pylist()
+    assert texts == ["1.10", '{"a": [12345678901234567890]}', '"t"', None, None]
+
+
+def test_json_columns_are_declared_with_shapes(tmp_path: Path) -> None:
+    columns = {"geo": {"lat": "float64"}, "tags": ["int32"], "raw": "json"}
+    lake = of_json(tmp_path, '{"geo": {"lat": 1}, "tags": [1], "raw": {"b": 1.50}}\n', columns=columns)
+    lake.run()
+    (row,) = lake.published().to_pylist()
+    assert row == {"geo": {"lat": 1.0}, "tags": [1], "raw": '{"b": 1.50}'}
+    assert str(lake.published().schema.field("tags").type) == "list<element: int32>"
+
+
+def test_json_field_that_comes_later_is_added_by_contract(tmp_path: Path) -> None:
+    lake = of_json(tmp_path, '{"id": 1}\n')
+    lake.run(schema_contract="evolve")
+    put(tmp_path, "in/a/9.csv", text='{"id": 2, "n": 2.5}\n')
+    assert lake.run(schema_contract="evolve").failures == ()
+    files = sorted((tmp_path / "lake").rglob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
+    assert kinds(pq.read_table(files[-1], partitioning=None)) == {"id": "int64", "n": "double"}
+    put(tmp_path, "in/a/10.csv", text='{"id": 3, "m": 2.5}\n')
+    (failure,) = lake.run(schema_contract="freeze").failures
+    assert "column 'm' (double) is new" in failure.message
+
+
+def test_json_error_names_field_line_and_type(tmp_path: Path) -> None:
+    lake = of_json(tmp_path, '{"id": 1, "n": 1}\n')
+    lake.run()
+    put(tmp_path, "in/a/9.csv", text='{"id": 2, "n": 2}\n{"id": 3, "n": "x"}\n')
+    (failure,) = lake.run().failures
+    assert "file in/a/9.csv, row 2: Column(/n) changed from number to string" in failure.message
+    put(tmp_path, "in/a/9.csv", text='{"id": 2, "n": 2}\n{"id": 3, "n": 2.5}\n')
+    (failure,) = lake.run().failures
+    assert "file in/a/9.csv, row 2: field 'n' (int64): Failed to convert JSON to int64" in failure.message
+
+
+def test_json_published_without_inferred_types_is_read_as_before(tmp_path: Path) -> None:
+    lake = of_json(tmp_path, '{"id": 1, "x": null}\n', infer=False)
+    lake.run()
+    put(tmp_path, "in/a/9.csv", text='{"id": 2, "x": "t"}\n')
+    again = Lake(tmp_path, type="jsonl")
+    assert again.run().failures == ()
+    assert kinds(again.published()) == {"id": "int64", "x": "string"}

@@ -1,0 +1,69 @@
+"""CsvSample: guess the types of CSV columns from the first bytes of some files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing
+
+import pyarrow as pa
+
+from gobblin_dagster.constructs.formats.base import FileReader, FormatError, InputFile, listed_types
+from gobblin_dagster.constructs.types.inference import ColumnGuess, Fractions
+
+_UNREADABLE = (FormatError, OSError, pa.ArrowException, UnicodeError, EOFError)
+
+
+class CsvSample:
+    """The guesses for the columns without a settled type; see `TypeSample`."""
+
+    def __init__(
+        self, open_texts: Callable[[InputFile], FileReader], fractions: Fractions, settled: Collection[str]
+    ) -> None:
+        self._open_texts = open_texts
+        self._fractions = fractions
+        self._settled = settled
+        self._guesses: dict[str, ColumnGuess] = {}
+        self.files = self.rows = self.bytes_read = 0
+
+    def look(self, file: InputFile, most_bytes: int) -> None:
+        try:
+            reader = self._open_texts(file)
+        except _UNREADABLE:
+            return  # the task that reads it says why, with file and row
+        with closing(reader):
+            names = [name for name in reader.schema.names if name not in self._settled]
+            if not names:
+                return
+            self.files += 1
+            for name in names:
+                self._guesses.setdefault(name, ColumnGuess(self._fractions))
+            try:
+                for batch in reader.batches():
+                    self.rows += batch.num_rows
+                    for name in names:
+                        self._guesses[name].look(batch.column(name))
+                    if reader.bytes_read >= most_bytes:
+                        break
+            except _UNREADABLE:
+                pass  # as above
+            self.bytes_read += reader.bytes_read
+
+    def types(self) -> dict[str, str]:
+        return {name: guess.type_name for name, guess in self._guesses.items()}
+
+    def hints(self) -> list[str]:
+        """Return a hint on columns that are text only for words like `NA`, which may mean null."""
+        return list(_null_hints(self._guesses))
+
+
+def _null_hints(guesses: Mapping[str, ColumnGuess]) -> Iterator[str]:
+    blocked = {name: guess for name, guess in guesses.items() if guess.type_name != guess.ignoring_null_words}
+    if not blocked:
+        return
+    words = sorted({word for guess in blocked.values() for word in guess.null_words})
+    listed = listed_types({name: guess.ignoring_null_words for name, guess in blocked.items()})
+    quoted = ", ".join(f'"{word}"' for word in words)
+    option = f'`null_values: ["", {quoted}]`'
+    if "" in words:
+        option = "`quoted_nulls: true`" if len(words) == 1 else f"`null_values: [{quoted}]` and `quoted_nulls: true`"
+    yield f"if {quoted} means null, set {option}; columns that would not be text: {listed}."

@@ -1,0 +1,123 @@
+"""Infer the shapes of JSON fields from a sample of objects: plain types, lists and objects inside each other.
+
+Values that no shape holds exactly (a number here, a text there; whole numbers beyond 64 bits) make the field `json`: a
+text column with the JSON of each value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+JSON = "json"
+"""The shape of a column that holds the JSON of its values as text."""
+
+Shape: TypeAlias = "str | list[Any] | dict[str, Any] | None"
+"""As in job files; None if no value but null was seen."""
+
+_EXACT = 1 << 53
+"""A float of 64 bits holds every integer up to this one."""
+_LONG_LIMIT = 1 << 63
+_BIG = "big integer"
+"""Whole numbers that a float would round; they fit into `int64` only."""
+_MARK = secrets.token_hex(8)
+"""Around the digits of a fraction while it is a text; no text of the data has it."""
+_MARKED = re.compile(f'"{_MARK}([^"]*){_MARK}"')
+_DEEPEST = 30
+"""Levels of lists and objects; deeper values are `json`, because Parquet holds about 50."""
+
+
+class RecordShape:
+    """The shape of each field of the objects seen so far, in the order in which fields came."""
+
+    def __init__(self) -> None:
+        self._fields: dict[str, Shape] = {}
+
+    def look(self, record: Mapping[str, Any]) -> None:
+        """Take one more object into account."""
+        for name, value in record.items():
+            self._fields[name] = _merged(self._fields.get(name), _shape_of(value, _DEEPEST))
+
+    def shapes(self) -> dict[str, str | list[Any] | dict[str, Any]]:
+        """Return the shapes; `string` for fields that were always null."""
+        return {name: _settled(shape) for name, shape in self._fields.items()}
+
+
+def _shape_of(value: Any, levels: int) -> Shape:  # noqa: PLR0911 - one case for each kind of JSON
+    if not levels:
+        return JSON
+    match value:
+        case None:
+            return None
+        case bool():
+            return "bool"
+        case int():
+            return JSON if not -_LONG_LIMIT <= value < _LONG_LIMIT else "int64" if abs(value) <= _EXACT else _BIG
+        case float():
+            return "float64"
+        case str():
+            return "string"
+        case list():
+            item: Shape = None
+            for one in value:
+                item = _merged(item, _shape_of(one, levels - 1))
+            return JSON if item == JSON else [item]
+        case dict():
+            fields = {str(name): _shape_of(one, levels - 1) for name, one in value.items()}
+            return JSON if not fields or JSON in fields.values() else fields
+    raise TypeError(f"expected a value of JSON, got {type(value).__name__}")
+
+
+def _merged(known: Shape, found: Shape) -> Shape:
+    """Return the shape that holds the values of both; `json` if there is none."""
+    if known is None or found is None or known == found:
+        return known if found is None else found
+    if isinstance(known, list) and isinstance(found, list):
+        item = _merged(known[0], found[0])
+        return JSON if item == JSON else [item]
+    if isinstance(known, dict) and isinstance(found, dict):
+        fields = {name: _merged(known.get(name), found.get(name)) for name in {**known, **found}}
+        return JSON if JSON in fields.values() else fields
+    if isinstance(known, str) and isinstance(found, str):
+        return {
+            frozenset({"int64", "float64"}): "float64",
+            frozenset({"int64", _BIG}): _BIG,
+        }.get(frozenset({known, found}), JSON)
+    return JSON
+
+
+def _settled(shape: Shape) -> str | list[Any] | dict[str, Any]:
+    match shape:
+        case None:
+            return "string"
+        case str():
+            return "int64" if shape == _BIG else shape
+        case list():
+            return [_settled(shape[0])]
+        case dict():
+            return {name: _settled(one) for name, one in shape.items()}
+    raise TypeError(f"expected a shape, got {shape!r}")
+
+
+def shape_text(shape: str | list[Any] | dict[str, Any]) -> str:
+    """Return a shape as text, which states store: a type's name, or JSON."""
+    return shape if isinstance(shape, str) else json.dumps(shape, ensure_ascii=False)
+
+
+def shape_of_text(text: str) -> str | list[Any] | dict[str, Any]:
+    """Return the shape of a text from `shape_text`."""
+    shape: str | list[Any] | dict[str, Any] = json.loads(text) if text[:1] in "[{" else text
+    return shape
+
+
+def load_exactly(line: str | bytes) -> Any:
+    """Parse JSON; fractions become texts that `dump_exactly` writes digit by digit as they were."""
+    return json.loads(line, parse_float=lambda digits: f"{_MARK}{digits}{_MARK}")
+
+
+def dump_exactly(value: Any) -> str:
+    """Write what `load_exactly` parsed as JSON, fractions with all their digits."""
+    return _MARKED.sub(r"\1", json.dumps(value, ensure_ascii=False))
