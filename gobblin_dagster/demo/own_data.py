@@ -40,7 +40,7 @@ _PACKED = ("gz", "bz2", "zst", "xz")
 _DATES = ("%Y-%m-%d", "%Y%m%d", "%Y_%m_%d", "%Y-%m")
 _DELIMITERS = ",;\t|"
 _MOST_FILES = 20_000
-_MOST_OPENED = 50
+_MOST_OPENED = 1000
 _LOOKED_AT = 1 << 16
 """Bytes of a file that are looked at."""
 _CHANGES = re.compile(r"(?i)updat|modif|chang|last_")

@@ -16,7 +16,7 @@ class JsonSample:
 
     def __init__(self, block_bytes: int, settled: Collection[str], include: Collection[str]) -> None:
         self._block_bytes = block_bytes
-        self._settled = settled
+        self._settled = set(settled)
         self._include = include
         self._shape = RecordShape()
         self.files = self.rows = self.bytes_read = 0
@@ -37,7 +37,7 @@ class JsonSample:
     def _look_at(self, record: object) -> None:
         if isinstance(record, dict):
             self.rows += 1
-            names = (self._include or record.keys()) - self._settled
+            names = set(self._include or record) - self._settled
             self._shape.look({name: record[name] for name in record if name in names})
 
     def types(self) -> dict[str, str]:

@@ -19,7 +19,9 @@ Fractions: TypeAlias = Literal["float64", "decimal"]
 
 NULL_WORDS = ("", "NA", "N/A", "n/a", "#N/A", "NULL", "Null", "null", "None", "none", "nil", "\\N", "-", "--", "?", ".")
 """Texts that often mean null; if only they keep a column from having a type, the plan says so."""
-_WHOLE = r"^-?(0|[1-9]\d*)$"
+_WHOLE = r"^(0|-?[1-9]\d*)$"
+_MINUS_ZERO = r"^-0(\.0*)?$"
+"""Only a float keeps the sign."""
 _PLAIN_NUMBER = r"^-?(?P<whole>0|[1-9]\d*)(?:\.(?P<fraction>\d+))?$"
 _DIGITS = 38
 """Most digits of a decimal."""
@@ -80,7 +82,7 @@ class ColumnGuess:
 
     def _fits_decimal(self, texts: pa.Array) -> bool:
         parts = pc.extract_regex(texts, _PLAIN_NUMBER)
-        if parts.null_count:
+        if parts.null_count or pc.any(pc.match_substring_regex(texts, _MINUS_ZERO)).as_py():
             return False
         whole, fraction = (
             pc.max(pc.utf8_length(pc.struct_field(parts, name))).as_py() for name in ("whole", "fraction")
