@@ -114,6 +114,10 @@ class SchemaContract(StrEnum):
     """A missing column, or a type that is not wider than the published one, fails the work unit, because readers could
     not read it. New columns and wider types are written unchanged."""
 
+    @classmethod
+    def _missing_(cls, value: object) -> SchemaContract | None:
+        return cls.DISCARD if value == "discard_value" else None  # as dlt calls it
+
 
 class RowPolicySpec(ConstructSpec):
     """A row-level policy; the other keys are options of its type."""

@@ -122,7 +122,8 @@ class FilesSource:
         return self._options.pattern.matches_below_root(here.removeprefix(below).split("/"))
 
     def preview_schema(self, unit: WorkUnit) -> pa.Schema | None:
-        if unit.is_noted or not traits_of(self._format, FormatTraits).has_schema:
+        is_told = traits_of(self._format, FormatTraits).has_schema or "types" in unit.read
+        if unit.is_noted or not is_told:
             return None
         with closing(self.extractor(unit)) as extractor:
             return extractor.schema

@@ -16,10 +16,11 @@ from gobblin_dagster.constructs.sources.files.inferred_types import infer_types
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.engine.results import DatasetResult
+from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.spec.job import JobSpec
 from tests.unit.constructs.formats.reading import file_format
 from tests.unit.constructs.sources.files.test_source import plan, put, source
-from tests.unit.engine.jobs import run
+from tests.unit.engine.jobs import project, run
 
 PATH = "in/{dataset}/*.csv"
 
@@ -31,14 +32,17 @@ class Lake:
         self.root = root
         self.options = {"type": "csv", **options}
 
-    def run(self, **parts: Any) -> DatasetResult:
+    def job(self, **parts: Any) -> JobSpec:
         body = {
             "job": "j",
             "source": {"type": "files", "path": PATH, "format": self.options},
             "extract": {"namespace": "n", "table": "t"},
             "output": {"path": "lake"},
         }
-        (dataset,) = run(self.root, JobSpec.model_validate(body | parts)).datasets
+        return JobSpec.model_validate(body | parts)
+
+    def run(self, **parts: Any) -> DatasetResult:
+        (dataset,) = run(self.root, self.job(**parts)).datasets
         return dataset
 
     def published(self) -> pa.Table:
@@ -167,6 +171,18 @@ def test_column_that_was_published_without_a_type_stays_text(tmp_path: Path) -> 
     assert found.types == {"id": "int64", "m": "int64"}
 
 
+def test_plan_names_columns_that_are_new_or_gone(tmp_path: Path) -> None:
+    put(tmp_path, "in/a/1.csv", text="id,n\n1,1\n")
+    lake = Lake(tmp_path)
+    lake.run()
+    put(tmp_path, "in/a/2.csv", text="id,m\n2,2.5\n")
+    (dataset,) = plan_job(project(tmp_path, lake.job()), lake.job()).datasets
+    assert dataset.notes == (
+        "branch 'main': column 'm' (double) is new (no schema contract: it is written as it comes).",
+        "branch 'main': column 'n' (int64) is gone (no schema contract: it is written as it comes).",
+    )
+
+
 # -- JSON lines --------------------------------------------------------------------------------------------------------
 def of_json(root: Path, *contents: str, **options: Any) -> Lake:
     for number, text in enumerate(contents):
@@ -216,6 +232,14 @@ def test_json_field_that_comes_later_is_added_by_contract(tmp_path: Path) -> Non
     put(tmp_path, "in/a/10.csv", text='{"id": 3, "m": 2.5}\n')
     (failure,) = lake.run(schema_contract="freeze").failures
     assert "column 'm' (double) is new" in failure.message
+
+
+def test_contract_has_the_name_that_dlt_gives_it(tmp_path: Path) -> None:
+    lake = of_json(tmp_path, '{"id": 1}\n')
+    lake.run(schema_contract="discard_value")
+    put(tmp_path, "in/a/9.csv", text='{"id": 2, "n": 2.5}\n')
+    lake.run(schema_contract="discard_value")
+    assert lake.published().to_pylist() == [{"id": 1}, {"id": 2}]
 
 
 def test_json_error_names_field_line_and_type(tmp_path: Path) -> None:

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from gobblin_dagster.constructs.formats.base import InputFile
+from gobblin_dagster.constructs.formats.csv import CsvFormat, CsvOptions
+from gobblin_dagster.constructs.formats.csv_sample import CsvSample
+from gobblin_dagster.core.constructs import ConstructContext
+
+
+def look(root: Path, *texts: str, most_bytes: int = 1 << 20, **options: object) -> CsvSample:
+    context = ConstructContext(job="j", base_dir=str(root), block_bytes=1 << 10)
+    sample = CsvFormat(CsvOptions.model_validate(options), context).sample({"known"})
+    for number, text in enumerate(texts):
+        (root / f"{number}.csv").write_text(text)
+        sample.look(InputFile(str(root / f"{number}.csv")), most_bytes)
+    return sample
+
+
+def test_columns_of_all_files_are_guessed_without_declared_and_settled_ones(tmp_path: Path) -> None:
+    sample = look(tmp_path, "a,known,d\n1,1,1\n", "b,a,d\nx,2.5,1\n", columns={"d": "string"})
+    assert (sample.files, sample.rows) == (2, 2)
+    assert sample.types() == {"a": "float64", "b": "string"}
+
+
+def test_looking_ends_behind_the_bytes_asked_for(tmp_path: Path) -> None:
+    sample = look(tmp_path, "a\n" + "1\n" * 100_000 + "x\n", most_bytes=5000)
+    assert sample.types() == {"a": "int64"}
+    assert sample.rows < 50_000
+
+
+def test_hint_names_the_option_for_words_that_may_mean_null(tmp_path: Path) -> None:
+    assert look(tmp_path, 'a,b\n1,""\n2,""\n').hints() == []
+    assert look(tmp_path, 'a,b\n1,x\n"",""\n').hints() == [
+        'if "" means null, set `quoted_nulls: true`; columns that would not be text: int64: a.'
+    ]
+    assert look(tmp_path, "a,b\n1,x\nNA,-\n").hints() == [
+        'if "NA" means null, set `null_values: ["", "NA"]`; columns that would not be text: int64: a.'
+    ]
