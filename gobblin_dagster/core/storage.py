@@ -107,6 +107,19 @@ class FoldingStorage(Protocol):
 
 
 @runtime_checkable
+class FolderStorage(Protocol):
+    """What a storage has too if each new folder costs a sync; the commit asks it for the folders of many datasets."""
+
+    def make_all_dirs(self, paths: Collection[str]) -> dict[str, OSError | None]:
+        """Call `make_dirs` for many paths, which share the syncs of common parents.
+
+        Returns:
+            By path: None if the folder is there and survives a power loss, else what `make_dirs` would have raised.
+            After such an error do not try again: a second sync may report success although the first one lost data.
+        """
+
+
+@runtime_checkable
 class UploadStorage(Protocol):
     """Optional addition to `Storage`: a killed `move` leaves an unfinished upload, invisible but paid for."""
 

@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +54,15 @@ def _group_id(name: str) -> int:
         return grp.getgrnam(name).gr_gid
     except KeyError as error:
         raise OSError(errno.EINVAL, f"there is no group {name!r} on this machine") from error
+
+
+def _missing(folder: Path) -> list[Path]:
+    """Return the folders that are missing on the way to a folder, the highest first."""
+    missing: list[Path] = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    return missing[::-1]
 
 
 class LocalSink:
@@ -188,20 +197,57 @@ class LocalStorage:
         return is_new
 
     def make_dirs(self, path: str) -> None:
-        folder = Path(path)
-        missing: list[Path] = []
-        while not folder.exists():
-            missing.append(folder)
-            folder = folder.parent
+        missing = _missing(Path(path))
+        folder = missing[0].parent if missing else Path(path)
         # Another process may just have made the deepest existing folder and been killed before syncing its parent. A
         # parent that we may not read was not changed by this program, so it needs no sync.
         with suppress(PermissionError):
             self.sync_dir(str(folder.parent))
-        for folder in reversed(missing):
+        for folder in missing:
             folder.mkdir(exist_ok=True)
             self.sync_dir(str(folder.parent))
         if not Path(path).is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+
+    def make_all_dirs(self, paths: Collection[str]) -> dict[str, OSError | None]:
+        """Make folders level by level: each exists only once those above it survive a power loss, as in `make_dirs`."""
+        missing = {path: _missing(Path(path)) for path in paths}
+        errors: dict[str, OSError | None] = dict.fromkeys(missing)
+        # The deepest existing folders, as in `make_dirs`.
+        found = {path: (folders[0].parent if folders else Path(path)) for path, folders in missing.items()}
+        self._sync_parents({path: folder.parent for path, folder in found.items()}, errors, ours=False)
+        while made := self._make_next(missing, errors):
+            self._sync_parents(made, errors, ours=True)
+        for path, error in errors.items():
+            if error is None and not Path(path).is_dir():
+                errors[path] = NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return errors
+
+    def _make_next(self, missing: Mapping[str, list[Path]], errors: dict[str, OSError | None]) -> dict[str, Path]:
+        """Make the highest missing folder of each path that has no error, and return the parents."""
+        made = {}
+        for path, folders in missing.items():
+            if folders and errors[path] is None:
+                folder = folders.pop(0)
+                try:
+                    folder.mkdir(exist_ok=True)
+                except OSError as error:
+                    errors[path] = error
+                else:
+                    made[path] = folder.parent
+        return made
+
+    def _sync_parents(self, parents: Mapping[str, Path], errors: dict[str, OSError | None], *, ours: bool) -> None:
+        """Sync each parent once, and note its error for all of its paths."""
+        synced: dict[Path, OSError | None] = {}
+        for parent in dict.fromkeys(parents.values()):
+            try:
+                self.sync_dir(str(parent))
+            except OSError as error:
+                # A parent that we may not read was not changed by this program.
+                synced[parent] = error if ours or not isinstance(error, PermissionError) else None
+        for path, parent in parents.items():
+            errors[path] = errors[path] or synced.get(parent)
 
     def sync_dir(self, path: str) -> None:
         if not self.durable:

@@ -107,7 +107,7 @@ def _same_size_counts_as_same_content(patch: Patch) -> None:
 def _recovery_trusts_staging(patch: Patch) -> None:
     right = StepRunner.roll_forward
 
-    def wrong(self: StepRunner, sequence: CommitSequence, *, verify_content: bool) -> tuple[int, int]:
+    def wrong(self: StepRunner, sequence: CommitSequence, *, verify_content: bool, made: object) -> tuple[int, int]:
         return right(self, sequence, verify_content=False)
 
     patch.setattr(StepRunner, "roll_forward", wrong)
@@ -127,7 +127,7 @@ def _lost_source_counts_as_moved(patch: Patch) -> None:
 def _one_step_done_counts_as_all_done(patch: Patch) -> None:
     right = StepRunner.roll_forward
 
-    def wrong(self: StepRunner, sequence: CommitSequence, *, verify_content: bool) -> tuple[int, int]:
+    def wrong(self: StepRunner, sequence: CommitSequence, *, verify_content: bool, made: object) -> tuple[int, int]:
         if verify_content and any(step.verify(self._storage) for step in sequence.steps):
             return len(sequence.steps), 0
         return right(self, sequence, verify_content=verify_content)

@@ -15,6 +15,7 @@ from gobblin_dagster.engine.commit import committer
 from gobblin_dagster.engine.commit.batches import Errors, Leased, each
 from gobblin_dagster.engine.commit.codec import encode_sequence
 from gobblin_dagster.engine.commit.committer import Committer
+from gobblin_dagster.engine.commit.step_runner import NONE_MADE
 from gobblin_dagster.engine.commit.undo import undo_steps
 from gobblin_dagster.state.sql import leases, sequences
 from gobblin_dagster.testing.faults import Fault, FaultPoints
@@ -46,7 +47,7 @@ def _batch_is_committed_before_its_moves(patch: Patch) -> None:
     def wrong(self: Committer, batch: Sequence[Leased]) -> Errors:
         self._prepare_batch(batch)
         self._conclude_batch(batch)
-        return each(batch, self._roll)
+        return each(batch, lambda sequence, epoch: self._roll(sequence, epoch, NONE_MADE))
 
     patch.setattr(Committer, "_publish_batch", wrong)
 

@@ -11,7 +11,7 @@ undoes them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -38,11 +38,11 @@ from gobblin_dagster.core.utils.parallel import in_parallel
 from gobblin_dagster.engine.commit.batches import Errors, Leased, each, share_transactions, without_faults
 from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
 from gobblin_dagster.engine.commit.listener import CommitListener, SilentListener
-from gobblin_dagster.engine.commit.manifest import manifest_path, write_manifest
+from gobblin_dagster.engine.commit.manifest import manifest_dir, manifest_path, write_manifest
 from gobblin_dagster.engine.commit.path_guard import check_paths
 from gobblin_dagster.engine.commit.staging import delete_staging
 from gobblin_dagster.engine.commit.step_distribution import StepDistribution, StepExecutor
-from gobblin_dagster.engine.commit.step_runner import StepRunner
+from gobblin_dagster.engine.commit.step_runner import NONE_MADE, StepRunner, make_shared_folders
 from gobblin_dagster.engine.commit.steps import renames_of
 from gobblin_dagster.engine.commit.undo import undo_steps
 from gobblin_dagster.spec.job import CommitSpec
@@ -356,7 +356,9 @@ class Committer:
         if self._delivery == "at_least_once":
             return each(batch, self.publish_unlogged)
         errors = self._prepare_batch(batch)
-        errors |= each(without_faults(batch, errors), self._roll)
+        ready = without_faults(batch, errors)
+        made = self._runner.make_folders([sequence for sequence, _ in ready]) if len(ready) > 1 else NONE_MADE
+        errors |= each(ready, lambda sequence, epoch: self._roll(sequence, epoch, made))
         return errors | self._conclude_batch(without_faults(batch, errors))
 
     def _prepare_batch(self, batch: Sequence[Leased]) -> Errors:
@@ -386,10 +388,10 @@ class Committer:
         ready = without_faults(ready, errors)
         return errors | each(ready, lambda sequence, _: self._listener.prepared(sequence))
 
-    def _roll(self, sequence: CommitSequence, epoch: int) -> None:
+    def _roll(self, sequence: CommitSequence, epoch: int, made: Mapping[str, OSError | None]) -> None:
         """Run the steps of a sequence that this run has prepared, or undo it."""
         try:
-            self._roll_or_undo(sequence, epoch, verify_content=False)
+            self._roll_or_undo(sequence, epoch, verify_content=False, made=made)
         except (CommitConflictError, CorruptRecordError):
             # The run that took the dataset over may have finished our sequence.
             if self._state(sequence) is not SequenceState.COMMITTED:
@@ -404,7 +406,17 @@ class Committer:
             self._store.commit_all([(sequence.id, epoch, sequence.effect) for sequence, epoch in batch])
         except Exception:  # noqa: BLE001  # alone, each dataset gets its own answer; committed ones do not change
             return each(batch, self.conclude)
-        return each(batch, self._committed)
+        folders = {
+            one.dataset_urn: manifest_dir(one.output_root, one.job, one.dataset_urn)
+            for one, _ in batch
+            if one.files or one.removed
+        }
+        made = make_shared_folders(self._storage, folders.values())
+
+        def committed(sequence: CommitSequence, epoch: int) -> None:
+            self._committed(sequence, epoch, made.get(folders.get(sequence.dataset_urn, "")))
+
+        return each(batch, committed)
 
     # -- forward or undo -----------------------------------------------------------------------------------------------
     def _publish(self, sequence: CommitSequence, epoch: int, *, verify_content: bool) -> tuple[int, int]:
@@ -424,9 +436,16 @@ class Committer:
         self._commit_or_quarantine(sequence, epoch)
         return counts
 
-    def _roll_or_undo(self, sequence: CommitSequence, epoch: int, *, verify_content: bool) -> tuple[int, int]:
+    def _roll_or_undo(
+        self,
+        sequence: CommitSequence,
+        epoch: int,
+        *,
+        verify_content: bool,
+        made: Mapping[str, OSError | None] = NONE_MADE,
+    ) -> tuple[int, int]:
         try:
-            return self._runner.roll_forward(sequence, verify_content=verify_content)
+            return self._runner.roll_forward(sequence, verify_content=verify_content, made=made)
         except StepRefusedError as error:
             raise self._quarantine(sequence, str(error)) from error
         except StagedFileLostError as error:
@@ -456,14 +475,19 @@ class Committer:
             elif state is not SequenceState.COMMITTED:
                 raise
 
-    def _committed(self, sequence: CommitSequence, epoch: int) -> None:
+    def _committed(self, sequence: CommitSequence, epoch: int, folder_fault: OSError | None = None) -> None:
         self._listener.committed(sequence)
-        self._after_commit(sequence, epoch)
+        self._after_commit(sequence, epoch, folder_fault)
 
-    def _after_commit(self, sequence: CommitSequence, epoch: int) -> None:
-        """Write the manifest and delete staging. After an error here, the commit stands and the next run retries."""
+    def _after_commit(self, sequence: CommitSequence, epoch: int, folder_fault: OSError | None = None) -> None:
+        """Write the manifest and delete staging. After an error here, the commit stands and the next run retries.
+
+        `folder_fault` says why the folder of the manifest could not be made.
+        """
         faults: list[Exception] = []
         try:
+            if folder_fault is not None:
+                raise folder_fault
             self._write_manifest(sequence)
         except (OSError, GobblinDagsterError) as error:
             faults.append(_manifest_error(sequence, error) if isinstance(error, OSError) else error)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
 
 from gobblin_dagster.core.commit import CommitSequence, CommitStep
 from gobblin_dagster.core.errors import StagedFileLostError, StepRefusedError
-from gobblin_dagster.core.storage import Storage, UploadStorage
+from gobblin_dagster.core.storage import FolderStorage, Storage, UploadStorage
 from gobblin_dagster.core.utils.parallel import in_parallel
 from gobblin_dagster.engine.commit.links import require_no_way_out
 from gobblin_dagster.engine.commit.listener import CommitListener
@@ -22,11 +24,23 @@ STEPS_PER_CHUNK = 128
 SLOW_STEP_S = 0.0005
 """Seconds per step above which threads are faster. A local rename takes a hundredth of it, so threads would only wait
 for the interpreter's lock; copies, remote file systems and comparing content take more."""
+NONE_MADE: Mapping[str, OSError | None] = MappingProxyType({})
+"""No folder was made yet."""
 
 
 def folders_of(paths: Iterable[str]) -> list[str]:
     """Return the distinct folders of files, sorted."""
     return sorted({path.rpartition("/")[0] for path in paths})
+
+
+def make_shared_folders(storage: Storage, folders: Collection[str]) -> dict[str, OSError | None]:
+    """Make folders at once and return their errors; return nothing if the storage cannot make many at once."""
+    if not isinstance(storage, FolderStorage) or not folders:
+        return {}
+    try:
+        return storage.make_all_dirs(folders)
+    except OSError as error:
+        return dict.fromkeys(folders, error)
 
 
 class StepRunner:
@@ -44,12 +58,29 @@ class StepRunner:
         """Sync each distinct folder of the files once; raises OSError."""
         in_parallel(self._storage.sync_dir, folders_of(paths), self._parallelism)
 
-    def roll_forward(self, sequence: CommitSequence, *, verify_content: bool) -> tuple[int, int]:
+    def make_folders(self, sequences: Sequence[CommitSequence]) -> dict[str, OSError | None]:
+        """Make the folders of the targets of many sequences, where common parents need only one sync.
+
+        Returns:
+            Errors by folder; None if it is there and durable. Without an entry, `roll_forward` makes it.
+        """
+        wanted: list[str] = []
+        for sequence in sequences:
+            targets = [rename.target for rename in renames_of(sequence.steps)]
+            with suppress(StepRefusedError, OSError):  # `roll_forward` raises it again, for this dataset
+                require_no_way_out(self._storage, sequence.output_root, targets)
+                wanted += folders_of(targets)
+        return make_shared_folders(self._storage, wanted)
+
+    def roll_forward(
+        self, sequence: CommitSequence, *, verify_content: bool, made: Mapping[str, OSError | None] = NONE_MADE
+    ) -> tuple[int, int]:
         """Run all steps and make them durable: renames first, in any order, then the others in their order.
 
         Args:
             sequence: prepared, its paths checked.
             verify_content: compare bytes before trusting a source or a target; False right after the files were staged.
+            made: the result of `make_folders`, if it was called.
 
         Returns:
             (steps found done, steps executed).
@@ -60,7 +91,10 @@ class StepRunner:
         """
         targets = [rename.target for rename in renames_of(sequence.steps)]
         require_no_way_out(self._storage, sequence.output_root, targets)
-        in_parallel(self._storage.make_dirs, folders_of(targets), self._parallelism)
+        folders = folders_of(targets)
+        if errors := [error for folder in folders if (error := made.get(folder)) is not None]:
+            raise errors[0]
+        in_parallel(self._storage.make_dirs, [one for one in folders if one not in made], self._parallelism)
         renames = [step for step in sequence.steps if is_rename(step)]
         numbers = itertools.count(1)
 

@@ -19,7 +19,7 @@ TORN: dict[str, Action] = {
     for what, then in (("crash", halt_before), ("ENOSPC", fail_with(errno.ENOSPC)))
 }
 WRITES = ("write", "put_if_absent")
-SYNCS = ("finish", "sync_dir", "make_dirs", "put_if_absent")
+SYNCS = ("finish", "sync_dir", "make_dirs", "make_all_dirs", "put_if_absent")
 """Calls of storages and sinks after which something must be durable."""
 
 

@@ -234,3 +234,56 @@ def test_folder_in_which_names_that_differ_in_case_are_one_is_told(tmp_path: Pat
     (lake / "orders").mkdir()
     assert not LocalStorage().folds_case(str(lake))
     assert not LocalStorage().folds_case("/")
+
+
+# -- folders of many datasets ------------------------------------------------------------------------------------------
+class Watched(LocalStorage):
+    """Records which folders exist at each sync, and lets the sync of one folder fail."""
+
+    def __init__(self, root: Path, fails: str = "") -> None:
+        super().__init__()
+        self.root = root
+        self.fails = fails
+        self.synced: list[str] = []
+        self.existing: list[set[str]] = []
+
+    def sync_dir(self, path: str) -> None:
+        self.synced.append(str(Path(path).relative_to(self.root.parent)))
+        self.existing.append({str(found.relative_to(self.root)) for found in self.root.rglob("*")})
+        if path == f"{self.root}/{self.fails}":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+
+def test_new_folders_of_many_datasets_share_the_syncs_of_their_parents(tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+    root.mkdir()
+    storage = Watched(root)
+    paths = [f"{root}/all/t/{name}" for name in "abc"]
+
+    assert storage.make_all_dirs(paths) == dict.fromkeys(paths)
+
+    assert all(Path(path).is_dir() for path in paths)
+    assert storage.synced == [".", "lake", "lake/all", "lake/all/t"]
+    # Nothing exists below a folder before that folder survives a power loss.
+    assert storage.existing == [set(), {"all"}, {"all", "all/t"}, {"all", "all/t", *(f"all/t/{n}" for n in "abc")}]
+
+
+def test_folder_that_cannot_be_synced_is_an_error_of_those_below_it_alone(tmp_path: Path) -> None:
+    storage = Watched(tmp_path, fails="bad")
+    paths = [f"{tmp_path}/bad/a", f"{tmp_path}/bad/b", f"{tmp_path}/good/a"]
+    errors = storage.make_all_dirs(paths)
+    assert [getattr(errors[path], "errno", None) for path in paths] == [errno.EIO, errno.EIO, None]
+
+
+def test_file_in_the_way_of_one_folder_is_no_error_of_the_others(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    paths = [f"{tmp_path}/file", f"{tmp_path}/file/below", f"{tmp_path}/other"]
+    errors = LocalStorage().make_all_dirs(paths)
+    assert [type(errors[path]) for path in paths] == [NotADirectoryError, NotADirectoryError, type(None)]
+
+
+def test_folders_that_are_there_have_their_own_entry_synced_again(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    storage = Watched(tmp_path)
+    assert storage.make_all_dirs([f"{tmp_path}/there"]) == {f"{tmp_path}/there": None}
+    assert storage.synced == [tmp_path.name]

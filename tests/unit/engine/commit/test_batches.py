@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
 
 from gobblin_dagster.core.commit import CommitSequence, SequenceState
-from gobblin_dagster.core.errors import StagedFileLostError, StaleEpochError
+from gobblin_dagster.core.errors import StagedFileLostError, StaleEpochError, StorageError
 from gobblin_dagster.engine.commit.batches import (
     MOST_DATASETS,
     MOST_FILES,
@@ -16,10 +17,11 @@ from gobblin_dagster.engine.commit.batches import (
     without_faults,
 )
 from gobblin_dagster.engine.commit.listener import SilentListener
+from gobblin_dagster.engine.commit.manifest import manifest_dir
 from gobblin_dagster.storage import LocalStorage, MemoryStorage
 from gobblin_dagster.testing.faults import Action, Fault, FaultPoints, counted_store, fail_with, lose_answer
 from tests.unit.engine.commit.test_steps import MarkStep
-from tests.unit.engine.commit.world import World
+from tests.unit.engine.commit.world import JOB, ROOT, World
 
 URNS = ("a", "b", "c", "d")
 
@@ -143,3 +145,42 @@ def test_error_of_a_shared_transaction_costs_no_dataset(name: str, action: Actio
     assert told.calls == Counter({(event, urn): 1 for event in ("prepared", "committed") for urn in URNS})
     assert {world.state_of(sequence) for sequence, _ in items} == {SequenceState.COMMITTED}
     assert len(world.visible()) == len(URNS)
+
+
+# -- folders -----------------------------------------------------------------------------------------------------------
+class Foldered(MemoryStorage):
+    """Makes many folders at once, except the one that is at fault."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__()
+        self.fault = fault
+        self.asked: list[list[str]] = []
+
+    def make_all_dirs(self, paths: Collection[str]) -> dict[str, OSError | None]:
+        self.asked.append(sorted(set(paths)))
+        for path in set(paths) - {self.fault}:
+            self.make_dirs(path)
+        return {path: OSError(5, "Input/output error", path) if path == self.fault else None for path in paths}
+
+
+def test_folders_of_a_batch_are_made_together_and_their_faults_are_those_of_their_datasets() -> None:
+    world = World(Foldered("/lake/main"))
+    items = _items(world)
+    errors = world.committer(parallelism=1).publish_all(items)
+    assert {type(error) for error in errors.values()} == {StorageError}
+    assert "publish sequence c-a, at /lake/main" in str(errors["a"])
+    assert world.visible() == []
+    assert {world.state_of(sequence) for sequence, _ in items} == {SequenceState.PREPARED}
+
+
+def test_folder_of_a_manifest_that_cannot_be_made_leaves_the_manifest_to_the_next_run() -> None:
+    fault = manifest_dir(ROOT, JOB, "b")
+    storage = Foldered(fault)
+    world = World(storage)
+    committer = world.committer(parallelism=1)
+    assert committer.publish_all(_items(world)) == dict.fromkeys(URNS)
+    assert storage.asked == [["/lake/main"], sorted(manifest_dir(ROOT, JOB, urn) for urn in URNS)]
+    assert list(committer.unseen) == ["b"]
+    assert fault in str(committer.unseen["b"])
+    assert storage.list_names(manifest_dir(ROOT, JOB, "a")) == ["0000000001.json"]
+    assert storage.list_names(fault) == []
