@@ -92,8 +92,9 @@ class StepRunner:
         targets = [rename.target for rename in renames_of(sequence.steps)]
         require_no_way_out(self._storage, sequence.output_root, targets)
         folders = folders_of(targets)
-        if errors := [error for folder in folders if (error := made.get(folder)) is not None]:
-            raise errors[0]
+        for folder in folders:
+            if (fault := made.get(folder)) is not None:
+                raise fault
         in_parallel(self._storage.make_dirs, [one for one in folders if one not in made], self._parallelism)
         renames = [step for step in sequence.steps if is_rename(step)]
         numbers = itertools.count(1)
