@@ -125,7 +125,7 @@ class JobRun:
         self._commit_listener = commit_listener or SilentListener()
         self._stop = stop or threading.Event()
         self._leases = opened.lease_keeper()
-        self._is_begun = self._is_recorded = False
+        self._is_begun = self._is_ended = False
 
     def __enter__(self) -> Self:
         self._leases.__enter__()
@@ -134,9 +134,9 @@ class JobRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None and not self._is_recorded:
+        if kind is not None and not self._is_ended:
             self._record_error(RunStatus.FAILED if issubclass(kind, Exception) else RunStatus.INTERRUPTED)
-        if self._is_recorded:
+        if self._is_ended:
             # The run came to its end, and nothing is left undone: what is raised afterwards only tells of failed
             # datasets.
             self._leases.__exit__(None, None, None)
@@ -198,7 +198,7 @@ class JobRun:
         record = run_record(result)
         if record.datasets or recovered or self._is_begun:
             self._record(record)
-        self._is_recorded = True
+        self._is_ended = True
         self._listener.finished(result)
         return result
 
@@ -222,6 +222,7 @@ class JobRun:
         except GobblinDagsterError as error:
             # The results of the run, or the error that ended it, must not be hidden by this error.
             log.warning("The end of run %s could not be recorded: %s", record.run_id, error)
+            self._leases.leave_all()  # the record still says that the run goes on: the next run ends it
 
     def _committer(self, planned: Mapping[str, DatasetResult] | None = None) -> Committer:
         announcer = _Announcer(self._listener, planned or {})

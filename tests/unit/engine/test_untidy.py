@@ -8,11 +8,12 @@ import os
 import signal
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from gobblin_dagster.core.commit import CommitSequence
+from gobblin_dagster.core.errors import StorageError
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import TaskState
@@ -28,7 +29,7 @@ from gobblin_dagster.engine.run.recovery import recover_job
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.storage import LocalStorage
-from gobblin_dagster.testing.faults import run_in_child
+from gobblin_dagster.testing.faults import Call, Fault, FaultPoints, counted_store, run_in_child
 from gobblin_dagster.testing.inline_runner import InlineRunner
 
 from .jobs import by_urn, job_spec, project, published, run
@@ -161,6 +162,24 @@ def test_run_that_is_interrupted_while_it_publishes_is_recorded_and_recovered(tm
     assert list(_records(tmp_path, job).values()) == [RunStatus.INTERRUPTED]
     assert [one.state for one in run(tmp_path, job).recovered] == ["committed"]
     assert published(tmp_path, job, "a") == list(range(5))
+
+
+def test_run_whose_end_the_store_does_not_take_is_ended_by_the_next_run(tmp_path: Path) -> None:
+    job = job_spec({"a": {"rows": 5}})
+
+    def refuse(name: str, call: Call) -> NoReturn:
+        raise StorageError(operation="use the state store", path="state.db", problem="the disk is full")
+
+    def work() -> None:
+        opened, points = project(tmp_path, job), FaultPoints(Fault(2, refuse, "store.save_run"))
+        with closing(opened.open_store()) as store:
+            result = run_job(opened, job, runner=InlineRunner(), store=counted_store(store, points))
+            assert (result.status, points.is_struck) == (RunStatus.SUCCEEDED, True)
+
+    assert run_in_child(work) == 0
+    assert list(_records(tmp_path, job).values()) == [RunStatus.RUNNING]
+    run(tmp_path, job)
+    assert list(_records(tmp_path, job).values()) == [RunStatus.INTERRUPTED]
 
 
 def test_idle_run_leaves_no_record(tmp_path: Path) -> None:
