@@ -151,7 +151,17 @@ class LocalStorage:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def read(self, path: str) -> bytes:
-        return Path(path).read_bytes()
+        # A pipe in the place of a file would keep its reader waiting for ever, a device might never end.
+        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            kind = os.fstat(opened).st_mode
+            if not stat.S_ISREG(kind):
+                code = errno.EISDIR if stat.S_ISDIR(kind) else errno.ENOENT
+                raise OSError(code, "it is no regular file", path)
+            with open(opened, "rb", closefd=False) as file:
+                return file.read()
+        finally:
+            os.close(opened)
 
     def move(self, source: str, target: str) -> None:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +15,7 @@ from gobblin_dagster.constructs.types.arrow import is_binary
 from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_columns
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.utils.json_text import parse_json
 from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.spec.job import SpecModel
 
@@ -88,7 +88,7 @@ def _schema(options: AvroBytesConverter.Options, context: ConstructContext) -> A
         return options.avro_schema
     path = Path(context.base_dir, options.schema_file)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(problem=f"{_NAME} cannot read the Avro schema {options.schema_file}: {error}.") from error
 

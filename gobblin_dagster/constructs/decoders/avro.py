@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from io import BytesIO
@@ -16,6 +15,7 @@ from gobblin_dagster.constructs.decoders.base import AvroDecoding, DecodeError
 from gobblin_dagster.constructs.types.avro import arrow_type_of_avro, uuids_as_texts
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError, TransientError, UsageError
+from gobblin_dagster.core.utils.json_text import parse_json
 from gobblin_dagster.core.utils.optional_packages import optional_package
 
 _REGISTRY_S = 30
@@ -160,7 +160,7 @@ class _HttpRegistry:
         body = answer.json()
         if body.get("schemaType", "AVRO") != "AVRO":
             raise UsageError(problem=f"{self._url}{path} is a schema of {body['schemaType']}, not of Avro.")
-        return json.loads(body["schema"])
+        return parse_json(body["schema"])
 
 
 def _error_code(answer: Any) -> Any:
@@ -190,6 +190,6 @@ def _registry(decoding: AvroDecoding, context: ConstructContext) -> _HttpRegistr
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(problem=f"The Avro schema {path} cannot be read: {error}.") from error

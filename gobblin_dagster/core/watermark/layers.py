@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gobblin_dagster.core.utils.json_text import parse_json
 from gobblin_dagster.core.watermark.base import Ranges
 
 
@@ -43,7 +44,7 @@ def pack(values: Mapping[str, Any]) -> str:
 def unpack(packed: str) -> dict[str, Any]:
     """Undo `pack`; raises ValueError or TypeError."""
     try:
-        values = json.loads(zlib.decompress(base64.b64decode(packed, validate=True)))
+        values = parse_json(zlib.decompress(base64.b64decode(packed, validate=True)))
     except zlib.error as error:
         raise ValueError(f"the packed files are damaged: {error}") from error
     if not isinstance(values, dict):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.utils.json_text import parse_json
 from gobblin_dagster.core.watermark import CompositeWatermark, LongWatermark, NameWatermark, Watermark
 from gobblin_dagster.core.watermark.file_set import FileSetWatermark
 
@@ -26,7 +26,7 @@ def parse_watermark(kind: type[Watermark], text: str) -> Watermark:
         )
     try:
         if kind is CompositeWatermark:
-            return CompositeWatermark(json.loads(text))
+            return CompositeWatermark(parse_json(text))
         if kind is LongWatermark:
             return LongWatermark(int(text))
         if kind is NameWatermark and text.startswith("after "):  # as `NameWatermark.__str__` writes it

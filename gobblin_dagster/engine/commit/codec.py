@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -23,6 +22,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError, WatermarkTypeError
 from gobblin_dagster.core.places import Places
 from gobblin_dagster.core.serialization import from_document, to_document
+from gobblin_dagster.core.utils.json_text import parse_json
 from gobblin_dagster.engine.commit.steps import is_known_step, renames_of, step_from_json, step_to_json
 
 FORMAT = "CommitSequence/3"
@@ -94,7 +94,7 @@ def decode_sequence(stored: StoredSequence, places: Places, *, skip_unknown_step
     if body_digest(stored.body) != stored.digest:
         raise CorruptRecordError(what=what, problem="its body does not match its digest")
     try:
-        return _decode(stored, _with_paths(json.loads(stored.body), places), skip_unknown_steps=skip_unknown_steps)
+        return _decode(stored, _with_paths(parse_json(stored.body), places), skip_unknown_steps=skip_unknown_steps)
     except CorruptRecordError as error:
         raise CorruptRecordError(what=what, problem=error.problem) from error
     except WatermarkTypeError as error:

@@ -11,7 +11,6 @@ clean` write a manifest that a crash or an error left out.
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.core.utils.json_text import parse_json
 from gobblin_dagster.engine.layout import MANIFEST_DIR, internal_dir
 from gobblin_dagster.state.store import StateStore
 
@@ -324,14 +324,14 @@ def _encode(root: str, job: str, dataset_urn: str, content: _Content) -> bytes:
 def _read(storage: Storage, path: str, number: int) -> dict[str, Any]:
     try:
         content = storage.read(path)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, IsADirectoryError) as error:
         raise CorruptRecordError(what=f"Manifest {path}", problem=str(error)) from error
     return _parse(content, path, number)
 
 
 def _parse(content: bytes, path: str, number: int) -> dict[str, Any]:
     try:
-        body = json.loads(content)
+        body = parse_json(content)
     except ValueError as error:
         raise CorruptRecordError(what=f"Manifest {path}", problem=str(error)) from error
     if not isinstance(body, dict) or body.get("format") not in _FORMATS or body.get("snapshot") != number:

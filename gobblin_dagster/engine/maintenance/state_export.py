@@ -13,7 +13,6 @@ of any kind gives the same states, snapshots and history. Aborted sequences chan
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from gobblin_dagster.core.places import AS_STORED, Places
 from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.serialization import from_document, to_document
 from gobblin_dagster.core.startpoint import ALL_JOBS, Startpoint
+from gobblin_dagster.core.utils.json_text import parse_json
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
 from gobblin_dagster.engine.maintenance.state_change import LEASE_TTL
@@ -164,7 +164,7 @@ def _decoded_lines(lines: Iterable[str]) -> Iterator[str]:
 
 def _parsed(line: str, number: int) -> dict[str, Any]:
     try:
-        record = json.loads(line)
+        record = parse_json(line)
     except ValueError as error:
         raise CorruptRecordError(what="The export", problem=f"line {number} is not JSON: {error}") from error
     if not isinstance(record, dict):

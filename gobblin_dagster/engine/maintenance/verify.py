@@ -203,7 +203,7 @@ class _Verifier:
             path = manifest_path(self._root, job, urn, number)
             try:
                 content = self._storage.read(path)
-            except FileNotFoundError:
+            except (FileNotFoundError, IsADirectoryError):
                 yield Difference(Differs.MANIFEST_MISSING, path)
                 continue
             if fault := manifest_fault(content, expected, self._root, number):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import datetime, timedelta
 from typing import Any
+
+from gobblin_dagster.core.utils.json_text import parse_json
 
 _REFERENCE = re.compile(r"\$\{\w+\}")
 
@@ -148,7 +149,7 @@ def after_position(given: str) -> str | int:
 def pairs(given: str) -> dict[str, str]:
     """Return texts by text, written as JSON."""
     try:
-        found = json.loads(given)
+        found = parse_json(given)
     except ValueError:
         found = None
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
@@ -176,7 +177,7 @@ def shapes(given: str) -> dict[str, Any]:
         {'tags': ['string']}
     """
     try:
-        found: Any = json.loads(given)
+        found: Any = parse_json(given)
         return _record(found["fields"] if isinstance(found, dict) else found)
     except (ValueError, KeyError, TypeError, StopIteration) as error:
         problem = "expected a schema in JSON, a list of {columnName, dataType: {type}}, or Avro's"
@@ -229,7 +230,7 @@ def _shape(kind: Any) -> Any:
 def json_object(given: str) -> dict[str, Any]:
     """Return a JSON object."""
     try:
-        found = json.loads(given)
+        found = parse_json(given)
     except ValueError as error:
         raise ValueError(f"expected JSON: {error}") from None
     if not isinstance(found, dict):

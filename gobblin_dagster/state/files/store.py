@@ -14,7 +14,6 @@ A transaction is one put-if-absent of a dataset's next head. Methods for many da
 from __future__ import annotations
 
 import errno
-import json
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -50,6 +49,7 @@ from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.startpoint import ALL_JOBS, Startpoint, StartpointEvent
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.core.utils.json_text import parse_json
 from gobblin_dagster.state.files import changes
 from gobblin_dagster.state.files.dataset import AnswerLostError, DatasetFiles
 from gobblin_dagster.state.files.log import VersionLog
@@ -180,7 +180,7 @@ class FileStateStore:
             if not self._storage.put_if_absent(path, content):
                 content = self._storage.read(path)
         try:
-            return int(json.loads(content)["version"])
+            return int(parse_json(content)["version"])
         except (ValueError, TypeError, KeyError) as error:
             raise CorruptRecordError(what=f"The record {path}", problem=f"no version in {content[:80]!r}") from error
 
@@ -192,7 +192,7 @@ class FileStateStore:
         except FileNotFoundError:
             return ""
         try:
-            return str(json.loads(content)["base"])
+            return str(parse_json(content)["base"])
         except (ValueError, TypeError, KeyError) as error:
             raise CorruptRecordError(what=f"The record {path}", problem=f"no folder in {content[:80]!r}") from error
 
@@ -244,7 +244,7 @@ class FileStateStore:
         except FileNotFoundError:
             return None
         try:
-            owner = json.loads(content.partition(b"\n")[0])
+            owner = parse_json(content.partition(b"\n")[0])
             return self._dataset(owner["job"], owner["dataset_urn"])
         except (ValueError, TypeError, KeyError) as error:
             raise CorruptRecordError(what=f"The record {path}", problem=f"it names no dataset: {error}") from error

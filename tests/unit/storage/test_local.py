@@ -49,6 +49,14 @@ def names(folder: Path) -> list[str]:
 
 
 # -- what is synced ----------------------------------------------------------------------------------------------------
+def test_read_of_a_pipe_does_not_wait(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileNotFoundError, match="no regular file"):
+        LocalStorage().read(str(tmp_path / "pipe"))
+    with pytest.raises(IsADirectoryError):
+        LocalStorage().read(str(tmp_path))
+
+
 def test_finish_syncs_the_file(tmp_path: Path, synced: list[str]) -> None:
     path = write(LocalStorage(), tmp_path / "a")
     assert synced == [path]

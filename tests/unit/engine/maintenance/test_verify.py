@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -35,6 +36,15 @@ def check(root: Path, *urns: str, **options: Any) -> Verification:
 def found(done: Verification) -> set[tuple[str, str]]:
     own = {(one.dataset_urn, diff.what.value) for one in done.datasets for diff in one.differences}
     return own | {("", diff.what.value) for diff in done.extra}
+
+
+def _put_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _put_nested(path: Path) -> None:
+    path.write_text("[" * 100_000)
 
 
 def test_nothing_differs_of_what_was_just_published(lake: Path) -> None:
@@ -91,6 +101,18 @@ def test_manifests_of_rolled_back_and_replaced_snapshots_are_as_they_should_be(l
     rollback(project(lake, job), job, "a", 1)
     run(lake, job_spec({"a": {"rows": 9}, "b/1": {"rows": 8}}))
     assert found(check(lake, checksum=True)) == set()
+
+
+@pytest.mark.parametrize(("put", "named"), [(_put_pipe, "manifest missing"), (_put_nested, "manifest cut")])
+def test_manifest_that_would_hold_or_overflow_its_reader_is_named_and_repaired(
+    lake: Path, put: Callable[[Path], None], named: str
+) -> None:
+    put(lake / "lake/_gobblin/manifests/numbers/a/0000000003.json")
+    with pytest.raises(CorruptRecordError, match=r"Manifest .*0000000003\.json"):
+        read_published(lake / "lake", "numbers", "a")
+    assert found(check(lake)) == {("a", named)}
+    assert check(lake, repair=True).is_whole
+    assert found(check(lake)) == set()
 
 
 def test_dataset_that_a_run_holds_is_not_repaired_and_says_so(lake: Path) -> None:
