@@ -2,7 +2,8 @@
 
 DuckDB's own limit counts its buffers only, not the value that a function returns: `range(1000000000)` is a list of 8
 GB. So the address space of the process is bounded while a statement runs; an allocation beyond the bound fails in
-DuckDB, which reports it. A thread interrupts statements that take too long. Measured on 100 rows: both together cost
+DuckDB, which reports it. A thread interrupts statements that take too long;
+if DuckDB does not stop one, `stuck` ends the process. Measured on 100 rows: both together cost
 less than a twentieth of the statement.
 """
 
@@ -19,8 +20,10 @@ from contextlib import suppress
 import duckdb
 import pyarrow as pa
 
+from gobblin_dagster.constructs.sql.stuck import end_process
+
 TIME_LIMIT_S = 60.0
-"""Seconds that a statement may take for one batch."""
+"""Seconds that a statement may take for one batch. One that does not end when it is interrupted gets as many again."""
 GROWTH_LIMIT_BYTES = 3 << 29
 """Bytes by which the process may grow while statements run: three times DuckDB's own memory limit. Well above 1 GiB:
 Arrow's allocator reserves as much at once, and if nothing were left then, its next allocation would end the process."""
@@ -90,18 +93,22 @@ class Limits:
         self.due = 0.0
         """Deadline of the running statement, in seconds of the monotonic clock; 0 while none runs."""
         self.was_late = False
+        self.expression = ""
+        """The running statement, for people."""
         _watch(self)
 
     def interrupt_if_late(self) -> None:
         """Interrupt the running statement if its deadline is over; call again until it ends.
 
-        DuckDB looks for an interrupt only between two steps of a statement.
+        DuckDB looks for an interrupt only between two steps of a statement; see `stuck`.
         """
-        connection = self._connection
-        if connection is not None and 0 < self.due < time.monotonic():
+        connection, due, now = self._connection, self.due, time.monotonic()
+        if connection is not None and 0 < due < now:
             self.was_late = True
             with suppress(duckdb.Error):
                 connection.interrupt()
+            if due + TIME_LIMIT_S < now:
+                end_process(self.expression, TIME_LIMIT_S)
 
     def end(self) -> None:
         """Drop the connection, so that the interrupting thread, which outlives the interpreter, does not hold it."""

@@ -40,6 +40,7 @@ class SqlSelect:
         self._shown = select_list if shown is None else shown
         self._construct = construct
         self._context = context
+        self._named = f"{construct} of dataset {context.dataset_urn!r}: {shorten(self._shown)!r}"
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema of the results for batches of `schema`; evaluates no row."""
@@ -55,6 +56,7 @@ class SqlSelect:
     def _blame(self, expression: str, schema: pa.Schema) -> Iterator[None]:
         """Run a statement within the limits; turn its failure into a ConvertError that names the expression."""
         session_limits = thread_session().limits
+        session_limits.expression = self._named
         try:
             with session_limits:
                 yield

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from gobblin_dagster.constructs.sql.stuck import let_process_end
+
 
 def without_archives(path: Sequence[str]) -> list[str]:
     """Return the path without entries inside the installed pyspark; unchanged if a package needs them."""
@@ -33,6 +35,7 @@ def main() -> None:
 
     import gobblin_dagster.engine.task.multi_work_unit  # noqa: F401, PLC0415 - before workers fork; needs the path
 
+    let_process_end()
     manager()  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+from gobblin_dagster.constructs.sql.stuck import let_process_end
 from gobblin_dagster.core.serialization import from_json, to_json
 from gobblin_dagster.engine.task.context import RunContext, TaskInput
 from gobblin_dagster.engine.task.multi_work_unit import run_one
@@ -12,6 +13,7 @@ from gobblin_dagster.engine.task.multi_work_unit import run_one
 
 def main() -> None:
     """Read, run, print."""
+    let_process_end()
     message = json.load(sys.stdin)
     # Text that a construct prints must not mix with the result.
     result, sys.stdout = sys.stdout, sys.stderr
