@@ -135,9 +135,10 @@ class FlowClient:
                 return
             start += PAGE
 
-    def delete(self, group: str, name: str) -> None:
-        """Take a flow out of the catalog; executions that run go on."""
-        self._call("DELETE", f"/flowconfigsV2/{_key(group, name)}")
+    def delete(self, group: str, name: str, *, version: int | None = None) -> None:
+        """Take a flow out of the catalog; executions that run go on. `version` refuses it if a change came first."""
+        headers = _present({"If-Match": None if version is None else f'"{version}"'})
+        self._call("DELETE", f"/flowconfigsV2/{_key(group, name)}", headers=headers)
 
     def run(self, group: str, name: str) -> int:
         """Ask for an execution now, and return its id."""

@@ -190,6 +190,7 @@ class CoreServices:
         self._hand_over_role()
         if at_once:
             self.executor.kill()
+            self.executor.join()
         else:
             self.executor.stop()
         # Until here the node says that it is alive, so that no other node takes up the jobs that end.
@@ -225,6 +226,9 @@ class CoreServices:
             signals.append(time.monotonic())
             log.info("signal %d: %s", number, "ending" if len(signals) == 1 else "ending at once")
             server.should_exit = True
+            # No new work from now on; requests that run may take until `STOP_WAIT_S`.
+            self._stopping.set()
+            self._wake.set()
             if len(signals) > 1:
                 server.force_exit = True
                 self.executor.kill()

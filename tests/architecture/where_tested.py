@@ -394,7 +394,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "cli/commands/flow/change.py": ("e2e/test_serve.py", "NAME=VALUE"),
     "cli/commands/flow/connect.py": ("e2e/test_serve.py", "GROUP/NAME"),
     "cli/commands/flow/executions.py": ("e2e/test_serve.py", "never ran"),
-    "cli/commands/flow/files.py": ("e2e/test_serve.py", "Nothing to do"),
     "cli/commands/serve.py": ("e2e/test_serve.py", "answers at"),
     "cli/commands/worker.py": ("e2e/test_serve.py", "A worker is started by"),
     "client.py": ("e2e/test_serve.py", "start it with `gobblin serve`"),

@@ -114,8 +114,7 @@ class EmbeddedExecutor:
         """End jobs gracefully: work units that run end, what is whole is committed. Waits for it."""
         self._stopping.set()
         self._wake.set()
-        if self._thread is not None:
-            self._thread.join()
+        self.join()
         worker = self._worker
         if worker is None:
             return
@@ -134,6 +133,11 @@ class EmbeddedExecutor:
         self._wake.set()
         if self._worker is not None:
             self._worker.kill()
+
+    def join(self) -> None:
+        """Wait for the thread that `kill` told to end."""
+        if self._thread is not None:
+            self._thread.join()
 
     def _loop(self) -> None:
         while not self._stopping.is_set():
@@ -190,7 +194,8 @@ class EmbeddedExecutor:
     def _hand_over(self) -> None:
         while True:
             with self._lock:
-                if not self._waiting or len(self._running) >= self._jobs_at_once:
+                is_full = len(self._running) >= self._jobs_at_once
+                if not self._waiting or is_full or self._stopping.is_set():
                     return
                 key = self._waiting[0]
             with self._store.read() as transaction:
@@ -208,15 +213,16 @@ class EmbeddedExecutor:
     def _send(self, message: Message) -> None:
         worker = self._started()
         try:
-            if worker.stdin is not None:
+            if worker is not None and worker.stdin is not None:
                 worker.stdin.write(to_line(message))
                 worker.stdin.flush()
         except OSError:
             log.warning("the worker ended; it is started again")  # its reader finds out, and sorts its jobs
 
-    def _started(self) -> subprocess.Popen[str]:
+    def _started(self) -> subprocess.Popen[str] | None:
+        """Return the worker, which is started if there is none; None if there is none and the service ends."""
         with self._lock:
-            if self._worker is None:
+            if self._worker is None and not self._stopping.is_set():
                 self._log_file.parent.mkdir(parents=True, exist_ok=True)
                 with self._log_file.open("a", encoding="utf-8") as output:
                     self._worker = subprocess.Popen(  # noqa: S603 - the service's own program

@@ -155,13 +155,13 @@ def _steps(
         if name not in wanted:
             newest = client.history(*_names(known))[-1]
             if newest["managedBy"] == managed_by:
-                yield {"action": "delete", "flow": name, "changes": []}
+                yield {"action": "delete", "flow": name, "changes": [], "version": newest["version"]}
 
 
 def _do(client: FlowClient, step: dict[str, Any], wanted: dict[str, dict[str, Any]], managed_by: str) -> None:
     group, name = group_and_name(step["flow"])
     if step["action"] == "delete":
-        client.delete(group, name)
+        client.delete(group, name, version=step["version"])
         return
     config = wanted[step["flow"]]
     cron = config.get("schedule", {}).get("cronSchedule")

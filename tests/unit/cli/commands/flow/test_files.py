@@ -1,0 +1,47 @@
+"""`gobblin flow apply`: what somebody else changed meanwhile is neither overwritten nor deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.cli.commands.flow import files
+from gobblin_dagster.client import FlowClient
+from tests.services.flow_project import NEVER, URI, make_project, open_core
+from tests.services.rest_service import answering
+from tests.unit.cli.conftest import Cli
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FlowClient]:
+    make_project(tmp_path)
+    core = open_core(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with answering(core) as url, FlowClient(url, core.token) as connected:
+        monkeypatch.setenv("GOBBLIN_SERVICE_URL", url)
+        monkeypatch.setenv("GOBBLIN_SERVICE_TOKEN", core.token)
+        yield connected
+    core.store.close()
+
+
+def test_flow_that_was_changed_after_it_was_shown_is_not_deleted(
+    cli: Cli, client: FlowClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "flows"
+    folder.mkdir()
+    file = folder / "a.yaml"
+    file.write_text(f"flow: shop/a\ntemplates: {URI}\nschedule: '{NEVER}'\n")
+    assert cli("flow", "apply", folder, "--yes").code == 0
+    file.unlink()
+    (folder / "b.yaml").write_text(f"flow: shop/b\ntemplates: {URI}\nschedule: '{NEVER}'\n")
+
+    def changed_meanwhile(question: str, yes: bool) -> None:
+        client.update("shop", "a", URI, {"rows": "5"}, cron=NEVER)
+
+    monkeypatch.setattr(files, "confirm", changed_meanwhile)
+    told = cli("flow", "apply", folder, "--prune", "--yes")
+    assert told.code == 2
+    assert "has version 2, not 1: it was changed since" in told.err
+    assert client.get("shop", "a")["properties"]["rows"] == "5"
