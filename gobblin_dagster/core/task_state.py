@@ -232,6 +232,10 @@ class TaskState:
     """Sentences for people, also of a successful attempt: columns that are new, gone or changed."""
     seconds: float = 0.0
     """Wall time of the attempt."""
+    extract_s: float = 0.0
+    """Seconds of it in which the extractor read."""
+    convert_s: float = 0.0
+    """Seconds of it in converters and row policies before the fork. The rest went to fork, branches and files."""
 
     @property
     def rows_written(self) -> dict[str, int]:
@@ -262,6 +266,8 @@ class TaskSums:
     notes: tuple[str, ...] = ()
     """Each note once."""
     seconds: float = 0.0
+    extract_s: float = 0.0
+    convert_s: float = 0.0
 
     @classmethod
     def of(cls, states: Sequence[TaskState]) -> TaskSums:
@@ -278,6 +284,8 @@ class TaskSums:
             policies=tuple(outcome for state in states for outcome in state.policies),
             notes=tuple(dict.fromkeys(note for state in states for note in state.notes)),
             seconds=sum(state.seconds for state in states),
+            extract_s=sum(state.extract_s for state in states),
+            convert_s=sum(state.convert_s for state in states),
         )
 
     @property

@@ -12,6 +12,8 @@ import dagster as dg
 
 from gobblin_dagster.engine.results import CommitPlan, RecoveredDataset
 from gobblin_dagster.engine.run.job_run import JobRun
+from gobblin_dagster.engine.run.profile import RunProfiler
+from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.events import Event
 from gobblin_dagster.orchestration.partitions import to_urn
@@ -34,6 +36,8 @@ class Extracted:
     reconciled: frozenset[str]
     """Datasets whose earlier commits this run has reported."""
     log_event: Callable[[Event], None]
+    profiler: RunProfiler
+    """Measured the run since its plan began."""
     resources: ExitStack
     """Closing it releases leases and store."""
 
@@ -68,6 +72,8 @@ class CommitStepIOManager(dg.IOManager):
             outcome = report.log_commits(obj.commit, result)
             obj.store.mark_reported([one.commit_id for one in outcome.committed.values()])
             report.log_idle(outcome, result, obj.planned_keys, obj.reconciled)
+            profile = obj.profiler.profile().to_document(obj.profiler.since_end_s())
+            context.add_output_metadata({md.PROFILE: dg.JsonMetadataValue(profile)})
             report.log_failures(outcome, result)
 
     def load_input(self, context: dg.InputContext) -> Any:

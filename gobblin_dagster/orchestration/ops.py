@@ -20,6 +20,7 @@ from gobblin_dagster.engine.listener import RunListener
 from gobblin_dagster.engine.plan.model import JobPlan
 from gobblin_dagster.engine.results import RecoveredDataset, RunResult
 from gobblin_dagster.engine.run.job_run import JobRun
+from gobblin_dagster.engine.run.profile import RunProfiler
 from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.orchestration._internal import assets_of_run
 from gobblin_dagster.orchestration.binding import JobBinding
@@ -125,7 +126,8 @@ def _extract(
             run_id=f"{context.run_id}.{context.retry_number}" if context.retry_number else context.run_id,
         )
         _wait_for_others(opened, busy_wait_s, context.log)
-        run = resources.enter_context(JobRun(opened, runner, [_LogObserver(context.log)]))
+        profiler = RunProfiler()
+        run = resources.enter_context(JobRun(opened, runner, [profiler, _LogObserver(context.log)]))
         recovered = run.recover()
         reconciled = reconcile(binding, store, context.instance, _logger(context))
         plan = run.plan()
@@ -134,7 +136,8 @@ def _extract(
             context.log.warning(f"The source has no dataset {urn!r} any more.")
         commit = run.extract(plan)
         # From here on the IO manager releases leases and store.
-        return Extracted(run, commit, recovered, store, keys, reconciled, _logger(context), resources.pop_all())
+        logger = _logger(context)
+        return Extracted(run, commit, recovered, store, keys, reconciled, logger, profiler, resources.pop_all())
 
 
 def _wait_for_others(opened: JobContext, wait_s: float, log: dg.DagsterLogManager) -> None:

@@ -25,6 +25,7 @@ from gobblin_dagster.cli.render.console import console
 from gobblin_dagster.cli.render.documents import NO_PLAN, NO_RUN, plan_view, run_view
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.cli.render.plan import print_plan
+from gobblin_dagster.cli.render.profile import print_profile
 from gobblin_dagster.cli.render.progress import ProgressMode, progress_view
 from gobblin_dagster.cli.render.run import RunDisplay, next_step
 from gobblin_dagster.cli.spark import lazy_spark, plan_only_spark, spark_note
@@ -36,6 +37,7 @@ from gobblin_dagster.engine.commit.listener import CommitListener, crash_at
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.engine.run.job_run import plan_job, run_job
+from gobblin_dagster.engine.run.profile import RunProfiler
 from gobblin_dagster.spec.job import JobSpec
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -46,6 +48,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
         "gobblin run",
         "gobblin run flights --select 'AA-*'",
         "gobblin run --output json --progress json 2> progress.jsonl",
+        "gobblin run --profile    shows where the time went",
         "gobblin run --crash-at commit:2    kills itself while publishing; run again to see the recovery",
     )
 )
@@ -58,6 +61,7 @@ def run(
     progress: Annotated[
         ProgressMode, typer.Option(help="Bars, plain lines, JSON lines or nothing; `auto` looks for a terminal.")
     ] = ProgressMode.AUTO,
+    profile: Annotated[bool, typer.Option("--profile", help="Show where the time of the run went.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
     crash: Annotated[
         str | None,
@@ -78,20 +82,27 @@ def run(
         raise typer.Exit(_dry_run(project, chosen, selection, out, output))
     runner = lazy_spark(project)
     told = spark_note(project, runner)
+    profiles: dict[str, dict[str, Any]] = {}
     try:
         with stop_on_interrupt(out) as stop:
 
             def run_one(job: JobSpec) -> RunResult:
+                profiler = RunProfiler()
                 with RunDisplay(out, progress_view(progress, out)) as display:
-                    return run_job(
+                    result = run_job(
                         project,
                         job,
                         runner=runner,
                         selection=selection,
-                        listeners=[display],
+                        listeners=[profiler, display],  # it stops its clock before the display prints
                         commit_listener=listener,
                         stop=stop,
                     )
+                if profile:
+                    measured, report_s = profiler.profile(), profiler.since_end_s()
+                    profiles[job.job] = measured.to_document(report_s)
+                    print_profile(out, job.job, measured, report_s)
+                return result
 
             outcomes = for_each_job((job for job in chosen if not stop.is_set()), run_one)
     finally:
@@ -105,7 +116,10 @@ def run(
     if output is Output.JSON:
         begun = {job for job, _ in outcomes.ended}
         waiting = [_not_begun(job.job) for job in chosen if job.job not in begun]
-        print_json(exit_code=code, jobs=outcomes.views(run_view, **NO_RUN, exit_code=outcomes.code) + waiting)
+        views = outcomes.views(run_view, **NO_RUN, exit_code=outcomes.code) + waiting
+        if profile:
+            views = [{**view, "profile": profiles.get(view["job"])} for view in views]
+        print_json(exit_code=code, jobs=views)
     raise typer.Exit(code)
 
 

@@ -48,6 +48,8 @@ def merge_parts(
         schemas=dict(pair for state in states for pair in state.schemas.items()),
         notes=sums.notes,
         seconds=round(seconds, 3),
+        extract_s=round(sums.extract_s, 3),
+        convert_s=round(sums.convert_s, 3),
     )
     if not failures:
         outcomes, failures = _policy_outcomes(run_context, spec, task, parts, merged)

@@ -29,6 +29,7 @@ from gobblin_dagster.core.task_state import (
     WorkingState,
     advance,
 )
+from gobblin_dagster.core.utils.iteration_clock import IterationClock
 from gobblin_dagster.engine.allowed import require_allowed
 from gobblin_dagster.engine.task.branch import Branch
 from gobblin_dagster.engine.task.branch_queue import BranchRunner, runners
@@ -148,6 +149,7 @@ class _WorkUnitRun:
         self._ended = WorkingState.SUCCESSFUL
         self._is_kept = True
         self._seconds = 0.0
+        self._extract_clock, self._convert_clock = IterationClock(), IterationClock()
 
     def share(self, shared: SharedFiles, first: _WorkUnitRun) -> None:
         """Write to the files of a group, which carry the attempt id of the group's first work unit."""
@@ -222,8 +224,8 @@ class _WorkUnitRun:
         schema = self._pipeline.open(extractor.schema)
         fork = self._open_branches(schema)
         self._reader = LimitedReader(self._unit, extractor, spec, self._is_stopped)
-        for chunk in self._reader.chunks():
-            for passed in self._pipeline.process(chunk):
+        for chunk in self._extract_clock.timed(self._reader.chunks()):
+            for passed in self._convert_clock.timed(self._pipeline.process(chunk)):
                 self._fork(fork, passed)
 
     def _open_branches(self, schema: pa.Schema) -> ForkOperator:
@@ -318,6 +320,8 @@ class _WorkUnitRun:
             queues={runner.branch.name: runner.stats for runner in self._runners if runner.stats is not None},
             notes=tuple(hidden(note) for branch in self._branches for note in branch.notes),
             seconds=round(self._seconds, 3),
+            extract_s=round(self._extract_clock.seconds, 3),
+            convert_s=round(self._convert_clock.seconds, 3),
         )
 
 

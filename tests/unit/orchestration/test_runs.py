@@ -42,6 +42,17 @@ def test_materialization_carries_watermarks_and_counts(world: World) -> None:
     assert event[md.COMMIT_ID] in file.name
 
 
+def test_output_of_a_run_carries_its_profile(world: World) -> None:
+    result = world.run_all()
+    (profile,) = [
+        event.event_specific_data.metadata[md.PROFILE].value
+        for event in result.all_events
+        if event.event_type is dg.DagsterEventType.HANDLED_OUTPUT and md.PROFILE in event.event_specific_data.metadata
+    ]
+    assert (profile["rows"], profile["work_units"]) == (90, 3)
+    assert list(profile["seconds"]) == ["plan", "start", "extract", "convert", "write", "commit", "report"]
+
+
 def test_rejected_rows_are_counted_per_policy_in_metadata_and_checks(world: World) -> None:
     policy = {"name": "has_value", "type": "not_null", "columns": ["value"], "on_violation": "quarantine"}
     world.parts = {"row_policies": [policy], "task_policies": [{"type": "row_count"}]}

@@ -185,6 +185,16 @@ def test_run_json_progress_is_one_object_per_line_on_stderr(
     assert events[1].items() >= {"job": "numbers", "dataset": "a", "rows_read": 25, "done": 1, "total": 2}.items()
 
 
+def test_run_profile_shows_where_the_time_went(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
+    called = cli("run", "--profile")
+    assert "Profile of job numbers:" in called.out
+    assert "2 work units read 28 rows at" in called.out
+    again = cli("run", "--profile", "--output", "json").json()["jobs"][0]
+    assert again["profile"]["rows"] == 0
+    assert again["profile"]["seconds"]["plan"] > 0
+    assert "profile" not in cli("run", "--output", "json").json()["jobs"][0]
+
+
 def test_run_progress_none_shows_no_progress(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
     called = cli("run", "--progress", "none")
     assert "Spark starts" not in called.out
