@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -90,7 +90,7 @@ class RunProfiler(RunListener):
         self._extracted: float | None = None
         self._finished: float | None = None
         self._packs: tuple[tuple[str, ...], ...] = ()
-        self._seconds: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
         """Seconds by work unit."""
         self._extract_s = self._convert_s = 0.0
         self._rows = self._bytes = 0
@@ -123,7 +123,7 @@ class RunProfiler(RunListener):
         planned = end if self._planned is None else self._planned
         extracted = end if self._extracted is None else self._extracted
         first = extracted if self._first_unit is None else min(max(self._first_unit, planned), extracted)
-        busy, work_s = max(self._seconds.total(), self._extract_s + self._convert_s), extracted - first
+        busy, work_s = max(sum(self._seconds.values()), self._extract_s + self._convert_s), extracted - first
         shares = [work_s * part / busy if busy else 0.0 for part in (self._extract_s, self._convert_s)]
         packs = [sum(self._seconds[unit_id] for unit_id in pack) for pack in self._packs]
         return RunProfile(

@@ -18,9 +18,8 @@ def test_profile_is_a_picture_of_bars() -> None:
     assert lines[0] == "Profile of job flights: 9.0 s"
     bars = {line.split()[0]: line.count("#") for line in lines[2:9]}
     assert bars == {"plan": 10, "start": WIDTH, "extract": 5, "convert": 5, "write": 10, "commit": 20, "report": 0}
-    assert lines[9] == (
-        "  1 work unit read 1,000 rows at 500 rows/s, 1.9 MB at 977 KB/s; the slowest Spark task took 1.2 times the mean"
-    )
+    speed = "  1 work unit read 1,000 rows at 500 rows/s, 1.9 MB at 977 KB/s; "
+    assert lines[9] == f"{speed}the slowest Spark task took 1.2 times the mean"
 
 
 def test_idle_profile_has_no_speeds() -> None:
