@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -18,18 +18,19 @@ class IterationClock:
         ([1, 2], True)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self.seconds = 0.0
 
     def timed(self, values: Iterable[T]) -> Iterator[T]:
         """Yield the values; the time between two of them, in which the caller works, is not counted."""
         iterator = iter(values)
         while True:
-            began = time.monotonic()
+            began = self._clock()
             try:
                 value = next(iterator)
             except StopIteration:
                 return
             finally:
-                self.seconds += time.monotonic() - began
+                self.seconds += self._clock() - began
             yield value
