@@ -98,6 +98,9 @@ def watermark_at(kind: type[Watermark], instant: datetime) -> Watermark | None:
     return kind(utc) if issubclass(kind, TimestampWatermark) else None
 
 
+OnRewind: TypeAlias = Literal["refuse", "append", "replace", "upsert"]
+"""What a run does if its startpoint goes back into published data: `refuse` it, if readers would see rows twice;
+`append` the rows once more; `replace` the files that hold them; `upsert`, if the output merges rows by a key."""
 StartpointPosition: TypeAlias = Annotated[Specific | Timestamp | Oldest | Upcoming, Discriminator("kind")]
 
 
@@ -191,6 +194,11 @@ class Startpoint:
     source: str = ""
     """The source that it is for (`source_identity`), if it is for all jobs: other sources may have datasets of the same
     name. Empty for any source."""
+    until: StartpointPosition | None = None
+    """End of a bounded re-read, exclusive: the run reads up to there, and the watermark stays where it is. None to read
+    on to the end of the data."""
+    on_rewind: OnRewind = "append"
+    """The default is what programs did that did not know this field; `gobblin startpoint set` stores `refuse`."""
     is_copy: bool = False
     """Whether it is the copy, for one job, of the startpoint for all jobs that has the same id."""
     generation: int = 0
@@ -216,6 +224,7 @@ class Startpoint:
 
     def __str__(self) -> str:
         where = f"{self.partition} at {self.position}" if self.partition else f"{self.position}"
+        where += f" up to {self.until}" if self.until is not None else ""
         return where if self.pinned is None else f"{where}, pinned at {self.pinned.watermark}"
 
 

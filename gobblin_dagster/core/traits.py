@@ -75,9 +75,23 @@ class PublisherTraits:
     """Whether `gobblin compact` may merge its files: true if only snapshots name the files."""
     publishes_files: bool = True
     """False if no file of its branch is ever published: an audit expects no rows in files then."""
+    on_again: str = "append"
+    """What becomes of rows that are published a second time, because a startpoint went back:
+
+    - `"append"`: readers see them twice, unless the startpoint replaces files.
+    - `"upsert"`: they take the place of the rows with their keys.
+    - `"replace"`: they take the place of all rows, or of those of their partitions.
+    - `"drop"`: nothing is published."""
     published_elsewhere: str = ""
     """What else holds the branch's rows, for messages (`"an Iceberg table"`); `gobblin rollback` refuses such
     datasets."""
+
+    def __post_init__(self) -> None:
+        if self.on_again not in {"append", "upsert", "replace", "drop"}:
+            raise UsageError(
+                problem=f"The `on_again` of a publisher is {self.on_again!r}.",
+                hint='Set it to "append", "upsert", "replace" or "drop".',
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from gobblin_dagster.core.startpoint import (
     ALL_JOBS,
     DEFAULT_EXPIRY,
     Oldest,
+    OnRewind,
     Specific,
     Startpoint,
     StartpointEvent,
@@ -70,6 +71,7 @@ _SET: tuple[Column[SetStartpoint], ...] = (
     Column("begins at", "text", lambda one: mark(one.plan.low)),
     Column("reads up to", "text", lambda one: mark(one.plan.expected_high)),
     Column("rows", "number", lambda one: one.plan.rows if one.plan.has_work else 0),
+    Column("notes", "text", lambda one: " ".join(one.plan.notes) or None),
     Column("problem", "text", lambda one: one.plan.problem or None),
 )
 
@@ -92,6 +94,8 @@ class StartpointMethods:
         dry_run: bool = False,
         partition: str = "",
         all_jobs: bool = False,
+        until: StartpointPosition | Watermark | datetime | str | int | None = None,
+        on_rewind: OnRewind = "refuse",
     ) -> Listing[SetStartpoint]:
         """Let the next run of a dataset begin elsewhere: data before it counts as read, data after it is read.
 
@@ -107,6 +111,11 @@ class StartpointMethods:
             dry_run: only return what the next run would do.
             partition: only this partition of the dataset, a component of its watermark such as `clicks-0`.
             all_jobs: for each job that reads the dataset from the same source; the next run of each applies it.
+            until: end of a bounded re-read, exclusive, as `position`: the watermark stays where it is. Default: read on
+                to the end of the data.
+            on_rewind: if it goes back into published data, `"append"` publishes the rows once more, `"replace"` takes
+                the files that hold them out of the snapshot, `"upsert"` needs outputs that merge rows by a key.
+                `"refuse"`: a problem of the plan, if readers would see rows twice.
 
         Returns:
             One entry for each dataset and job; those with a problem were not stored.
@@ -115,7 +124,7 @@ class StartpointMethods:
             UsageError: the source has no such dataset, or the position cannot be read.
 
         Example:
-            >>> (wish,) = ran.startpoint.set("a", 1, why="read again", dry_run=True)
+            >>> (wish,) = ran.startpoint.set("a", 1, why="read again", on_rewind="append", dry_run=True)
             >>> str(wish.plan.low), wish.plan.rows
             ('1', 2)
         """
@@ -138,6 +147,8 @@ class StartpointMethods:
                 store=store,
                 partition=partition,
                 for_all_jobs=all_jobs,
+                until=None if until is None else _position(until),
+                on_rewind=on_rewind,
             )
             plans = preview_jobs(session.project, spec, wishes, spark, store=store)
             found = [SetStartpoint(wishes[urn], plan, name) for (name, urn), plan in plans.items()]

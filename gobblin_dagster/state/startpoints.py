@@ -18,6 +18,7 @@ from gobblin_dagster.core.startpoint import (
     ALL_JOBS,
     CLOCK_TOLERANCE,
     DEFAULT_EXPIRY,
+    OnRewind,
     Startpoint,
     StartpointChange,
     StartpointEvent,
@@ -80,6 +81,8 @@ class StartpointManager:
         source: str = "",
         created_at: datetime | None = None,
         expires_in: timedelta = DEFAULT_EXPIRY,
+        until: StartpointPosition | None = None,
+        on_rewind: OnRewind = "refuse",
     ) -> Startpoint:
         """Store a startpoint; it replaces the one of its key. Whether the source has the position, the next run finds.
 
@@ -91,6 +94,8 @@ class StartpointManager:
             source: for a key of all jobs, the source that it is for (`source_identity`); empty for any.
             created_at: when it was created; default: now, by the store's clock. The newest startpoint wins.
             expires_in: after this time it is not applied any more, unless a run has fanned it out.
+            until: end of a bounded re-read, exclusive; None to read on to the end of the data.
+            on_rewind: what a run does if it goes back into published data.
 
         Raises:
             UsageError: it would be created in the future, or expire before it is created.
@@ -106,6 +111,8 @@ class StartpointManager:
             why,
             partition=key.partition,
             source=source,
+            until=until,
+            on_rewind=on_rewind,
         )
         return self.save(startpoint)
 

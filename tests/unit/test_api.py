@@ -113,7 +113,7 @@ def test_arguments_of_the_wrong_type_are_named(root: Path, ran: GobblinProject) 
         ("`sequence_id`", lambda: ran.commit.show(b"x")),  # type: ignore[arg-type]
         ("`url`", lambda: open_store(None, root)),  # type: ignore[arg-type]
         ("`output`", lambda: read_published(None, "numbers", "a")),  # type: ignore[arg-type]
-        ("`position`", lambda: ran.startpoint.set("a", b"1", why="x")),  # type: ignore[arg-type]
+        ("`position`", lambda: ran.startpoint.set("a", b"1", why="x", on_rewind="append")),  # type: ignore[arg-type]
     ]
     for named, call in wrong:
         with pytest.raises(UsageError, match=named):
@@ -301,7 +301,7 @@ def test_change_without_a_reason_is_refused(ran: GobblinProject, why: str) -> No
     with pytest.raises(UsageError, match="The reason is empty"):
         ran.state.reset("a", why=why)
     with pytest.raises(UsageError, match="The reason is empty"):
-        ran.startpoint.set("a", 2, why=why)
+        ran.startpoint.set("a", 2, why=why, on_rewind="append")
 
 
 def test_retry_without_a_range_that_was_given_up_is_refused(ran: GobblinProject) -> None:
@@ -336,9 +336,11 @@ def test_states_go_from_one_store_to_another(ran: GobblinProject) -> None:
 # -- startpoints -------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("position", [1, "1", LongWatermark(1)], ids=["number", "text", "watermark"])
 def test_startpoint_is_previewed_set_honoured_and_removed(ran: GobblinProject, position: Any) -> None:
-    assert [one.plan.rows for one in ran.startpoint.set("a", position, why="again", dry_run=True)] == [2]
+    assert [
+        one.plan.rows for one in ran.startpoint.set("a", position, why="again", on_rewind="append", dry_run=True)
+    ] == [2]
     assert list(ran.startpoint.list()) == []
-    ran.startpoint.set("a", position, why="again", expires_in=timedelta(days=1))
+    ran.startpoint.set("a", position, why="again", on_rewind="append", expires_in=timedelta(days=1))
     assert [str(one) for one in ran.startpoint.list("numbers")] == ["1"]
     assert [one.dataset_urn for one in ran.startpoint.remove("*")] == ["a"]
     with pytest.raises(UsageError, match="has no startpoint"):
@@ -346,18 +348,20 @@ def test_startpoint_is_previewed_set_honoured_and_removed(ran: GobblinProject, p
 
 
 def test_startpoint_of_all_datasets_leaves_those_that_have_one(ran: GobblinProject) -> None:
-    ran.startpoint.set("a", 1, why="again")
-    assert [one.startpoint.dataset_urn for one in ran.startpoint.set("*", Oldest(), why="all")] == ["b"]
+    ran.startpoint.set("a", 1, why="again", on_rewind="append")
+    assert [one.startpoint.dataset_urn for one in ran.startpoint.set("*", Oldest(), why="all", on_rewind="append")] == [
+        "b"
+    ]
     assert [one.rows_read for one in ran.run()] == [2, 2]
     assert list(ran.startpoint.list()) == []
 
 
 def test_startpoint_that_is_no_position_is_told_and_not_stored(ran: GobblinProject) -> None:
-    (one,) = ran.startpoint.set("a", datetime(2026, 3, 1, tzinfo=UTC), why="an instant")
+    (one,) = ran.startpoint.set("a", datetime(2026, 3, 1, tzinfo=UTC), why="an instant", on_rewind="append")
     assert "ids know no times" in one.plan.problem
     assert list(ran.startpoint.list()) == []
     with pytest.raises(UsageError, match="no dataset 'none'"):
-        ran.startpoint.set("none", 1, why="again")
+        ran.startpoint.set("none", 1, why="again", on_rewind="append")
 
 
 # -- after a crash, and maintenance ------------------------------------------------------------------------------------

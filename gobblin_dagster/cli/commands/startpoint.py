@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import closing
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -53,6 +54,15 @@ DatasetArgument = Annotated[
 ]
 
 
+class OnRewindOption(StrEnum):
+    """What a run does if its startpoint goes back into published data."""
+
+    REFUSE = "refuse"
+    APPEND = "append"
+    REPLACE = "replace"
+    UPSERT = "upsert"
+
+
 AllJobsOption = Annotated[
     bool, typer.Option("--all-jobs", help="For every job that reads the dataset from the same source.")
 ]
@@ -61,7 +71,8 @@ AllJobsOption = Annotated[
 @app.command(
     "set",
     epilog=examples(
-        "gobblin startpoint set AA-EWR 2013-01-15 --reason 'bad files, read again'",
+        "gobblin startpoint set AA-EWR 2013-01-15 --on-rewind replace --reason 'bad files, read again'",
+        "gobblin startpoint set AA-EWR 2013-01-15 --until 2013-01-18 --on-rewind replace --reason 'three bad days'",
         "gobblin startpoint set events timestamp:2026-11-21T06:00Z --reason 'after the outage' --dry-run",
         "gobblin startpoint set '*' upcoming --job clicks --reason 'history is loaded otherwise' --yes",
         "gobblin startpoint set clicks oldest --partition clicks-0 --reason 'its disk was lost'",
@@ -82,6 +93,14 @@ def set_startpoint(
         str, typer.Option(metavar="NAME", help="Only this partition, a part of the watermark such as clicks-0.")
     ] = "",
     all_jobs: AllJobsOption = False,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="POSITION", help="Read only up to there, exclusive; the watermark stays where it is."),
+    ] = None,
+    on_rewind: Annotated[
+        OnRewindOption,
+        typer.Option(help="If it goes back into published data: refuse, or what becomes of the rows read twice."),
+    ] = OnRewindOption.REFUSE,
     expires: Annotated[
         int, typer.Option(metavar="DAYS", min=1, max=36_500, help="Days until it expires if no run applies it.")
     ] = DEFAULT_EXPIRY.days,
@@ -108,6 +127,8 @@ def set_startpoint(
             store=store,
             partition=partition,
             for_all_jobs=all_jobs,
+            until=None if until is None else parse_startpoint_position(until),
+            on_rewind=on_rewind.value,
         )
         plans = preview_jobs(project, spec, wishes, spark, store=store)
         good = settable(wishes, plans)
@@ -239,6 +260,9 @@ def _print_preview(
         rows = [(row[0], *row[2:]) for row in rows]
     if rows:
         print_table(out, columns, rows)
+    for (job, urn), plan in list(plans.items())[:MAX_ROWS]:
+        for note in plan.notes if not plan.problem else ():
+            out.print(f"{dataset_name(urn)} ({job}): {note}")
     if len(plans) > MAX_ROWS:
         out.print(f"... {len(plans) - MAX_ROWS:,} more")
 
@@ -265,6 +289,8 @@ def _view(one: Startpoint, now: datetime) -> dict[str, Any]:
         "generation": one.generation,
         "position": str(one.position),
         "kind": one.position.kind,
+        "until": None if one.until is None else str(one.until),
+        "on_rewind": one.on_rewind,
         "state": _state(one, now),
         "pinned": mark(one.pinned.watermark) if one.pinned is not None else None,
         "created_at": one.created_at,
@@ -275,4 +301,9 @@ def _view(one: Startpoint, now: datetime) -> dict[str, Any]:
 
 
 def _begin_view(plan: DatasetPlan) -> dict[str, Any]:
-    return {"begins_at": mark(plan.low), "expected_high": mark(plan.expected_high), "problem": plan.problem}
+    return {
+        "begins_at": mark(plan.low),
+        "expected_high": mark(plan.expected_high),
+        "problem": plan.problem,
+        "notes": plan.notes,
+    }

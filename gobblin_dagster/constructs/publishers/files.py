@@ -46,6 +46,7 @@ class ReplacePublisher(_FilesPublisher):
 
     reads_current: ClassVar = True
     needs_all_units: ClassVar = True
+    on_again: ClassVar = "replace"
 
     def publish(self, view: PublishView) -> Publication:
         return Publication(removed=tuple(file.path for file in view.current))
@@ -59,6 +60,7 @@ class ReplacePartitionsPublisher(_FilesPublisher):
 
     reads_current: ClassVar = True
     needs_all_units: ClassVar = True
+    on_again: ClassVar = "replace"
 
     def publish(self, view: PublishView) -> Publication:
         # Relative to the dataset's folder, which is another one if the branch's `path` has changed since.
@@ -78,6 +80,7 @@ class NoopPublisher(_FilesPublisher):
     """
 
     publishes_files: ClassVar = False
+    on_again: ClassVar = "drop"
 
     def publish(self, view: PublishView) -> Publication:
         return Publication(publishes_files=False)

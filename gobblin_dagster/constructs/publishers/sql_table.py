@@ -99,6 +99,7 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
     def __init__(self, options: SqlTableOptions, context: ConstructContext) -> None:
         super().__init__(options, context)
         self.needs_all_units = options.mode == "replace"
+        self.on_again = options.mode
         self.ledger = f"table {LEDGER}, beside table {options.table},"
 
     def unfit_extract(self, extract: Extract) -> str:

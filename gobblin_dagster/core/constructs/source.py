@@ -34,6 +34,8 @@ class DatasetOffer:
     """Why the dataset cannot be read, in one sentence. It fails this dataset only."""
     notes: Sequence[str] = ()
     """Sentences to show in the plan, for example about files that came late."""
+    is_absent: bool = False
+    """Whether the source does not have the dataset now (its folder, table or topic is gone): a startpoint waits."""
     origin: Mapping[str, str] = field(default_factory=dict)
     """Ids of the topics, tables and so on that the work units read, by name, if these have ids. The commit stores them
     (`DatasetState.origin`), so that the next plan notices if one was deleted and created again. No secrets."""

@@ -122,6 +122,34 @@ class CommittedRanges:
             ranges.setdefault(name, ((position, position),))
         return CommittedRanges(self.watermark_type, ranges, self.layers)
 
+    def minus(self, other: CommittedRanges) -> CommittedRanges:
+        """Return the positions of these ranges that are not in `other`; empty ranges and components are left out.
+
+        Example:
+            >>> from gobblin_dagster.core.watermark import LongWatermark
+            >>> whole = CommittedRanges(LongWatermark, {"": ((0, 10),)})
+            >>> str(whole.minus(CommittedRanges(LongWatermark, {"": ((0, 3), (5, 6))})))
+            '[3, 5) [6, 10)'
+        """
+        ranges: dict[str, tuple[tuple[Any, Any], ...]] = {}
+        for name, parts in self.ranges.items():
+            left: list[tuple[Any, Any]] = list(parts)
+            for low, high in other.ranges.get(name, ()):
+                left = [piece for start, end in left for piece in ((start, min(end, low)), (max(start, high), end))]
+                left = [(start, end) for start, end in left if start < end]
+            if left := [(start, end) for start, end in left if start < end]:
+                ranges[name] = tuple(left)
+        return CommittedRanges(self.watermark_type, ranges)
+
+    def up_to(self, mark: Watermark) -> CommittedRanges:
+        """Return the positions before a watermark; components that it does not have stay whole."""
+        ends: Mapping[str, Any] = mark.components()
+        ranges = {
+            name: tuple((low, min(high, ends.get(name, high))) for low, high in parts if low < ends.get(name, high))
+            for name, parts in self.ranges.items()
+        }
+        return CommittedRanges(self.watermark_type, {name: parts for name, parts in ranges.items() if parts})
+
     def _merged(
         self,
         known: tuple[tuple[Any, Any], ...],

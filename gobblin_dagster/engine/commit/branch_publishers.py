@@ -38,6 +38,8 @@ class Publishers:
     by_branch: Mapping[str, DataPublisher] = field(default_factory=dict)
     current: Sequence[PublishedFile] = ()
     """The files of the dataset's newest snapshot; empty if no publisher reads them."""
+    replaced: Sequence[str] = ()
+    """Files of earlier snapshots that leave, whatever the publishers say; their rows were read again."""
     folders: Mapping[str, str] = field(default_factory=dict)
     """The dataset's folder by branch, relative to the output's root."""
 
@@ -81,7 +83,9 @@ class Publishers:
             removed += publication.removed
             steps += publication.steps
         return BranchPublications(
-            tuple(move for number, move in enumerate(moves) if kept[number]), tuple(removed), tuple(steps)
+            tuple(move for number, move in enumerate(moves) if kept[number]),
+            tuple(dict.fromkeys((*removed, *self.replaced))),
+            tuple(steps),
         )
 
 

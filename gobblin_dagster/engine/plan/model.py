@@ -44,6 +44,9 @@ class DatasetPlan:
     """Ids of startpoints for all jobs that this job has applied after a commit that consumes `startpoints`."""
     begin: AnyRanges | None = None
     """The ranges that count as read under the startpoint; None if they are the committed ones."""
+    replaces: tuple[str, ...] = ()
+    """Absolute paths of published files that the commit takes out of the snapshot, because their rows are read again
+    (`Startpoint.on_rewind`)."""
     expired: tuple[Startpoint, ...] = ()
     """Startpoints that have expired and are not applied; the run deletes them even if there is nothing to commit."""
     origin: Mapping[str, str] = field(default_factory=dict)

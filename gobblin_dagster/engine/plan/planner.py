@@ -26,18 +26,22 @@ from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.utils.gc_pause import collector_paused
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
+from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.plan.commit_preview import branch_names, commit_outline
 from gobblin_dagster.engine.plan.cost import with_costs
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan, Leftover
 from gobblin_dagster.engine.plan.packing import pack_units
+from gobblin_dagster.engine.plan.rewind import judge_rewind
 from gobblin_dagster.engine.plan.source_identity import source_identity
 from gobblin_dagster.engine.plan.startpoints import Start, find_starts, moved_states
+from gobblin_dagster.engine.publishers import publisher_traits
 from gobblin_dagster.engine.validation import starts_over
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.startpoints import StartpointManager
 from gobblin_dagster.state.store import StateStore
 
 _NO_START = Start()
+_ABSENT = "the source does not have the dataset now"
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _RUNS_LOOKED_AT = 1000
 """The number of runs that a project keeps by default; the records of bounded runs are short."""
@@ -108,6 +112,9 @@ def make_plan(
     if most is not None and sum(len(dataset.work_units) for dataset in datasets) > most:
         moved_at = {urn: state.updated_at for urn, state in states.items()}
         datasets = limit_units(datasets, most, store.load_runs(spec.job, _RUNS_LOOKED_AT), moved_at)
+    if any(dataset.startpoints for dataset in datasets):
+        traits = publisher_traits(spec)
+        datasets = tuple(judge_rewind(one, states.get(one.dataset_urn), traits, store) for one in datasets)
     datasets = with_costs(datasets, states)
     if (selection.select or selection.exclude) and not datasets:
         raise UsageError(
@@ -206,6 +213,10 @@ def _dataset_plans(
         unseen.pop(urn, None)
         state, leftover, start = states.get(urn), quarantined.get(urn), starts.get(urn, _NO_START)
         problem, code = _problem(offer, start)
+        low, high, units = offer.low, offer.expected_high, offer.work_units
+        if offer.is_absent and start.startpoints:
+            start = Start(notes=(f"its startpoint waits: {_ABSENT}",), expired=start.expired)
+            low = high = state.watermark if state is not None else None
         if leftover is not None:
             error = QuarantinedError(dataset_urn=urn, sequence_id=leftover.sequence_id, reason=leftover.reason)
             problem, code = str(error), error.code
@@ -213,9 +224,9 @@ def _dataset_plans(
             dataset_urn=urn,
             commit_id=new_commit_id(),
             version_read=state.version if state else 0,
-            low=offer.low,
-            expected_high=offer.expected_high,
-            work_units=() if problem else tuple(offer.work_units),
+            low=low,
+            expected_high=high,
+            work_units=() if problem else tuple(_bounded(units, start.only)),
             notes=(*start.notes, *offer.notes),
             problem=problem,
             code=code,
@@ -235,11 +246,22 @@ def _dataset_plans(
         mark, version = (state.watermark, state.version) if state else (None, 0)
         if start.is_of_others and urn not in states:
             continue
-        why = start.problem or "the source does not have the dataset now"
+        why = start.problem or _ABSENT
         notes = (f"its startpoint waits: {why}",) if start.startpoints or start.problem else start.notes
         yield DatasetPlan(
             urn, new_commit_id(), version, low=mark, expected_high=mark, notes=notes, expired=start.expired
         )
+
+
+def _bounded(units: Sequence[WorkUnit], only: CommittedRanges | None) -> Iterator[WorkUnit]:
+    """Yield the work units that lie in the bounds of a re-read; all if it has no bounds.
+
+    Sources with sets of files read new files together with others, so these have no bounds.
+    """
+    for unit in units:
+        positions = CommittedRanges(type(unit.low), {}).add(unit.interval)
+        if only is None or only.watermark_type.is_layered or not positions.minus(only).ranges:
+            yield unit
 
 
 def _applied(

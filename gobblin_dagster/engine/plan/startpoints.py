@@ -28,12 +28,14 @@ from gobblin_dagster.core.startpoint import (
     Oldest,
     Specific,
     Startpoint,
+    StartpointPosition,
     Timestamp,
     Upcoming,
     by_precedence,
     watermark_at,
 )
 from gobblin_dagster.core.watermark import CompositeWatermark, Watermark
+from gobblin_dagster.core.watermark.file_set import LINE
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.watermark.text import parse_watermark
 
@@ -52,6 +54,8 @@ class Start:
     """Remarks for people: first where the dataset begins, then startpoints that wait or have expired."""
     expired: tuple[Startpoint, ...] = ()
     """Startpoints that have expired and are not applied."""
+    only: CommittedRanges | None = None
+    """The positions that the run reads, if startpoints have an end; None to read on to the end of the data."""
     is_of_others: bool = False
     """Whether they are all for all jobs: this job need not have the dataset."""
 
@@ -90,6 +94,9 @@ def begin_at(
     return dataclasses.replace(with_committed(before, begin), updated_at=now, origin={})
 
 
+_MIXED = "one startpoint reads on to the end, another one ends before it; apply one after the other"
+
+
 class _Absent(Exception):
     """The source does not have the partition of a startpoint now; the message says so."""
 
@@ -116,12 +123,18 @@ class _Resolution:
         ]
         in_force: list[Startpoint] = []
         begin = self._state.committed if self._state is not None else None
+        only: CommittedRanges | None = None
         for one in by_precedence(startpoints):
             if one in expired:
                 continue
             try:
                 self._require_past(one, now)
-                begin = self._begin(one, begin)
+                if one.until is not None:
+                    begin, only = self._bounded(one, one.until, begin, only)
+                elif only is not None:
+                    raise self._error(one, _MIXED)
+                else:
+                    begin = self._begin(one, begin)
             except _Absent as absence:
                 notes.append(f"its startpoint {one} waits: {absence}.")
             except GobblinDagsterError as error:
@@ -130,7 +143,42 @@ class _Resolution:
                 in_force.append(self._pinned(one, begin))
         if not in_force:
             return Start(notes=tuple(notes), expired=expired)
-        return Start(tuple(in_force), begin, notes=(_begin_note(in_force, begin), *notes), expired=expired)
+        return Start(tuple(in_force), begin, notes=(_begin_note(in_force, begin), *notes), expired=expired, only=only)
+
+    def _bounded(
+        self,
+        startpoint: Startpoint,
+        until: StartpointPosition,
+        base: CommittedRanges | None,
+        only: CommittedRanges | None,
+    ) -> tuple[CommittedRanges, CommittedRanges]:
+        """Return the ranges that count as read without those between both ends, and all that is to be read again."""
+        if self._state is None or base is None:
+            raise self._error(startpoint, "nothing of the dataset was committed, so there is nothing to read again")
+        if only is None and base != self._state.committed:
+            raise self._error(startpoint, _MIXED)
+        if base.watermark_type.is_layered and LINE in base.ranges:
+            raise self._error(startpoint, "files with a lookback are read from a position on, without an end")
+        first = dataclasses.replace(startpoint, until=None)
+        low, high = self._begin(first, base), self._begin(dataclasses.replace(first, position=until), base)
+        none = CommittedRanges(base.watermark_type, {})
+        again = (high or none).minus(low or none)
+        if not again.ranges:
+            raise self._error(startpoint, "there is nothing between both ends")
+        committed = self._state.committed
+        if base.watermark_type.is_layered:
+            again = again.minus(again.minus(committed))  # files that came late were never read
+        ends = {name: ((parts[0][0], parts[-1][1]),) for name, parts in committed.ranges.items()}
+        if (beyond := again.minus(CommittedRanges(base.watermark_type, ends))).ranges:
+            problem = f"{beyond} was never read: a re-read ends at or before the watermark, {self._state.watermark}"
+            raise self._error(startpoint, problem)
+        left: dict[str, Any] = dict(base.minus(again).ranges)
+        for name in () if base.watermark_type.is_layered else again.ranges:
+            # Empty ranges at both ends keep a gap at the beginning or at the end visible.
+            known: Any = base.ranges[name]
+            left[name] = _with_ends(left.get(name, ()), known[0][0], known[-1][1])
+        total = again if only is None else CommittedRanges(again.watermark_type, {**only.ranges, **again.ranges})
+        return CommittedRanges(base.watermark_type, left), total
 
     def _require_past(self, startpoint: Startpoint, now: datetime) -> None:
         if startpoint.is_from_the_future(now):
@@ -142,7 +190,12 @@ class _Resolution:
 
     def _pinned(self, startpoint: Startpoint, begin: CommittedRanges | None) -> Startpoint:
         # If this run crashes, the next one must begin here too, and not after data that arrived in between.
-        if begin is None or startpoint.pinned is not None or not isinstance(startpoint.position, Upcoming | Timestamp):
+        if (
+            begin is None
+            or startpoint.until is not None
+            or startpoint.pinned is not None
+            or not isinstance(startpoint.position, Upcoming | Timestamp)
+        ):
             return startpoint
         name = startpoint.partition
         if name:
@@ -256,6 +309,12 @@ class _Resolution:
     def _error(self, startpoint: Startpoint, problem: str) -> StartpointError:
         shown = f"{startpoint.partition} at {startpoint.position}" if startpoint.partition else str(startpoint.position)
         return StartpointError(dataset_urn=self._urn, startpoint=shown, problem=problem)
+
+
+def _with_ends(parts: tuple[tuple[Any, Any], ...], first: Any, last: Any) -> tuple[tuple[Any, Any], ...]:
+    begin = () if parts and parts[0][0] == first else ((first, first),)
+    end = () if parts and parts[-1][1] == last else ((last, last),)
+    return (*begin, *parts, *end)
 
 
 def _is_of(component: str, partition: str) -> bool:

@@ -54,7 +54,8 @@ def plan_commit(
     is_noted = all(unit.is_noted for unit in plan.work_units)
     publishers = {} if is_noted else make_publishers(job, context, plan.dataset_urn)
     # A part of a snapshot must not replace a whole one.
-    policy = "full" if needs_all_units(publishers.values()) else job.commit.policy
+    is_whole = needs_all_units(publishers.values()) or bool(plan.replaces)
+    policy = "full" if is_whole else job.commit.policy
     is_again = is_retried(job.execution.retry_failed, job.commit.policy)
     decision = dataclasses.replace(choose_publishable(policy, states), gives_up=not is_again)
     summed = _sum(plan, states, decision)
@@ -68,12 +69,13 @@ def plan_commit(
             raise WatermarkMovedError(dataset_urn=plan.dataset_urn, expected=plan.version_read, found=found)
         if plan.begin is not None:
             before = begin_at(before, job.job, plan.dataset_urn, plan.begin, now)
-        if needs_all_units(publishers.values()):
+        if is_whole:
             _require_whole_units(plan, decision)
         # The commit demands this version, so the files are those of the state that it replaces.
         is_read = reads_current(publishers.values())
         current = load_snapshot(job.job, plan.dataset_urn, before.snapshot) if before and is_read else []
-        publishing = Publishers(publishers, current, dataset_folders(job, plan.dataset_urn))
+        folders = dataset_folders(job, plan.dataset_urn)
+        publishing = Publishers(publishers, current, plan.replaces, folders)
         return _publication(job, plan, decision, before, summed, context, now, publishing)
     except GobblinDagsterError as error:
         failures = (*summed.failures, describe_failure(error))

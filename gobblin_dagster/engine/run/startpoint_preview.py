@@ -9,8 +9,9 @@ from datetime import datetime
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.selection import Selection
-from gobblin_dagster.core.startpoint import ALL_JOBS, Startpoint, StartpointPosition
+from gobblin_dagster.core.startpoint import ALL_JOBS, OnRewind, Startpoint, StartpointPosition
 from gobblin_dagster.engine.plan.model import DatasetPlan
 from gobblin_dagster.engine.plan.source_identity import source_identity
 from gobblin_dagster.engine.project import Project
@@ -61,6 +62,8 @@ def wished_startpoints(
     store: StateStore,
     partition: str = "",
     for_all_jobs: bool = False,
+    until: StartpointPosition | None = None,
+    on_rewind: OnRewind = "refuse",
 ) -> dict[str, Startpoint]:
     """Return the startpoints that a person asks for, by dataset.urn; `*` means all datasets without a startpoint.
 
@@ -77,6 +80,8 @@ def wished_startpoints(
         store: the state store.
         partition: a partition of the dataset; empty for the whole dataset.
         for_all_jobs: the startpoint is for every job that reads this source.
+        until: end of a bounded re-read, exclusive; None to read on to the end of the data.
+        on_rewind: what the run does if it goes back into published data.
     """
     urns = [dataset_urn]
     name = ALL_JOBS if for_all_jobs else job.job
@@ -85,10 +90,20 @@ def wished_startpoints(
         known = plan_job(project, job, spark=spark, store=store).datasets
         urns = [one.dataset_urn for one in known if one.dataset_urn not in waiting]
     source = _identity(job) if for_all_jobs else ""
-    return {
-        urn: Startpoint(name, urn, position, now, expires_at, who, why, partition=partition, source=source)
-        for urn in urns
-    }
+    wish = Startpoint(
+        name,
+        "",
+        position,
+        now,
+        expires_at,
+        who,
+        why,
+        partition=partition,
+        source=source,
+        until=until,
+        on_rewind=on_rewind,
+    )
+    return {urn: replace(wish, dataset_urn=urn, id=new_commit_id()) for urn in urns}
 
 
 def preview_startpoints(

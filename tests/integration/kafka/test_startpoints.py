@@ -122,3 +122,41 @@ def test_topic_made_anew_goes_on_at_the_startpoint(new_job: NewJob) -> None:
     job.run()
     assert job.ids() == [*range(10), 23, 24]
     assert job.state().watermark == CompositeWatermark({f"{job.topic}-0": 10, f"{job.topic}-0@2": 5})
+
+
+@pytest.mark.parametrize(
+    ("position", "read"),
+    [(Specific("8"), [8, 9]), (Oldest(), list(range(10))), (Timestamp(NOON + timedelta(hours=7)), [7, 8, 9])],
+    ids=["specific", "oldest", "timestamp"],
+)
+def test_startpoint_of_a_partition_moves_this_partition_alone(
+    new_job: NewJob, position: StartpointPosition, read: list[int]
+) -> None:
+    job = new_job(partitions=2, topic_config={"retention.ms": "-1"})
+    for hour in range(10):
+        send_at(job, hour, NOON + timedelta(hours=hour))
+        send_at(job, 100 + hour, NOON + timedelta(hours=hour), partition=1)
+    everything = [*range(10), *range(100, 110)]
+    job.run()
+    wish(job.root, job.spec, position, job.topic, partition=f"{job.topic}-0")
+    job.run()
+    assert job.ids() == sorted([*everything, *read])
+    assert job.state().watermark == CompositeWatermark({f"{job.topic}-0": 10, f"{job.topic}-1": 10})
+
+
+def test_upcoming_of_a_partition_skips_this_partition_alone_and_a_range_is_bounded(new_job: NewJob) -> None:
+    job = new_job(partitions=2)
+    job.send(range(5))
+    job.send(range(100, 105), partition=1)
+    wish(job.root, job.spec, Upcoming(), job.topic, partition=f"{job.topic}-0")
+    job.run()
+    assert job.ids() == list(range(100, 105))
+    job.send(range(5, 8))
+    ends = {"until": Specific("3"), "partition": f"{job.topic}-1"}
+    wish(job.root, job.spec, Specific("1"), job.topic, **ends)
+    job.run()
+    assert job.ids() == sorted([*range(100, 105), 101, 102])
+    job.run()
+    assert job.ids() == sorted([*range(100, 105), 101, 102, 5, 6, 7])
+    wish(job.root, job.spec, Oldest(), job.topic, partition=f"{job.topic}-9")
+    assert f"the source does not have partition {job.topic}-9 now" in job.plan().notes[0]

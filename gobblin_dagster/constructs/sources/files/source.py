@@ -265,7 +265,7 @@ class FilesSource:
             notes.append(f"all of its files are gone; it is committed up to {state.watermark}.")
         mark = state.watermark if state is not None else None
         if plan.problem or not plan.work_units:
-            return DatasetOffer(urn, mark, mark, problem=plan.problem, notes=notes)
+            return DatasetOffer(urn, mark, mark, problem=plan.problem, notes=notes, is_absent=not files)
         inferred = self._inferred(urn, plan, context)
         common: dict[str, Any] = {"root": self._label(self._below)}
         if inferred.types:

@@ -225,7 +225,7 @@ class KafkaSource:
                 f"all of its topics are gone, or the job no longer reads them; it is committed up to {state.watermark}."
             )
         if not plan.work_units:
-            return DatasetOffer(urn, low, low, notes=notes, origin=plan.origin)
+            return DatasetOffer(urn, low, low, notes=notes, origin=plan.origin, is_absent=not partitions)
         return DatasetOffer(urn, low, CompositeWatermark(plan.high), plan.work_units, notes=notes, origin=plan.origin)
 
     def _admin(self) -> Any:

@@ -51,7 +51,7 @@ class Tables:
         for urn, state in context.states.items():
             if urn not in tables and self._is_included(urn) and context.is_selected(urn):
                 note = f"the table is gone; it is committed up to {state.watermark}."
-                yield DatasetOffer(urn, state.watermark, state.watermark, notes=[note])
+                yield DatasetOffer(urn, state.watermark, state.watermark, notes=[note], is_absent=True)
 
     def relation(self, table: Table) -> Relation:
         """Return the builder of the table's SQL statements."""

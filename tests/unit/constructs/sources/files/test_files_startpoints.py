@@ -117,3 +117,50 @@ def test_position_beyond_the_end_is_refused_and_the_end_is_named(tmp_path: Path,
     assert "2013-01-0" in problem
     assert run(tmp_path, spec).exit_code == 1
     assert waiting(tmp_path, spec)
+
+
+@pytest.mark.parametrize("way", list(WAYS))
+def test_startpoint_of_a_dataset_whose_folder_is_gone_waits_until_it_is_back(tmp_path: Path, way: str) -> None:
+    spec = job(way)
+    add(tmp_path, 1)
+    run(tmp_path, spec)
+    saved = wish(tmp_path, spec, Oldest())
+    (tmp_path / "data" / "a").rename(tmp_path / "away")
+    (tmp_path / "data" / "b").mkdir()
+    (tmp_path / "data" / "b" / "2013-01-01.csv").write_text("id\n1\n")
+    notes = planned(tmp_path, spec).notes
+    assert notes[0] == "its startpoint waits: the source does not have the dataset now"
+    run(tmp_path, spec)
+    assert waiting(tmp_path, spec) == {"a": saved}
+    (tmp_path / "away").rename(tmp_path / "data" / "a")
+    run(tmp_path, spec)
+    assert days(tmp_path, spec) == [1, 1]
+    assert waiting(tmp_path, spec) == {}
+
+
+@pytest.mark.parametrize(
+    ("way", "low", "high"),
+    [
+        ("date", Specific("2013-01-02"), Specific("2013-01-04")),
+        ("name", Specific("a/2013-01-02.csv"), Specific("a/2013-01-04.csv")),
+        *((way, Timestamp(NOON.replace(day=2)), Timestamp(NOON.replace(day=4))) for way in WAYS if way != "name"),
+    ],
+    ids=str,
+)
+def test_range_is_read_again_and_nothing_else(
+    tmp_path: Path, way: str, low: StartpointPosition, high: StartpointPosition
+) -> None:
+    for day in range(1, 6):
+        add(tmp_path, day)
+    spec = job(way)
+    run(tmp_path, spec)
+    add(tmp_path, 6)
+    wish(tmp_path, spec, low, until=high)
+    if way == "lookback":
+        assert "files with a lookback are read from a position on, without an end" in planned(tmp_path, spec).problem
+        return
+    run(tmp_path, spec)
+    new = [6] if way == "modified" else []
+    assert days(tmp_path, spec) == [1, 2, 2, 3, 3, 4, 5, *new], "sets of files have no end behind which files are new"
+    run(tmp_path, spec)
+    assert days(tmp_path, spec) == [1, 2, 2, 3, 3, 4, 5, 6]

@@ -172,3 +172,49 @@ def test_time_to_come_skips_nothing_that_comes_before_it(tmp_path: Path, orders:
     with store_of(tmp_path, spec) as store:
         mark = store.load_dataset_states("shop", [URN])[URN].watermark
     assert str(mark) < "2129"
+
+
+def test_startpoint_of_a_table_that_is_gone_waits_until_it_is_back(tmp_path: Path, orders: sqlite3.Connection) -> None:
+    orders.execute("CREATE TABLE other (id INTEGER)")
+    orders.execute("INSERT INTO other VALUES (1)")
+    spec = job(tables=[], include=[".*"])
+    run(tmp_path, spec)
+    saved = wish(tmp_path, spec, Oldest(), URN)
+    orders.execute("ALTER TABLE orders RENAME TO away")
+    orders.execute("DELETE FROM away WHERE id > 2")
+    assert planned(tmp_path, spec, URN).notes[0] == "its startpoint waits: the source does not have the dataset now"
+    run(tmp_path, spec)
+    assert waiting(tmp_path, spec) == {URN: saved}
+    orders.execute("ALTER TABLE away RENAME TO orders")
+    run(tmp_path, spec)
+    assert ids(tmp_path, spec) == [1, 1, 2, 2, 3, 4, 5]
+    assert waiting(tmp_path, spec) == {}
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "low", "high"),
+    [
+        ("id", "long", Specific("2"), Specific("4")),
+        ("at", "timestamp", Timestamp(FOURTH.replace(day=2)), Timestamp(FOURTH)),
+        ("day", "date", Specific("2013-01-02"), Specific("2013-01-04")),
+    ],
+    ids=str,
+)
+def test_range_is_read_again_and_the_watermark_stays(
+    tmp_path: Path,
+    orders: sqlite3.Connection,
+    column: str,
+    kind: str,
+    low: StartpointPosition,
+    high: StartpointPosition,
+) -> None:
+    spec = job(column, kind)
+    run(tmp_path, spec)
+    before = planned(tmp_path, spec, URN).low
+    add(orders, 6)
+    wish(tmp_path, spec, low, URN, until=high)
+    run(tmp_path, spec)
+    assert ids(tmp_path, spec) == [1, 2, 2, 3, 3, 4, 5]
+    assert planned(tmp_path, spec, URN).low == before
+    run(tmp_path, spec)
+    assert ids(tmp_path, spec) == [1, 2, 2, 3, 3, 4, 5, 6]

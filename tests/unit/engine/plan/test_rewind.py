@@ -1,0 +1,183 @@
+"""Startpoints that go back into published data: refused, or appended, replaced, merged; and re-reads with an end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.core.startpoint import Oldest, OnRewind, Specific
+from gobblin_dagster.core.watermark import LongWatermark
+from gobblin_dagster.engine.maintenance.compact import compact
+from gobblin_dagster.spec.job import JobSpec
+from tests.unit.engine.jobs import by_urn, job_spec, project, published, run
+from tests.unit.engine.parts import parts_job
+from tests.unit.engine.plan.test_startpoint_keys import ids
+from tests.unit.engine.plan.test_startpoints import planned, state, waiting, wish
+
+
+def job(rows: int, **parts: Any) -> JobSpec:
+    return job_spec({"a": {"rows": rows}}, **parts)
+
+
+def grown(root: Path, *ends: int) -> JobSpec:
+    """Publish a dataset in several commits, which end at these ids."""
+    for end in ends:
+        run(root, job(end))
+    return job(ends[-1])
+
+
+def test_going_back_is_refused_unless_asked_for(tmp_path: Path) -> None:
+    spec = grown(tmp_path, 10)
+    saved = wish(tmp_path, spec, Specific("4"), on_rewind="refuse")
+    problem = planned(tmp_path, spec).problem
+    assert "readers of 'all', 'masked' would see the rows of [4, 10) twice" in problem
+    assert "--on-rewind replace" in problem
+    assert by_urn(run(tmp_path, spec))["a"].outcome is DatasetOutcome.FAILED
+    assert published(tmp_path, spec, "a") == list(range(10))
+    assert list(waiting(tmp_path, spec)) == ["a"]
+    assert waiting(tmp_path, spec)["a"].id == saved.id
+
+
+@pytest.mark.parametrize("position", [Specific("10"), Specific("12")], ids=["here", "forward"])
+def test_not_going_back_is_never_refused(tmp_path: Path, position: Specific) -> None:
+    grown(tmp_path, 10)
+    wish(tmp_path, job(13), position, on_rewind="refuse")
+    run(tmp_path, job(13))
+    assert published(tmp_path, job(13), "a") == [*range(10), *range(int(position.watermark), 13)]
+
+
+def test_append_says_that_readers_see_rows_twice(tmp_path: Path) -> None:
+    spec = grown(tmp_path, 10)
+    wish(tmp_path, spec, Specific("4"), on_rewind="append")
+    assert planned(tmp_path, spec).notes[1] == "readers of 'all', 'masked' see the rows of [4, 10) twice."
+    run(tmp_path, spec)
+    assert published(tmp_path, spec, "a") == sorted([*range(10), *range(4, 10)])
+
+
+@pytest.mark.parametrize("start", [4, 8, 0], ids=["commit", "last commit", "all"])
+def test_replace_takes_the_files_of_the_rows_out_of_the_snapshot(tmp_path: Path, start: int) -> None:
+    spec = grown(tmp_path, 4, 8, 12)
+    before = state(tmp_path, spec)
+    wish(tmp_path, spec, Specific(str(start)), on_rewind="replace")
+    assert f"the rows of [{start}, 12) are read again" in planned(tmp_path, spec).notes[1]
+    assert by_urn(run(tmp_path, spec))["a"].rows_read == 12 - start
+    for branch in ("all", "masked"):
+        assert published(tmp_path, spec, "a", branch) == list(range(12))
+    after = state(tmp_path, spec)
+    assert before is not None
+    assert after is not None
+    assert (after.generation, after.snapshot) == (1, before.snapshot + 1)
+    more = job(14)
+    run(tmp_path, more)
+    assert published(tmp_path, more, "a") == list(range(14))
+    wish(tmp_path, more, Specific("12"), on_rewind="replace")
+    run(tmp_path, more)
+    assert published(tmp_path, more, "a") == list(range(14))
+
+
+def test_replace_of_a_part_of_a_file_is_refused(tmp_path: Path) -> None:
+    spec = grown(tmp_path, 4, 8)
+    wish(tmp_path, spec, Specific("6"), on_rewind="replace")
+    assert "would take only a part of [4, 8) again, which snapshot 2 published" in planned(tmp_path, spec).problem
+
+
+def test_replace_of_compacted_files_needs_all_rows(tmp_path: Path) -> None:
+    spec = grown(tmp_path, 4, 8)
+    compact(project(tmp_path, spec), spec)
+    wish(tmp_path, spec, Specific("4"), on_rewind="replace")
+    assert "it was compacted" in planned(tmp_path, spec).problem
+    wish(tmp_path, spec, Oldest(), on_rewind="replace")
+    run(tmp_path, spec)
+    assert published(tmp_path, spec, "a") == list(range(8))
+
+
+def test_replace_by_a_run_that_ends_early_is_refused(tmp_path: Path) -> None:
+    grown(tmp_path, 4, 8)
+    cut = job_spec({"a": {"rows": 8, "unit_rows": 2}}, execution={"max_work_units": 1})
+    wish(tmp_path, cut, Specific("4"), on_rewind="replace")
+    assert "this run would leave out [6, 8)" in planned(tmp_path, cut).problem
+
+
+def test_replace_publishes_nothing_if_a_work_unit_fails(tmp_path: Path) -> None:
+    spec = grown(tmp_path, 4, 8)
+    wish(tmp_path, spec, Specific("4"), on_rewind="replace")
+    broken = job_spec({"a": {"rows": 8, "unit_rows": 2, "fail_at": 7}}, commit={"policy": "successful"})
+    assert by_urn(run(tmp_path, broken))["a"].outcome is DatasetOutcome.FAILED
+    assert published(tmp_path, spec, "a") == list(range(8))
+
+
+def test_output_that_replaces_itself_needs_no_word(tmp_path: Path) -> None:
+    spec = job(10, publisher="replace")
+    run(tmp_path, spec)
+    wish(tmp_path, spec, Oldest(), on_rewind="refuse")
+    assert "published without doubles: 'all' by replace" in planned(tmp_path, spec).notes[1]
+    run(tmp_path, spec)
+    assert published(tmp_path, spec, "a") == list(range(10))
+
+
+def test_upsert_needs_an_output_that_merges(tmp_path: Path) -> None:
+    spec = grown(tmp_path, 10)
+    wish(tmp_path, spec, Specific("4"), on_rewind="upsert")
+    assert "needs outputs that merge rows by a key" in planned(tmp_path, spec).problem
+
+
+def test_startpoints_that_differ_are_refused(tmp_path: Path) -> None:
+    spec = parts_job({"a": {"p0": 4, "p1": 4}})
+    run(tmp_path, spec)
+    wish(tmp_path, spec, Specific("1"), partition="p0", on_rewind="append")
+    wish(tmp_path, spec, Specific("1"), partition="p1", on_rewind="replace")
+    assert "differ in --on-rewind: append, replace" in planned(tmp_path, spec).problem
+
+
+@pytest.mark.parametrize(("low", "high"), [(4, 8), (0, 4), (8, 12), (2, 9)])
+@pytest.mark.parametrize("how", ["append", "replace"])
+def test_range_is_read_again_and_the_watermark_stays(tmp_path: Path, low: int, high: int, how: OnRewind) -> None:
+    grown(tmp_path, 4, 8, 12)
+    more = job(15)
+    wish(tmp_path, more, Specific(str(low)), until=Specific(str(high)), on_rewind=how)
+    if how == "replace" and low == 2:
+        assert "would take only a part of" in planned(tmp_path, more).problem
+        return
+    assert by_urn(run(tmp_path, more))["a"].rows_read == high - low
+    after = state(tmp_path, more)
+    assert after is not None
+    assert (after.watermark, str(after.committed)) == (LongWatermark(12), "[0, 12)")
+    again = list(range(low, high)) if how == "append" else []
+    assert published(tmp_path, more, "a") == sorted([*range(12), *again])
+    assert waiting(tmp_path, more) == {}
+    assert by_urn(run(tmp_path, more))["a"].rows_read == 3, "what is new comes with the run after it"
+    assert published(tmp_path, more, "a") == sorted([*range(15), *again])
+
+
+def test_range_of_one_partition_leaves_the_others(tmp_path: Path) -> None:
+    spec = parts_job({"a": {"p0": 6, "p1": 6}})
+    run(tmp_path, spec)
+    wish(tmp_path, spec, Specific("1"), partition="p0", until=Specific("3"))
+    assert by_urn(run(tmp_path, spec))["a"].rows_read == 2
+    assert ids(tmp_path, spec) == ["p0:1", "p0:2"]
+    after = state(tmp_path, spec)
+    assert after is not None
+    assert after.watermark is not None
+    assert dict(after.watermark.components()) == {"p0": 6, "p1": 6}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "problem"),
+    [
+        ("4", "4", "there is nothing between both ends"),
+        ("6", "4", "there is nothing between both ends"),
+        ("8", "12", "was never read: a re-read ends at or before the watermark, 10"),
+    ],
+)
+def test_range_that_is_none_is_refused(tmp_path: Path, low: str, high: str, problem: str) -> None:
+    spec = grown(tmp_path, 10)
+    wish(tmp_path, spec, Specific(low), until=Specific(high))
+    assert problem in planned(tmp_path, spec).problem
+
+
+def test_range_of_a_dataset_that_was_never_read_is_refused(tmp_path: Path) -> None:
+    wish(tmp_path, job(10), Specific("1"), until=Specific("2"))
+    assert "nothing of the dataset was committed" in planned(tmp_path, job(10)).problem
