@@ -51,6 +51,7 @@ _CRON = "0 0 0 ? 1 1 2050"
 
 
 def main() -> None:
+    """Run all parts and print their figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--flows", type=int, default=100_000, help="flows of the large catalog")
     parser.add_argument("--due", type=int, default=10_000, help="flows that are due at one moment")

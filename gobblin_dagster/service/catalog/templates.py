@@ -20,9 +20,12 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from gobblin_dagster.spec.document import Loc, read_document, show_loc
 from gobblin_dagster.spec.explain import explain
+from gobblin_dagster.spec.gobblin.template import GobblinTemplate, job_yaml, read_template
 from gobblin_dagster.spec.job import Name, SpecModel
 
-SUFFIXES = (".template", ".yaml", ".yml")
+SUFFIXES = (".template", ".yaml", ".yml", ".conf", ".job", ".pull")
+_OURS = re.compile(rb"^(?:template|parameters|job)\s*:", re.MULTILINE)
+"""Begins a line of a template in YAML; Gobblin's templates are HOCON or Java properties."""
 
 _REFERENCE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_.]*)(:-[^}]*)?\}")
 _SQL_KEYS = frozenset({"where", "select", "rule", "sql", "query", "aggregates", "expression", "check"})
@@ -44,6 +47,8 @@ class ParameterType(StrEnum):
     INTEGER = "integer"
     NUMBER = "number"
     BOOLEAN = "boolean"
+    VALUE = "value"
+    """Text for a key of Gobblin's, in its templates: no control characters, no `${`, no way up in a path."""
     LIST = "list"
     """Texts with commas between them; they stand alone in the template, never inside of a text."""
 
@@ -84,6 +89,38 @@ class Template:
     uri: str
     spec: TemplateSpec
 
+    def fill(self, values: Mapping[str, str]) -> dict[str, Any]:
+        """Return the job with the values of a flow in it; see `fill`."""
+        return fill(self.spec, values)
+
+
+@dataclass(frozen=True, slots=True)
+class GobblinFlowTemplate(Template):
+    """A template in a file of Gobblin's."""
+
+    gobblin: GobblinTemplate
+
+    def fill(self, values: Mapping[str, str]) -> dict[str, Any]:
+        """Return the job with the values of a flow in it; raises TemplateError with all faults.
+
+        A value goes where its key is referred to, as text. Inside of SQL it may only be what cannot end a literal or a
+        name.
+        """
+        job = self.gobblin.job(values)
+        faults = [fault.text(fault.file or self.uri) for fault in job.faults]
+        for name, value in values.items():
+            if _IN_SQL.fullmatch(value) is None and any(_is_sql(loc) for loc in self.gobblin.places_of(job, name)):
+                faults.append(f"parameter {name!r} stands inside of SQL: it takes letters, digits, `_`, `.`, `-`, `:`")
+        if faults:
+            raise TemplateError("; ".join(faults[:10]))
+        filled: dict[str, Any] = read_document(job_yaml(job).encode(), None).data
+        filled.pop("job", None)  # the service names jobs
+        return filled
+
+
+_IN_SQL = re.compile(r"[A-Za-z0-9_.:]*(?:-[A-Za-z0-9_.:]+)*")
+"""Text that can end neither a literal nor a name, nor begin a comment."""
+
 
 class TemplateError(Exception):
     """A template cannot be used; the message says which and why."""
@@ -112,7 +149,11 @@ class TemplateCatalog:
                 return cached[1]
             if status.st_size > _MAX_BYTES:
                 raise TemplateError(f"template {uri} is larger than {_MAX_BYTES:,} bytes")
-            template = Template(uri, _parse(path.read_bytes(), uri))
+            content = path.read_bytes()
+            is_ours = path.suffix in (".yaml", ".yml") or (path.suffix == ".template" and _OURS.search(content))
+            if not is_ours:
+                return self._gobblin(path, uri)  # not kept: a file that it inherits may change
+            template = Template(uri, _parse(content, uri))
         except OSError as error:
             known = ", ".join(self.uris()[:10]) or "none"
             raise TemplateError(f"template {uri} cannot be read: {error.strerror}; templates: {known}") from error
@@ -123,6 +164,21 @@ class TemplateCatalog:
         """Return the URIs of all templates, sorted."""
         paths = (path for path in self._root.rglob("*") if path.suffix in SUFFIXES and path.is_file())
         return sorted(f"FS:///{path.relative_to(self._root).as_posix()}" for path in paths)
+
+    def _gobblin(self, path: Path, uri: str) -> Template:
+        """Read a template of Gobblin's."""
+        found = read_template(path, self._root, lambda file: file.relative_to(self._root).as_posix())
+        if found.faults:
+            told = "; ".join(fault.text(fault.file or uri) for fault in found.faults[:5])
+            raise TemplateError(f"template {uri} has faults: {told}")
+        parameters = {
+            name: ParameterSpec(type=ParameterType.VALUE, default=default) for name, default in found.parameters.items()
+        }
+        name = re.sub(r"[^A-Za-z0-9]+", "_", path.stem).strip("_") or "template"
+        spec = TemplateSpec.model_construct(
+            template=name if name[0].isalpha() else f"t_{name}", description="", parameters=parameters, job={}
+        )
+        return GobblinFlowTemplate(uri, spec, found)
 
     def _path(self, uri: str) -> Path:
         relative = unquote(urlsplit(uri).path).lstrip("/")
@@ -189,6 +245,8 @@ def _type_problem(kind: ParameterType, value: str) -> str | None:
     if kind in _PATTERNS:
         pattern, problem = _PATTERNS[kind]
         return None if re.fullmatch(pattern, value) else problem
+    if kind is ParameterType.VALUE and ("${" in value or ".." in re.split(r"[/\\]", value)):
+        return "holds `${` or `..`, which values of Gobblin's templates cannot"
     if kind is ParameterType.PATH:
         parts = value.split("/")
         if not value or "\\" in value or "://" in value or any(part in ("", ".", "..") for part in parts):

@@ -17,7 +17,6 @@ from gobblin_dagster.service.catalog.templates import (
     Template,
     TemplateCatalog,
     TemplateError,
-    fill,
     job_document,
     missing_and_unknown,
 )
@@ -97,7 +96,7 @@ class IdentityCompiler:
                 continue
             own = {key: value for key, value in values.items() if key in template.spec.parameters}
             try:
-                body = job_document(fill(template.spec, own), name)
+                body = job_document(template.fill(own), name)
             except TemplateError as error:
                 reasons.append(f"template {template.uri}: {error}")
                 continue

@@ -67,6 +67,30 @@ def _read(
     return entries, reading.has_optional
 
 
+def read_template_entries(path: Path, root: Path, shown: Callable[[Path], str]) -> tuple[Entries, dict[str, Entry]]:
+    """Read a template and all that it inherits; references stay as they are.
+
+    Args:
+        path: the template's file, in `root` or below it.
+        root: the folder of templates.
+        shown: returns the name of a file for messages.
+
+    Returns:
+        The keys, and those that must be set, each with the entry that asks for it.
+    """
+    required: dict[str, Entry] = {}
+    reading = _Reading(root, shown, {}, ())
+    reading.template(path, required)
+    if reading.has_optional:  # an optional reference is left out if no file has its key
+        known = {*reading.entries.by_key, *required}
+        required = {}
+        reading = _Reading(root, shown, {}, known)
+        reading.template(path, required)
+    reading.entries.faults += reading.faults
+    reading.entries.referred |= reading.referred
+    return reading.entries, required
+
+
 def _folders(folder: Path, root: Path) -> list[Path]:
     """Return the folders whose common files are read, nearest first.
 
@@ -129,13 +153,23 @@ class _Reading:
         for path in found[:1]:
             yield from self.file(path)
 
-    def add_templates(self, entries: Entries) -> None:
-        """Add the keys of templates; later templates win over earlier ones, and over those that they inherit."""
-        required: dict[str, Entry] = {}
+    def template(self, path: Path, required: dict[str, Entry]) -> None:
+        """Add the keys of a template's file and of all that it inherits, and the keys that they need to `required`."""
+        name = path.resolve().relative_to(self._root.resolve()).as_posix()
+        asked = Entry("", name, 1, self._shown(path))
+        self.entries.inherit(self._template(name, asked, required, MAX_DEPTH))
+        self._inherit_templates(self.entries, required)
+
+    def _inherit_templates(self, entries: Entries, required: dict[str, Entry]) -> None:
         for key in _TEMPLATES:
             if entry := entries.by_key.get(key):
                 for name in reversed(_names(entry)):
                     entries.inherit(_inherited(self._template(name, entry, required, MAX_DEPTH)))
+
+    def add_templates(self, entries: Entries) -> None:
+        """Add the keys of templates; later templates win over earlier ones, and over those that they inherit."""
+        required: dict[str, Entry] = {}
+        self._inherit_templates(entries, required)
         for name, entry in required.items():
             if name not in entries.by_key:
                 self.faults.append(entry.fault(f"the template needs {name!r}, which no file has; add it to the job"))
@@ -146,7 +180,7 @@ class _Reading:
         if not depth:
             self.faults.append(asked.fault(f"the template {name!r} inherits itself in a circle"))
             return
-        if scheme not in ("", "resource") or not path.is_file():
+        if scheme.lower() not in ("", "resource", "fs") or not path.is_file():
             problem = f"there is no template {name!r}; expected the file {self._shown(path)}"
             self.faults.append(asked.fault(problem))
             return

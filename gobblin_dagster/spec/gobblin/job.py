@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from gobblin_dagster.core.errors import SpecFault
@@ -18,7 +19,7 @@ from gobblin_dagster.spec.document import Loc
 from gobblin_dagster.spec.gobblin import classes as tables
 from gobblin_dagster.spec.gobblin import combine, lookup, values
 from gobblin_dagster.spec.gobblin.constructs import ClassError, Construct, construct_of, snake
-from gobblin_dagster.spec.gobblin.entries import ENCRYPTED, SECRET_KEY, Entry
+from gobblin_dagster.spec.gobblin.entries import ENCRYPTED, SECRET_KEY, Entries, Entry
 from gobblin_dagster.spec.gobblin.files import read_entries
 from gobblin_dagster.spec.gobblin.keys import KEYS, Key
 from gobblin_dagster.spec.gobblin.lookup import FIELD
@@ -55,7 +56,11 @@ def read_job(
         environ: environment variables, only to know which are set.
         shown: returns the name of a file for messages.
     """
-    entries = read_entries(path, root, shown, environ)
+    return convert(read_entries(path, root, shown, environ), own_classes)
+
+
+def convert(entries: Entries, own_classes: Mapping[str, Mapping[str, Any]] = MappingProxyType({})) -> GobblinJob:
+    """Convert keys whose references were replaced; arguments as in `read_job`."""
     job = GobblinJob(faults=list(entries.faults))
     _Conversion(job, own_classes).run(entries.by_key, entries.referred)
     return job
