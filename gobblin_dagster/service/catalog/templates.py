@@ -25,7 +25,9 @@ from gobblin_dagster.spec.job import Name, SpecModel
 
 SUFFIXES = (".template", ".yaml", ".yml", ".conf", ".job", ".pull")
 _OURS = re.compile(rb"^(?:template|parameters|job)\s*:", re.MULTILINE)
-"""Begins a line of a template in YAML; Gobblin's templates are HOCON or Java properties."""
+"""Begins a line of a template in YAML."""
+_GOBBLINS = re.compile(rb"^\s*[\w.\"-]+\s*(?:=|\{)", re.MULTILINE)
+"""Begins a line of Gobblin's templates, in HOCON or Java properties."""
 
 _REFERENCE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_.]*)(:-[^}]*)?\}")
 _SQL_KEYS = frozenset({"where", "select", "rule", "sql", "query", "aggregates", "expression", "check"})
@@ -109,8 +111,11 @@ class GobblinFlowTemplate(Template):
         job = self.gobblin.job(values)
         faults = [fault.text(fault.file or self.uri) for fault in job.faults]
         for name, value in values.items():
-            if _IN_SQL.fullmatch(value) is None and any(_is_sql(loc) for loc in self.gobblin.places_of(job, name)):
+            places = self.gobblin.places_of(job, name)
+            if _IN_SQL.fullmatch(value) is None and any(_is_sql(loc) for loc in places):
                 faults.append(f"parameter {name!r} stands inside of SQL: it takes letters, digits, `_`, `.`, `-`, `:`")
+            if (value.startswith("/") or "://" in value) and any("path" in str(loc[-1]) for loc in places):
+                faults.append(f"parameter {name!r} stands in a path: it takes a relative one, got {value[:80]!r}")
         if faults:
             raise TemplateError("; ".join(faults[:10]))
         filled: dict[str, Any] = read_document(job_yaml(job).encode(), None).data
@@ -150,8 +155,7 @@ class TemplateCatalog:
             if status.st_size > _MAX_BYTES:
                 raise TemplateError(f"template {uri} is larger than {_MAX_BYTES:,} bytes")
             content = path.read_bytes()
-            is_ours = path.suffix in (".yaml", ".yml") or (path.suffix == ".template" and _OURS.search(content))
-            if not is_ours:
+            if _is_gobblins(path, content):
                 return self._gobblin(path, uri)  # not kept: a file that it inherits may change
             template = Template(uri, _parse(content, uri))
         except OSError as error:
@@ -186,6 +190,12 @@ class TemplateCatalog:
         if not path.is_relative_to(self._root) or path == self._root:
             raise TemplateError(f"template {uri} lies outside of the folder of templates")
         return path
+
+
+def _is_gobblins(path: Path, content: bytes) -> bool:
+    if path.suffix == ".template":  # both call theirs so
+        return _OURS.search(content) is None and _GOBBLINS.search(content) is not None
+    return path.suffix not in (".yaml", ".yml")
 
 
 def _parse(content: bytes, uri: str) -> TemplateSpec:

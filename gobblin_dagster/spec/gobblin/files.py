@@ -81,11 +81,12 @@ def read_template_entries(path: Path, root: Path, shown: Callable[[Path], str]) 
     required: dict[str, Entry] = {}
     reading = _Reading(root, shown, {}, ())
     reading.template(path, required)
-    if reading.has_optional:  # an optional reference is left out if no file has its key
-        known = {*reading.entries.by_key, *required}
-        required = {}
-        reading = _Reading(root, shown, {}, known)
-        reading.template(path, required)
+    # Read again: now it is known which keys are set later, and which optional references mean a key that is there.
+    known = {*reading.entries.by_key, *required}
+    defaults = [reading.entries.by_key[name] for name in required if name in reading.entries.by_key]
+    reading = _Reading(root, shown, {}, known, frozenset(required))
+    reading.template(path, required)
+    reading.entries.inherit(defaults)
     reading.entries.faults += reading.faults
     reading.entries.referred |= reading.referred
     return reading.entries, required
@@ -110,7 +111,12 @@ class _Reading:
     """Reads files and collects their faults."""
 
     def __init__(
-        self, root: Path, shown: Callable[[Path], str], environ: Mapping[str, str], known: Collection[str]
+        self,
+        root: Path,
+        shown: Callable[[Path], str],
+        environ: Mapping[str, str],
+        known: Collection[str],
+        set_later: frozenset[str] = frozenset(),
     ) -> None:
         self.entries = Entries()
         """Entries of nearer files; the caller adds to it."""
@@ -121,6 +127,8 @@ class _Reading:
         self._root = root
         self._shown = shown
         self._names = {*known, *environ}
+        self._set_later = set_later
+        """Keys whose own values may be replaced after the reading, so that references to them must stay."""
 
     def file(self, path: Path, depth: int = MAX_DEPTH) -> Iterator[Entry]:
         """Yield the keys of a file and of the files that it includes."""
@@ -136,12 +144,15 @@ class _Reading:
         self.referred |= referred_in(text)
         self.has_optional |= has_optional(text)
         try:
-            for key, value, line in read_hocon(text, self._names.__contains__, self.entries.by_key.__contains__):
+            for key, value, line in read_hocon(text, self._names.__contains__, self._is_nearer):
                 yield Entry(key, value, line, self._shown(path))
         except HoconError as error:
             self.faults.append(SpecFault("", str(error), error.line, self._shown(path)))
         except EnvironmentFaultError as error:
             self.faults.append(SpecFault("", f"cannot be read: {error}", 1, self._shown(path)))
+
+    def _is_nearer(self, key: str) -> bool:
+        return key in self.entries.by_key or key in self._set_later
 
     def common(self, folder: Path) -> Iterator[Entry]:
         """Yield the keys that a folder gives to all jobs in it and below."""

@@ -22,7 +22,9 @@ from gobblin_dagster.spec.gobblin.files import read_template_entries
 from gobblin_dagster.spec.gobblin.job import GobblinJob, convert
 from gobblin_dagster.spec.job import JobSpec
 
-_REFERENCE = re.compile(r"\$\{([^{}:?]+)\}")
+_REFERENCE = re.compile(r"\$\{\s*(?:any:)?([^{}:?]+?)\s*\}")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
+"""A name that means a variable of the environment, if it has no key; HOCON has no other sign for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,8 @@ def read_template(path: Path, root: Path, shown: Callable[[Path], str]) -> Gobbl
         entry = entries.by_key.get(name)
         wanted[name] = entry.text if entry and entry.text and not _referred_by(entry.text) else None
     for entry in entries.by_key.values():
-        wanted.update(dict.fromkeys(_referred_by(entry.text) - set(entries.by_key) - set(wanted)))
+        unset = _referred_by(entry.text) - set(entries.by_key) - set(wanted)
+        wanted.update(dict.fromkeys(sorted(name for name in unset if not _VARIABLE.fullmatch(name))))
     return GobblinTemplate(entries.by_key, frozenset(entries.referred), wanted, tuple(entries.faults))
 
 
@@ -79,4 +82,4 @@ def job_yaml(job: GobblinJob) -> str:
 
 
 def _referred_by(text: str) -> set[str]:
-    return {found[1].strip() for found in _REFERENCE.finditer(text)}
+    return {found[1] for found in _REFERENCE.finditer(text)}
