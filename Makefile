@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # In one list, so that all are installed in one go; the JDK brings the Java of Spark.
 TEST_PROGRAMS := postgresql mariadb-server maven default-jdk-headless openssh-server mmdebstrap
 .DEFAULT_GOAL := help
-.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots check demo demo-full service service-demo bench bench-kafka bench-query bench-commit bench-all crash crash-table clean
+.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots check demo demo-full service service-demo bench bench-kafka bench-query bench-commit bench-service bench-all crash crash-table clean
 
 help: ## list all of these
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,7 +77,12 @@ bench-query: install ## the source `query` against Spark's JDBC reader, on a rea
 bench-commit: $(VENV)/user.stamp ## compare the commit protocol with bare renames; quick look: make bench-commit FILES=1000
 	@$(BIN)/python benchmarks/commit.py $(if $(FILES),--files $(FILES))
 
-bench-all: bench bench-query bench-kafka bench-commit ## all four
+bench-service: install ## the service on a real PostgreSQL: claims, a catalog of 100,000 flows, REST under load, warm runs; quick look: FLOWS=2000 SECONDS=10
+	@scripts/ensure-java.sh
+	@scripts/ensure-system.sh postgresql
+	@$(BIN)/python benchmarks/service.py $(if $(FLOWS),--flows $(FLOWS)) $(if $(SECONDS),--seconds $(SECONDS))
+
+bench-all: bench bench-query bench-kafka bench-commit bench-service ## all five
 
 # -- for developers -------------------------------------------------------------------------------------------------------
 lint: install ## style, format, spelling

@@ -44,3 +44,21 @@ def test_commit_benchmark_prints_its_ratios(tmp_path: Path) -> None:
     assert "publish 300 staged files" in done.stdout
     assert "of its speed" in done.stdout
     assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.postgres
+def test_service_benchmark_prints_its_figures() -> None:
+    sizes = ["--flows", "100", "--due", "150", "--seconds", "1", "--runs", "0"]
+    done = subprocess.run(
+        [sys.executable, "benchmarks/service.py", *sizes],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=560,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "claims: 150 flows due at one moment, each with a durable execution" in done.stdout
+    assert "catalog: 100 flows in PostgreSQL" in done.stdout
+    assert done.stdout.count("worst of 20") == 8
+    assert "0 errors" in done.stdout
