@@ -39,6 +39,8 @@ UNFINISHED = frozenset({SequenceState.PREPARED, SequenceState.ABORTING})
 WAITING = UNFINISHED | {SequenceState.QUARANTINED}
 """States of sequences that still need work by a run, or a decision by a person. Their staged files are kept, and their
 dataset gets no new sequence."""
+ENDED = frozenset(SequenceState) - WAITING
+"""States of sequences that need no work any more."""
 
 
 @runtime_checkable

@@ -53,9 +53,12 @@ class Database:
         self._upgraded = upgraded
         self.is_open = False
         """Whether the tables were found, or made, in their newest revision."""
-        self._reader: Engine = make_engine(parsed)
-        self._writer: Engine = self._reader.execution_options(**{WRITE: True})
         self._is_sqlite = parsed.get_backend_name() == "sqlite"
+        engine = make_engine(parsed)
+        # The queries of a transaction that only reads see one moment, as they always do in SQLite.
+        of_reads = {} if self._is_sqlite else {"isolation_level": "REPEATABLE READ"}
+        self._reader: Engine = engine.execution_options(**of_reads)
+        self._writer: Engine = engine.execution_options(**{WRITE: True})
         self._writes = threading.RLock()
         try:
             self._open()

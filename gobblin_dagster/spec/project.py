@@ -123,7 +123,8 @@ class ProjectSpec(SpecModel):
     lease_ttl_s: int = Field(default=60, ge=5, le=3600)
     """Seconds after which another run may take over the datasets of a run that no longer renews its leases."""
     history_runs: int = Field(default=1000, ge=1)
-    """Number of newest runs of each job whose records are kept. Commit sequences are kept for ever."""
+    """Number of newest runs of each job whose records are kept, and of newest commits of each dataset that `gobblin
+    clean` keeps in the state store."""
     spark: SparkSpec = Field(default_factory=SparkSpec)
     allow: AllowSpec = Field(default_factory=AllowSpec)
     """What job files may use; see the page on trust. Default: everything."""

@@ -44,6 +44,7 @@ _REPEATABLE = frozenset(
         "save_run",
         "prune_runs",
         "mark_reported",
+        "prune_sequences",
     }
 )
 """Methods that change nothing more if they are called a second time. A `commit` whose answer was lost is not repeated:

@@ -209,6 +209,34 @@ class StateStore(Protocol):
     def record_redo_failure(self, sequence_id: str, reason: str) -> int:
         """Add one to the failed redos of a sequence, store the reason, and return the new count."""
 
+    def adopt(self, sequence: StoredSequence, epoch: int, after: DatasetState, history: Sequence[FileHistory]) -> None:
+        """Begin a dataset's history with a commit that is not its first one, in one transaction.
+
+        Args:
+            sequence: the commit, stored as COMMITTED.
+            epoch: epoch of the dataset's lease.
+            after: the dataset's state after the commit.
+            history: all files of the snapshots up to `after.snapshot`.
+
+        Raises:
+            StaleEpochError: `epoch` is not the current epoch of the dataset's lease.
+            WatermarkMovedError: the dataset has a state.
+            UnfinishedSequenceError: another sequence of the dataset is unfinished or quarantined.
+            CommitStateUnknownError: as `commit`.
+        """
+
+    def prune_sequences(self, job: str, dataset_urn: str, below: int) -> int:
+        """Delete old sequences that have ended; return how many this call deleted.
+
+        The newest commit always stays, and what sequences share with it or with the state. After a crash either all
+        or none of these sequences can be found, and the next call deletes what is left of them.
+
+        Args:
+            job: name of the job.
+            dataset_urn: the dataset.
+            below: sequences with a lower `version_read` are deleted.
+        """
+
     def load_sequence(self, sequence_id: str) -> StoredSequence | None:
         """Return one sequence; None if the store does not have it."""
 
@@ -218,6 +246,7 @@ class StateStore(Protocol):
         states: Collection[SequenceState] = UNFINISHED,
         urns: Collection[str] | None = None,
         limit: int | None = None,
+        below: int | None = None,
     ) -> list[StoredSequence]:
         """Return sequences in these states, newest first.
 
@@ -226,6 +255,7 @@ class StateStore(Protocol):
             states: states to include.
             urns: datasets to include; None for all.
             limit: the most sequences to return; None for all.
+            below: only sequences with a lower `version_read`; None for all.
         """
 
     # -- snapshots -----------------------------------------------------------------------------------------------------

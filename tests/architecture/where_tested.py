@@ -300,7 +300,9 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "state/sql/migrations/versions/r0004_relative_paths.py": ("unit/state/sql/test_schema.py", "upgrade"),
     "state/sql/migrations/versions/r0005_body_parts.py": ("unit/state/sql/test_schema.py", "upgrade"),
     "state/sql/migrations/versions/r0006_startpoint_keys.py": ("unit/state/sql/test_schema.py", "upgrade"),
+    "state/sql/migrations/versions/r0007_sequences_by_dataset.py": ("unit/state/sql/test_schema.py", "upgrade"),
     "state/sql/parts.py": ("unit/state/test_parts.py", "gobblin_dagster.state > gobblin_dagster.state.sql.store"),
+    "state/sql/pruning.py": ("unit/state/test_parts.py", "gobblin_dagster.state > gobblin_dagster.state.sql.store"),
     "state/sql/sequences.py": ("faults/test_planted_bugs_deeper.py", ""),
     "state/sql/snapshots.py": (
         "contract/test_state_store.py",
@@ -359,6 +361,10 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "gobblin_dagster.testing.conformance.state_store",
     ),
     "testing/conformance/state_store/opening.py": ("contract/test_state_admin.py", ""),
+    "testing/conformance/state_store/pruning.py": (
+        "contract/test_state_store.py",
+        "gobblin_dagster.testing.conformance.state_store",
+    ),
     "testing/conformance/state_store/records.py": (
         "contract/test_state_store.py",
         "gobblin_dagster.testing.conformance.state_store",

@@ -365,7 +365,7 @@ def test_export_is_whole_where_a_run_commits_meanwhile(filled: StateStore, monke
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
-        (lambda rows: ["{}", *rows[1:]], "expected format 'GobblinState/1'"),
+        (lambda rows: ["{}", *rows[1:]], "expected format 'GobblinState/2'"),
         (lambda rows: [], "line 1 is not JSON"),
         (lambda rows: [rows[0], "[]"], "line 2 is not a JSON object"),
         (lambda rows: [rows[0], "{}"], "line 2 is neither"),
@@ -415,7 +415,7 @@ def test_damaged_export_is_refused_before_anything_is_imported(
 
 def test_export_is_json_lines_between_the_format_and_their_count(filled: StateStore) -> None:
     first, *rest = [json.loads(line) for line in lines(filled)]
-    assert first == {"format": "GobblinState/1", "jobs": [JOB]}
+    assert first == {"format": "GobblinState/2", "jobs": [JOB]}
     assert [next(iter(row)) for row in rest] == ["sequence"] * 5 + ["startpoint", "run", "end"]
     assert rest[-1] == {"end": 8}
 

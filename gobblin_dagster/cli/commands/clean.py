@@ -1,4 +1,4 @@
-"""`gobblin clean`: delete staging of killed runs, files that only expired snapshots hold, and expired startpoints."""
+"""`gobblin clean`: delete staging of killed runs, files of expired snapshots, expired startpoints and old commits."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ def clean(
 ) -> None:
     """Delete what killed runs left, and what has expired.
 
-    Snapshots older than `commit.keep_snapshots` expire, and so do startpoints. Files of a stored commit sequence,
-    of a run that may still work, or of a kept snapshot are never deleted.
+    Snapshots older than `commit.keep_snapshots` expire, and so do startpoints. Of each dataset the state store keeps
+    the newest `history_runs` commits. Files of a stored commit sequence, of a run that may still work, or of a kept
+    snapshot are never deleted.
     """
     project = open_here(ctx, jobs)
     outcomes = for_each_job(jobs_of(project, jobs), lambda job: clean_job(project, job, dry_run=dry_run))
     if output is Output.JSON:
         print_json(
-            dry_run=dry_run, exit_code=outcomes.code, jobs=outcomes.views(_view, staging=[], expired=[], startpoints=[])
+            dry_run=dry_run,
+            exit_code=outcomes.code,
+            jobs=outcomes.views(_view, staging=[], expired=[], startpoints=[], commits=[]),
         )
     else:
         for result in outcomes.results:
@@ -54,7 +57,10 @@ def _print(result: CleanResult, done: str) -> None:
     for startpoint in result.startpoints:
         what = f"startpoint {startpoint} of {startpoint.who} expired at {instant(startpoint.expires_at)}, {done}"
         out.print(f"  {dataset_name(startpoint.dataset_urn)}: {what}")
-    if not result.staging and not result.expired and not result.startpoints:
+    for pruned in result.commits:
+        what = f"{count(pruned.commits, 'old commit')} in the state store {done}"
+        out.print(f"  {dataset_name(pruned.dataset_urn)}: {what}")
+    if not any((result.staging, result.expired, result.startpoints, result.commits)):
         out.print("  nothing to clean up")
 
 
@@ -84,4 +90,5 @@ def _view(result: CleanResult) -> dict[str, Any]:
             {"dataset": one.dataset_urn, "id": one.id, "position": str(one.position), "expired_at": one.expires_at}
             for one in result.startpoints
         ],
+        "commits": [{"dataset": one.dataset_urn, "commits": one.commits} for one in result.commits],
     }

@@ -103,6 +103,14 @@ def decode_sequence(stored: StoredSequence, places: Places, *, skip_unknown_step
         raise CorruptRecordError(what=what, problem=repr(error)) from error
 
 
+def has_stored_paths(stored: StoredSequence) -> bool:
+    """Return whether its paths begin at the project; False if they are absolute, as older programs stored them."""
+    try:
+        return bool(json.loads(stored.body)["format"] == FORMAT)
+    except (ValueError, KeyError, TypeError):
+        return False  # damaged
+
+
 def _with_paths(body: dict[str, Any], places: Places) -> dict[str, Any]:
     """Return a stored body with absolute paths."""
     if body.get("format") not in (FORMAT, *_ABSOLUTE):

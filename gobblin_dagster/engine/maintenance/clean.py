@@ -1,4 +1,4 @@
-"""Clean up: delete abandoned staging, files that only expired snapshots hold, and expired startpoints.
+"""Clean up: delete abandoned staging, files that only expired snapshots hold, expired startpoints and old commits.
 
 Nothing is deleted that a stored commit sequence lists, that a run may still work on, or that a readable snapshot holds.
 Before the staging of a dead run is deleted, its leases are taken over, so that it cannot commit any more.
@@ -26,6 +26,7 @@ from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
 from gobblin_dagster.engine.commit.manifest import expiry_marker, fill_manifests, manifest_path
 from gobblin_dagster.engine.commit.steps import DeleteFilesStep, MarkExpiredStep
 from gobblin_dagster.engine.layout import staging_dir
+from gobblin_dagster.engine.maintenance.prune import PrunedCommits, prune
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.startpoints import StartpointManager
@@ -64,6 +65,8 @@ class CleanResult(ShownAsFacts):
     expired: tuple[ExpiredSnapshots, ...]
     startpoints: tuple[Startpoint, ...] = ()
     """Expired startpoints, also of datasets that no run plans."""
+    commits: tuple[PrunedCommits, ...] = ()
+    """Old commits that left the state store."""
 
     def _facts(self) -> Mapping[str, object]:
         kept = sum(bool(one.kept_because) for one in self.staging) + sum(bool(one.kept_because) for one in self.expired)
@@ -73,6 +76,7 @@ class CleanResult(ShownAsFacts):
             "expired": f"{count(sum(len(one.snapshots) for one in self.expired), 'snapshot')}, "
             f"{count(sum(len(one.files) for one in self.expired), 'file')}",
             "startpoints": len(self.startpoints),
+            "old commits": sum(one.commits for one in self.commits),
             "kept": f"{kept:,}; `kept_because` says why" if kept else None,
         }
 
@@ -99,7 +103,8 @@ def clean(project: Project, job: JobSpec, *, dry_run: bool = False, store: State
             fill_manifests(project.storage(job), open_store, project.output_root(job), job.job, states)
         expired = _Expiry(project, job, open_store, leases).clean(dry_run=dry_run)
         startpoints = _expired_startpoints(project, job, open_store, dry_run=dry_run)
-    return CleanResult(job.job, tuple(staging), tuple(expired), tuple(startpoints))
+        commits = tuple(prune(job, open_store, project.spec.history_runs, dry_run=dry_run))
+    return CleanResult(job.job, tuple(staging), tuple(expired), tuple(startpoints), commits)
 
 
 def _expired_startpoints(project: Project, job: JobSpec, store: StateStore, *, dry_run: bool) -> Iterable[Startpoint]:

@@ -69,7 +69,10 @@ def plan_rollback(store: StateStore, spec: JobSpec, dataset_urn: str, to_snapsho
         raise UsageError(problem=f"Snapshot {to_snapshot} of dataset {dataset_urn!r} is the newest already.")
     target = next((one for one in list_snapshots(store, job, dataset_urn) if one.snapshot == to_snapshot), None)
     if target is None:
-        raise UsageError(problem=f"The store remembers no commit of snapshot {to_snapshot} of dataset {dataset_urn!r}.")
+        raise UsageError(
+            problem=f"The store remembers no commit of snapshot {to_snapshot} of dataset {dataset_urn!r}.",
+            hint="It can still be read. `gobblin clean` has deleted old commits (`history_runs`).",
+        )
     after = replace(
         target.state,
         version=state.version + 1,

@@ -1,13 +1,15 @@
 """Copy state from one store to another without loss: exported as JSON lines, imported by replaying every commit.
 
-    {"format": "GobblinState/1", ...}      the first line
+    {"format": "GobblinState/2", ...}      the first line
+    {"base": {...}}                        of a dataset whose first sequences were pruned: its files up to the next line
     {"sequence": {...}}                    each committed sequence, by dataset and version; body and digest untouched
     {"startpoint": {...}}                  each waiting startpoint
     {"run": {...}}                         each run's record
     {"end": 8}                             the last line: the number of lines before it
 
 A dataset's state, its versions and its snapshots all follow from its committed sequences, so replaying them in a store
-of any kind gives the same states, snapshots and history. Aborted sequences changed nothing and are left out.
+of any kind gives the same states, snapshots and history. If the first ones were pruned, the oldest one that is left
+tells the state to begin with. Aborted sequences changed nothing and are left out.
 """
 
 from __future__ import annotations
@@ -19,7 +21,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from gobblin_dagster.core.commit import WAITING, CommitSequence, SequenceState, StoredSequence, canonical_json
+from gobblin_dagster.core.commit import (
+    WAITING,
+    CommitSequence,
+    FileHistory,
+    PublishedFile,
+    SequenceState,
+    StoredSequence,
+    body_digest,
+    canonical_json,
+)
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UnfinishedSequenceError
 from gobblin_dagster.core.ids import new_commit_id
@@ -34,8 +45,11 @@ from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
 from gobblin_dagster.engine.maintenance.state_change import LEASE_TTL
 from gobblin_dagster.state.store import StateStore
 
-FORMAT = "GobblinState/1"
+FORMAT = "GobblinState/2"
+_FORMATS = (FORMAT, "GobblinState/1")
+"""Format 1 had no bases: it held every commit."""
 MAX_RUNS = 1_000_000
+_FILE_FIELDS = tuple(each.name for each in dataclasses.fields(PublishedFile))
 Key: TypeAlias = tuple[str, str]
 """Job and dataset.urn."""
 
@@ -48,6 +62,8 @@ class Exported:
     """Committed sequences; those of a dataset in order of their versions."""
     runs: tuple[RunRecord, ...] = ()
     startpoints: tuple[Startpoint, ...] = ()
+    bases: Mapping[Key, tuple[FileHistory, ...]] = field(default_factory=dict)
+    """Of datasets whose first sequences are not in it: all files up to its oldest sequence, with paths as stored."""
 
     @property
     def sequences(self) -> dict[Key, tuple[StoredSequence, ...]]:
@@ -87,8 +103,11 @@ def _lines(store: StateStore, jobs: Sequence[str], is_selected: Callable[[str], 
         # By version and not by time, because clocks of drivers may differ.
         committed.sort(key=lambda stored: (stored.dataset_urn, stored.version_read))
         _require_whole(_by_dataset(committed), states, is_selected)
-        for stored in committed:
-            yield canonical_json({"sequence": _sequence_to_json(stored)})
+        for sequences in _by_dataset(committed).values():
+            if sequences[0].version_read:
+                yield canonical_json({"base": _base_to_json(store, sequences[0])})
+            for stored in sequences:
+                yield canonical_json({"sequence": _sequence_to_json(stored)})
         for startpoint in startpoints:
             if is_selected(startpoint.dataset_urn):
                 yield canonical_json({"startpoint": to_document(startpoint)})
@@ -108,11 +127,45 @@ def _require_whole(
     for urn, state in states.items():
         if not is_selected(urn):
             continue
-        versions = [sequence.version_read for sequence in known.get((state.job, urn), ())]
-        # There may be more sequences, if a run commits meanwhile.
-        if len(versions) < state.version or versions != list(range(len(versions))):
-            problem = f"it has version {state.version} and {len(versions)} commit sequences"
+        sequences = known.get((state.job, urn), ())
+        # There may be newer sequences, if a run commits meanwhile; the oldest ones may be pruned.
+        if not sequences or sequences[-1].version_read < state.version - 1 or _has_hole(sequences):
+            problem = f"it has version {state.version} and {len(sequences)} commit sequences, which are not its newest"
             raise CorruptRecordError(what=f"The history of dataset {urn!r} of job {state.job!r}", problem=problem)
+
+
+def _has_hole(sequences: Sequence[StoredSequence]) -> bool:
+    first = sequences[0].version_read
+    return [one.version_read for one in sequences] != list(range(first, first + len(sequences)))
+
+
+def _base_to_json(store: StateStore, oldest: StoredSequence) -> dict[str, Any]:
+    upto = _decoded(oldest).after.snapshot
+    files = [
+        {
+            **dataclasses.asdict(one.file),
+            "path": store.places.to_stored(one.file.path),
+            "removed": [number for number in one.removed if number <= upto],
+        }
+        for one in store.load_history(oldest.job, oldest.dataset_urn)
+        if one.file.snapshot <= upto
+    ]
+    files.sort(key=lambda file: (file["snapshot"], file["branch"], file["path"]))
+    digest = body_digest(canonical_json(files))
+    return {"job": oldest.job, "dataset_urn": oldest.dataset_urn, "files": files, "digest": digest}
+
+
+def _base_from_json(raw: Any, number: int) -> tuple[Key, tuple[FileHistory, ...]]:
+    try:
+        if body_digest(canonical_json(raw["files"])) != raw["digest"]:
+            raise CorruptRecordError(what="The export", problem=f"line {number} does not match its digest")
+        files = tuple(
+            FileHistory(PublishedFile(**{name: file[name] for name in _FILE_FIELDS}), tuple(file["removed"]))
+            for file in raw["files"]
+        )
+        return (raw["job"], raw["dataset_urn"]), files
+    except (KeyError, TypeError) as error:
+        raise CorruptRecordError(what="The export", problem=f"line {number} is not a base: {error!r}") from error
 
 
 def read_export(lines: Iterable[str]) -> Exported:
@@ -124,16 +177,20 @@ def read_export(lines: Iterable[str]) -> Exported:
     """
     rows = _decoded_lines(lines)
     header = _parsed(next(rows, ""), 1)
-    if header.get("format") != FORMAT:
+    if header.get("format") not in _FORMATS:
         raise CorruptRecordError(what="The export", problem=f"expected format {FORMAT!r}, got {header.get('format')!r}")
     sequences: list[StoredSequence] = []
     runs: list[RunRecord] = []
     startpoints: list[Startpoint] = []
+    bases: dict[Key, tuple[FileHistory, ...]] = {}
     number, end = 1, 0
     for number, line in enumerate(rows, start=2):
         record = _parsed(line, number)
         if "sequence" in record:
             sequences.append(_sequence_from_json(record["sequence"], number))
+        elif "base" in record:
+            key, files = _base_from_json(record["base"], number)
+            bases[key] = files
         elif "startpoint" in record:
             found = from_document(Startpoint, record["startpoint"], older_formats=Startpoint.older_formats)
             startpoints.append(found)
@@ -143,16 +200,16 @@ def read_export(lines: Iterable[str]) -> Exported:
             end = record["end"]
         else:
             raise CorruptRecordError(
-                what="The export", problem=f"line {number} is neither sequence, startpoint nor run"
+                what="The export", problem=f"line {number} is neither base, sequence, startpoint nor run"
             )
     if end != number - 1:
         raise CorruptRecordError(
             what="The export", problem=f"it breaks off after line {number}, or lines of it are lost; export again"
         )
     for (job, urn), parts in _by_dataset(sequences).items():
-        if [part.version_read for part in parts] != list(range(len(parts))):
+        if _has_hole(parts) or bool(parts[0].version_read) != ((job, urn) in bases):
             raise CorruptRecordError(what="The export", problem=f"the history of {urn!r} of job {job!r} has a hole")
-    return Exported(tuple(sequences), tuple(runs), tuple(startpoints))
+    return Exported(tuple(sequences), tuple(runs), tuple(startpoints), bases)
 
 
 def _decoded_lines(lines: Iterable[str]) -> Iterator[str]:
@@ -220,6 +277,9 @@ class ImportPlan:
     """Startpoints of datasets without one, unless a commit in the store or in the export has consumed them."""
     ahead: tuple[Key, ...] = ()
     """Datasets with all commits of the export and later ones in the store; they are not changed."""
+    bases: Mapping[str, tuple[FileHistory, ...]] = field(default_factory=dict)
+    """By id of each sequence in `missing` that a dataset's history begins with, though it is not the first one: all
+    files up to it."""
 
     @property
     def has_changes(self) -> bool:
@@ -241,18 +301,24 @@ def plan_import(store: StateStore, exported: Exported) -> ImportPlan:
         ours = sorted(store.load_sequences(job, {SequenceState.COMMITTED}), key=lambda stored: stored.version_read)
         here |= _by_dataset(ours)
     missing: set[str] = set()
+    bases: dict[str, tuple[FileHistory, ...]] = {}
     unchanged, ahead, conflicts = [], [], []
     for key, theirs in there.items():
-        known_ids = [sequence.id for sequence in here.get(key, ())]
-        their_ids = [sequence.id for sequence in theirs]
-        if known_ids == their_ids:
-            unchanged.append(key)
-        elif known_ids == their_ids[: len(known_ids)]:
-            missing |= {*their_ids[len(known_ids) :]}
-        elif known_ids[: len(their_ids)] == their_ids:
+        # Each side may have pruned its first sequences, so only versions that both have can be compared.
+        known_ids = {sequence.version_read: sequence.id for sequence in here.get(key, ())}
+        their_ids = {sequence.version_read: sequence.id for sequence in theirs}
+        shared = known_ids.keys() & their_ids.keys()
+        newest, their_newest = max(known_ids, default=-1), max(their_ids)
+        if known_ids and (not shared or any(known_ids[version] != their_ids[version] for version in shared)):
+            conflicts.append(key)
+        elif newest < their_newest:
+            missing |= {their_ids[version] for version in their_ids if version > newest}
+            if not known_ids and key in exported.bases:
+                bases[theirs[0].id] = exported.bases[key]
+        elif newest > their_newest:
             ahead.append(key)
         else:
-            conflicts.append(key)
+            unchanged.append(key)
     known = {(run.job, run.run_id) for job in jobs for run in store.load_runs(job, MAX_RUNS)}
     return ImportPlan(
         missing=tuple(_by_time([sequence for sequence in exported.all_sequences if sequence.id in missing])),
@@ -261,6 +327,7 @@ def plan_import(store: StateStore, exported: Exported) -> ImportPlan:
         runs=tuple(run for run in exported.runs if (run.job, run.run_id) not in known),
         startpoints=_missing_startpoints(store, exported, here, [*ahead, *conflicts]),
         ahead=tuple(ahead),
+        bases=bases,
     )
 
 
@@ -307,15 +374,21 @@ def run_import(store: StateStore, plan: ImportPlan) -> None:
         busy = [lease for job, urns in by_job.items() for lease in keepers[job].acquire(urns).busy.values()]
         if not busy:
             for stored in plan.missing:
-                store.record(
-                    stored, keepers[stored.job].epoch(stored.dataset_urn), _decoded(stored, store.places).effect
-                )
+                epoch, effect = keepers[stored.job].epoch(stored.dataset_urn), _decoded(stored, store.places).effect
+                if (base := plan.bases.get(stored.id)) is not None:
+                    store.adopt(stored, epoch, effect.after, [_at_its_place(one, store.places) for one in base])
+                else:
+                    store.record(stored, epoch, effect)
             for startpoint in plan.startpoints:
                 store.save_startpoint(startpoint)
             for run in plan.runs:
                 store.save_run(run)
     if busy:  # raised here, so that the other leases are given back: nothing was done under them
         raise busy_error(busy[0])
+
+
+def _at_its_place(one: FileHistory, places: Places) -> FileHistory:
+    return dataclasses.replace(one, file=dataclasses.replace(one.file, path=places.from_stored(one.file.path)))
 
 
 # -- diff --------------------------------------------------------------------------------------------------------------

@@ -59,6 +59,8 @@ def history(store: StateStore, job: str, dataset_urn: str) -> list[HistoryEntry]
             sequence, problem = None, error.problem
         else:
             problem = stored.reason
+        if sequence is not None and not entries and stored.version_read:
+            mark = sequence.report.low  # older sequences were pruned
         is_true = sequence is not None and stored.state is SequenceState.COMMITTED
         after = sequence.after.watermark if sequence is not None and is_true else mark
         report = sequence.report if sequence is not None else NO_REPORT

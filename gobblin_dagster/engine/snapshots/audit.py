@@ -11,6 +11,7 @@ from gobblin_dagster.constructs.formats.published import ending_of
 from gobblin_dagster.constructs.registry import registry
 from gobblin_dagster.core.commit import PublishedFile, SequenceState
 from gobblin_dagster.core.constructs import Source
+from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.traits import StepTraits, traits_of
 from gobblin_dagster.engine.commit.codec import decode_sequence
@@ -63,17 +64,30 @@ def audit_dataset(job: JobSpec, source: Source, store: StateStore, dataset_urn: 
 def _published_elsewhere(store: StateStore, job: str, dataset_urn: str) -> Counter[str]:
     """Count by branch the rows that commits brought only to tables and topics, which the job may have lost since."""
     elsewhere: Counter[str] = Counter()
-    for stored in store.load_sequences(job, {SequenceState.COMMITTED}, [dataset_urn]):
+    found = sorted(store.load_sequences(job, {SequenceState.COMMITTED}, [dataset_urn]), key=lambda s: s.version_read)
+    for number, stored in enumerate(found):
         try:
             sequence = decode_sequence(stored, store.places)
         except CorruptRecordError:
             continue  # the rows that it brought there are unknown, so the audit reports them as lost
+        if not number and stored.version_read:
+            elsewhere.update(_in_no_file(store, sequence.after))
+            continue
         if not any(traits_of(step, StepTraits).reads_staging for step in sequence.steps):
             continue
         in_files = {file.branch for file in sequence.files}
         written = sequence.report.rows_by_branch
         elsewhere.update({branch: rows for branch, rows in written.items() if branch not in in_files})
     return elsewhere
+
+
+def _in_no_file(store: StateStore, state: DatasetState) -> Counter[str]:
+    """Count by branch the written rows that no file of the state's snapshot holds; older sequences are pruned."""
+    rows = Counter(state.totals.branch_rows)
+    for one in store.load_history(state.job, state.dataset_urn):
+        if any(state.snapshot in held for held in state.holding(one.file.snapshot, one.removed)):
+            rows[one.file.branch] -= one.file.rows
+    return +rows
 
 
 def count_published(files: Sequence[PublishedFile], options: Mapping[str, Any]) -> int:

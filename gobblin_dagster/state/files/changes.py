@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from gobblin_dagster.core.commit import WAITING, CommitEffect, SequenceState, StoredSequence
+from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import (
     CorruptRecordError,
     StaleEpochError,
@@ -67,12 +68,8 @@ def is_inherited(head: DatasetHead, owner: LeaseOwner) -> bool:
 def prepare(head: DatasetHead, sequence: StoredSequence, epoch: int, number: int) -> DatasetHead:
     """Add a sequence as PREPARED; `number` is the version of the new head."""
     _require_epoch(head, epoch)
-    if head.version != sequence.version_read:
-        raise WatermarkMovedError(dataset_urn=head.dataset_urn, expected=sequence.version_read, found=head.version)
-    if head.entry is not None and head.entry.sequence.state in WAITING:
-        raise UnfinishedSequenceError(dataset_urn=head.dataset_urn, sequence_id=head.entry.sequence.id)
-    prepared = replace(sequence, state=SequenceState.PREPARED, body="")
-    return replace(head, entry=SequenceEntry(number, prepared))
+    _require_version(head, sequence.version_read)
+    return _with_new(head, replace(sequence, state=SequenceState.PREPARED), number)
 
 
 def commit(head: DatasetHead, epoch: int, effect: CommitEffect) -> DatasetHead | None:
@@ -82,14 +79,8 @@ def commit(head: DatasetHead, epoch: int, effect: CommitEffect) -> DatasetHead |
         return None
     _require_state(sequence, {SequenceState.PREPARED})
     _require_epoch(head, epoch)
-    expected = (sequence.job, sequence.dataset_urn, sequence.version_read + 1)
-    got = (effect.after.job, effect.after.dataset_urn, effect.after.version)
-    if got != expected:
-        raise CorruptRecordError(
-            what=f"Commit sequence {sequence.id}", problem=f"expected the state of {expected}, got that of {got}"
-        )
-    if head.version != sequence.version_read:
-        raise WatermarkMovedError(dataset_urn=head.dataset_urn, expected=sequence.version_read, found=head.version)
+    _require_successor(sequence, effect.after)
+    _require_version(head, sequence.version_read)
     committed = replace(_with(head, replace(sequence, state=SequenceState.COMMITTED)), state=effect.after)
     return with_startpoints(committed, [one for one in head.all_startpoints if one.id not in effect.startpoints])
 
@@ -111,6 +102,15 @@ def with_startpoints(head: DatasetHead, startpoints: Iterable[Startpoint]) -> Da
     by_partition = {one.partition: one for one in startpoints}
     whole = by_partition.pop("", None)
     return replace(head, startpoint=whole, startpoints=tuple(by_partition[name] for name in sorted(by_partition)))
+
+
+def adopt(head: DatasetHead, sequence: StoredSequence, epoch: int, after: DatasetState, number: int) -> DatasetHead:
+    """Add a sequence as COMMITTED with the state after it, for a dataset without state."""
+    _require_epoch(head, epoch)
+    _require_successor(sequence, after)
+    _require_version(head, 0)
+    adopted = _with_new(head, replace(sequence, state=SequenceState.COMMITTED), number)
+    return replace(adopted, state=after, pruned_below=sequence.version_read)
 
 
 def start_abort(head: DatasetHead, epoch: int, reason: str) -> DatasetHead | None:
@@ -163,6 +163,12 @@ def _with(head: DatasetHead, sequence: StoredSequence) -> DatasetHead:
     return replace(head, entry=replace(head.entry, sequence=sequence))
 
 
+def _with_new(head: DatasetHead, sequence: StoredSequence, number: int) -> DatasetHead:
+    if head.entry is not None and head.entry.sequence.state in WAITING:
+        raise UnfinishedSequenceError(dataset_urn=head.dataset_urn, sequence_id=head.entry.sequence.id)
+    return replace(head, entry=SequenceEntry(number, replace(sequence, body="")))
+
+
 def _flip(
     head: DatasetHead, epoch: int, before: SequenceState, after: SequenceState, reason: str | None = None
 ) -> DatasetHead | None:
@@ -178,6 +184,20 @@ def _flip(
 def _require_epoch(head: DatasetHead, epoch: int) -> None:
     if epoch != head.epoch or head.epoch == 0:
         raise StaleEpochError(dataset_urn=head.dataset_urn, ours=epoch, current=head.epoch)
+
+
+def _require_version(head: DatasetHead, expected: int) -> None:
+    if head.version != expected:
+        raise WatermarkMovedError(dataset_urn=head.dataset_urn, expected=expected, found=head.version)
+
+
+def _require_successor(sequence: StoredSequence, after: DatasetState) -> None:
+    expected = (sequence.job, sequence.dataset_urn, sequence.version_read + 1)
+    got = (after.job, after.dataset_urn, after.version)
+    if got != expected:
+        raise CorruptRecordError(
+            what=f"Commit sequence {sequence.id}", problem=f"expected the state of {expected}, got that of {got}"
+        )
 
 
 def _require_state(sequence: StoredSequence, expected: Collection[SequenceState]) -> None:

@@ -1,7 +1,8 @@
 """DatasetFiles: the folder of one dataset in a plain-file state store.
 
     log/<version>.json          the head; only its newest version counts
-    parts/<hash>                long texts that heads and bodies of sequences have in common, named by them
+    parts/<hash>                long texts that heads and bodies of sequences have in common, named by them; after
+                                sequences were pruned in the folder that the head names, as `parts-<version>`
     snapshots/<n>-<hash>.json   files of snapshots; the head names the newest of these parts
     unreported/<id>.json        archived sequences that are committed but not reported yet
     closed/<id>.json            all other archived sequences; if a sequence is in both folders, this file counts
@@ -14,9 +15,11 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 from gobblin_dagster.core.commit import CommitEffect, FileHistory, PublishedFile
@@ -31,6 +34,8 @@ from gobblin_dagster.state.parts import mend, part_names, put_together, take_apa
 
 _TRIES = 50
 """How often a change is tried if other writers are faster each time."""
+_ARCHIVES = ("unreported", "closed")
+_PARTS = re.compile(r"parts(-\d{20})?")
 _LONGEST_PART = 1024
 """The most snapshots in one part."""
 HeadChange: TypeAlias = Callable[[DatasetHead, int], DatasetHead | None]
@@ -60,6 +65,12 @@ class DatasetFiles:
         """Return the newest head; an empty one if there is none yet."""
         return self._numbered_head()[1]
 
+    def pruned_below(self) -> int:
+        """Return `DatasetHead.pruned_below` of the newest head; 0 if that is damaged."""
+        with suppress(CorruptRecordError):
+            return self.head().pruned_below
+        return 0
+
     def _numbered_head(self) -> tuple[int, DatasetHead]:
         number, content = self._log.read_newest()
         if number == 0:
@@ -87,8 +98,9 @@ class DatasetFiles:
             changed = apply(head, number + 1)
             if changed is None:
                 return head
+            content = self._encoded(changed)
             try:
-                is_done = self._log.append(number + 1, encode(changed, self._store_parts))
+                is_done = self._log.append(number + 1, content)
             except OSError as error:
                 raise AnswerLostError(error.errno, error.strerror, error.filename) from error
             if is_done:
@@ -99,10 +111,13 @@ class DatasetFiles:
     def _decoded(self, content: bytes, path: str) -> DatasetHead:
         return decode(DatasetHead, content, path, self._load_parts)
 
-    def store_apart(self, body: str) -> str:
+    def _encoded(self, head: DatasetHead) -> bytes:
+        return encode(head, partial(self._store_parts, head.parts_folder))
+
+    def store_apart(self, head: DatasetHead, body: str) -> str:
         """Store the parts of a sequence's body that are not there yet, and return the body with their names."""
         stored, parts = take_apart(body)
-        self._store_parts(parts)
+        self._store_parts(head.parts_folder, parts)
         return stored
 
     def whole_body(self, stored: str) -> str:
@@ -111,33 +126,52 @@ class DatasetFiles:
             return put_together(stored, self._load_parts(part_names([stored])), "Its body")
         return stored
 
-    def _part_of_body(self, name: str) -> str:
-        return posixpath.join(self.folder, "parts", name)
+    def _parts_folders(self) -> list[str]:
+        """Return the names of all folders with parts, the newest first."""
+        return sorted((n for n in self.storage.list_names(self.folder) if _PARTS.fullmatch(n)), reverse=True)
 
-    def _store_parts(self, parts: Mapping[str, str]) -> None:
+    def _part_of_body(self, folder: str, name: str) -> str:
+        return posixpath.join(self.folder, folder, name)
+
+    def _store_parts(self, folder: str, parts: Mapping[str, str]) -> None:
         for name, part in parts.items():
-            path = self._part_of_body(name)
+            path = self._part_of_body(folder, name)
             # Asked first, because a part may be large and is mostly there.
             if self.storage.size(path) is None:
-                self.storage.put_if_absent(path, part.encode())
+                try:
+                    self.storage.put_if_absent(path, part.encode())
+                except FileNotFoundError:
+                    # Pruning deletes the folder, because the newest head names another one: the writer will be refused
+                    # and try again with that.
+                    self.storage.put_if_absent(path, part.encode())
 
     def _load_parts(self, names: Collection[str]) -> dict[str, str]:
-        parts = {}
-        for name in sorted(names):
-            with suppress(FileNotFoundError):
-                parts[name] = self.storage.read(self._part_of_body(name)).decode(errors="replace")
+        parts: dict[str, str] = {}
+        # Twice, because pruning may copy them to another folder and delete the folder that was listed.
+        for _ in range(2):
+            missing = sorted({*names} - parts.keys())
+            for folder in self._parts_folders() if missing else ():
+                for name in missing:
+                    with suppress(FileNotFoundError):
+                        parts[name] = self.storage.read(self._part_of_body(folder, name)).decode(errors="replace")
         return parts
+
+    def _all_parts(self) -> dict[str, str]:
+        folders = [posixpath.join(self.folder, name) for name in self._parts_folders()]
+        return self._load_parts({name for folder in folders for name in self.storage.list_names(folder)})
 
     def _mend_parts(self) -> bool:
         """Store parts that were deleted or changed again, from their second copies; tell if any were."""
-        found = self._load_parts(self.storage.list_names(posixpath.join(self.folder, "parts")))
+        found = self._all_parts()
         mended = mend(found)
         if mended == found:
             return False
-        for name, part in found.items():
-            if mended.get(name) != part:
-                self.storage.delete(self._part_of_body(name))
-        self._store_parts(mended)
+        # In each folder, because the head that names one of them may be damaged too.
+        for folder in self._parts_folders():
+            for name, part in found.items():
+                if mended.get(name) != part:
+                    self.storage.delete(self._part_of_body(folder, name))
+            self._store_parts(folder, mended)
         return True
 
     # -- sequences that left the head ----------------------------------------------------------------------------------
@@ -153,15 +187,19 @@ class DatasetFiles:
         else:
             self.storage.put_if_absent(unreported, encode(entry))
 
-    def archived(self, sequence_id: str) -> SequenceEntry | None:
-        """Return a sequence of the archive; None if it is not there."""
+    def archived(self, head: DatasetHead, sequence_id: str) -> SequenceEntry | None:
+        """Return a sequence of the archive; None if it is not there, or was pruned."""
+        entry = self._in_archive(sequence_id)
+        return None if entry is None or entry.sequence.version_read < head.pruned_below else entry
+
+    def _in_archive(self, sequence_id: str) -> SequenceEntry | None:
         # Read "unreported" first: a file is deleted there only after it was written to "closed".
-        entries = [self._read(SequenceEntry, self._archive_path(k, sequence_id)) for k in ("unreported", "closed")]
+        entries = [self._read(SequenceEntry, self._archive_path(kind, sequence_id)) for kind in _ARCHIVES]
         return entries[1] or entries[0]
 
     def entries(self, is_ended_too: bool) -> list[SequenceEntry]:
         """Return the newest sequence, and if `is_ended_too` all archived ones."""
-        return self._entries("unreported", "closed") if is_ended_too else self._entries()
+        return self._entries(*_ARCHIVES) if is_ended_too else self._entries()
 
     def restore(self) -> bool:
         """Write the newest readable head again if the newest head is damaged; the changes since then are undone.
@@ -180,8 +218,11 @@ class DatasetFiles:
                 if head is not None:
                     # Raise the epoch by as many grants as the damaged heads may have held, so that old holders are
                     # refused.
-                    grown = replace(head, epoch=head.epoch + newest - number, lease=None)
-                    if not self._log.append(newest + 1, encode(grown, self._store_parts)):
+                    # In a new folder, because the one that an older head names may be about to be deleted.
+                    folder = _parts_folder(newest + 1)
+                    self._store_parts(folder, self._all_parts())
+                    grown = replace(head, epoch=head.epoch + newest - number, lease=None, parts_folder=folder)
+                    if not self._log.append(newest + 1, self._encoded(grown)):
                         raise TransientError(problem=f"{self.folder} was changed meanwhile.") from damage
                     return True
             raise
@@ -201,16 +242,66 @@ class DatasetFiles:
         # Read the head first: a sequence that is archived meanwhile is then found twice instead of never. And the head
         # counts: a sequence may have been archived for a change that failed.
         try:
-            newest = self.head().entry
+            head = self.head()
         except CorruptRecordError:
-            newest = None  # loading the state reports the damage; other datasets must not fail because of it
-        entries = {entry.sequence.id: entry for entry in self._archived(*kinds)}
-        return list(entries.values() if newest is None else {**entries, newest.sequence.id: newest}.values())
+            # Loading the state reports the damage; other datasets must not fail because of it.
+            head = DatasetHead(self.job, self.dataset_urn)
+        return self._entries_of(head, *kinds)
+
+    def _entries_of(self, head: DatasetHead, *kinds: str) -> list[SequenceEntry]:
+        found = (entry for entry in self._archived(*kinds) if entry.sequence.version_read >= head.pruned_below)
+        entries = {entry.sequence.id: entry for entry in found}
+        if head.entry is not None:
+            entries[head.entry.sequence.id] = head.entry
+        return list(entries.values())
 
     def _archived(self, *kinds: str) -> list[SequenceEntry]:
         names = {name for kind in kinds for name in self.storage.list_names(posixpath.join(self.folder, kind))}
         ids = [DatasetUrn.from_key(name.removesuffix(".json")).value for name in sorted(names)]
-        return [entry for entry in map(self.archived, ids) if entry is not None]
+        return [entry for entry in map(self._in_archive, ids) if entry is not None]
+
+    # -- pruning -------------------------------------------------------------------------------------------------------
+    def prune(self, below: int, stored_body: Callable[[str], str]) -> DatasetHead:
+        """Make archived sequences before the newest commit and before `below` vanish; return the head without them.
+
+        The parts of what stays are copied to a new folder before the head names it. So no writer can begin to use a
+        part of the old folder, which is deleted afterwards.
+
+        Args:
+            below: archived sequences with a lower `version_read` vanish.
+            stored_body: returns the body of a sequence as it is stored, by id.
+        """
+
+        def pruned(head: DatasetHead, number: int) -> DatasetHead | None:
+            limit = min(below, head.version - 1)
+            if limit <= head.pruned_below:
+                return None
+            after = replace(head, pruned_below=limit)
+            if not self._parts_folders():
+                return after
+            kept = [stored_body(entry.sequence.id) for entry in self._entries_of(after, *_ARCHIVES)]
+            # `restore` may have to go back to any head that is still there.
+            heads = (content.decode(errors="replace") for content in self._log.read_all())
+            folder = _parts_folder(number)
+            self._store_parts(folder, self._load_parts(part_names([*kept, *heads])))
+            return replace(after, parts_folder=folder)
+
+        return self.change(pruned)
+
+    def vanished(self, head: DatasetHead) -> list[str]:
+        """Return the ids of sequences that were pruned, and still have files."""
+        return [e.sequence.id for e in self._archived(*_ARCHIVES) if e.sequence.version_read < head.pruned_below]
+
+    def forget(self, sequence_id: str) -> None:
+        """Delete a sequence from the archive."""
+        for kind in _ARCHIVES:
+            self.storage.delete(self._archive_path(kind, sequence_id))
+
+    def forget_parts(self, head: DatasetHead) -> None:
+        """Delete the folders of parts that came before that of the head."""
+        for name in self._parts_folders():
+            if name < head.parts_folder:
+                self.storage.delete_tree(posixpath.join(self.folder, name))
 
     # -- snapshots -----------------------------------------------------------------------------------------------------
     def add_part(self, head: DatasetHead, effect: CommitEffect) -> DatasetHead:
@@ -232,10 +323,19 @@ class DatasetFiles:
             added += part.files
             removals += part.removed
             previous = part.previous
-        part_here = SnapshotPart(snapshot, tuple(added), previous, tuple(removals))
-        content = encode(_with_paths(part_here, self.places.to_stored))
+        return self._with_part(head, SnapshotPart(snapshot, tuple(added), previous, tuple(removals)))
+
+    def add_base(self, head: DatasetHead, snapshot: int, history: Sequence[FileHistory]) -> DatasetHead:
+        """Write the files of all snapshots up to this number as the first part, and return a head that names it."""
+        if not history:
+            return head
+        removed = tuple(Removal(one.file.path, number) for one in history for number in one.removed)
+        return self._with_part(head, SnapshotPart(snapshot, tuple(one.file for one in history), removed=removed))
+
+    def _with_part(self, head: DatasetHead, part: SnapshotPart) -> DatasetHead:
+        content = encode(_with_paths(part, self.places.to_stored))
         # The name depends on the content: a repeated commit finds its own part, never the part of a failed attempt.
-        name = f"{snapshot:020d}-{hashlib.sha256(content).hexdigest()[:32]}.json"
+        name = f"{part.snapshot:020d}-{hashlib.sha256(content).hexdigest()[:32]}.json"
         self.storage.put_if_absent(self._part_path(name), content)
         return replace(head, snapshot_part=name)
 
@@ -280,6 +380,11 @@ class DatasetFiles:
             return decode(cls, self.storage.read(path), path)
         except FileNotFoundError:
             return None
+
+
+def _parts_folder(number: int) -> str:
+    """Return the name of the folder that the head with this number begins to use."""
+    return f"parts-{number:020d}"
 
 
 def _with_paths(part: SnapshotPart, convert: Callable[[str], str]) -> SnapshotPart:

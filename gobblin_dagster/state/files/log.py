@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gobblin_dagster.core.errors import TransientError
@@ -44,6 +46,12 @@ class VersionLog:
             except FileNotFoundError:
                 continue  # deleted after it was listed, because many newer versions were written: list again
         raise TransientError(problem=f"{self.folder} changes faster than it can be read.")
+
+    def read_all(self) -> Iterator[bytes]:
+        """Yield the content of each version that is still there, oldest first."""
+        for version in self._versions():
+            with suppress(FileNotFoundError):
+                yield self.storage.read(self.path(version))
 
     def append(self, version: int, content: bytes) -> bool:
         """Write the next version and return True; return False if another writer was first.

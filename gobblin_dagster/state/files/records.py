@@ -84,6 +84,11 @@ class DatasetHead:
         """The startpoint of the whole dataset, if there is one, and those of partitions."""
         return (*([self.startpoint] if self.startpoint is not None else []), *self.startpoints)
 
+    pruned_below: int = 0
+    """Archived sequences with a lower `version_read` do not exist any more, although files of them may."""
+    parts_folder: str = "parts"
+    """Name of the folder that new parts are written to; a name that was left is never used again."""
+
     @property
     def version(self) -> int:
         """The dataset's version; 0 if it was never committed."""

@@ -26,6 +26,7 @@ from typing import TypeVar
 
 from gobblin_dagster.core.clock import Clock, SystemClock
 from gobblin_dagster.core.commit import (
+    ENDED,
     UNFINISHED,
     CommitEffect,
     FileHistory,
@@ -56,13 +57,13 @@ from gobblin_dagster.state.files.log import VersionLog
 from gobblin_dagster.state.files.records import DatasetHead, SequenceEntry, decode, encode
 from gobblin_dagster.state.store import LeaseGrant
 
-LAYOUT_VERSION = 3
-"""1 stored absolute paths; 2 knew only startpoints of whole datasets, and would lose those of partitions."""
+LAYOUT_VERSION = 4
+"""1 stored absolute paths; 2 knew only startpoints of whole datasets, and would lose those of partitions; 3 kept all
+sequences, and had one folder for parts."""
 _WITHOUT_BASE = 2
 """The first version that stored paths relative to the project's folder."""
 _FORMER_BASE = "former_base.json"
 _SYSTEM_CLOCK = SystemClock()
-_ENDED = frozenset({SequenceState.COMMITTED, SequenceState.ABORTED})
 _STAYS = frozenset(
     {
         errno.EACCES,
@@ -249,15 +250,25 @@ class FileStateStore:
         except (ValueError, TypeError, KeyError) as error:
             raise CorruptRecordError(what=f"The record {path}", problem=f"it names no dataset: {error}") from error
 
-    def _with_body(self, entry: SequenceEntry) -> StoredSequence:
-        try:
-            content = self._storage.read(self._sequence_path(entry.sequence.id))
-        except FileNotFoundError:
-            content = b""
-        # A body that was damaged or lost is handed out as it is: its digest tells, for this dataset alone.
-        body = content.partition(b"\n")[2].decode(errors="replace")
+    def _stored_body(self, sequence_id: str) -> str:
+        """Return a body as it is stored; empty if it is lost."""
+        with suppress(FileNotFoundError):
+            return self._storage.read(self._sequence_path(sequence_id)).partition(b"\n")[2].decode(errors="replace")
+        return ""
+
+    def _with_body(self, entry: SequenceEntry) -> StoredSequence | None:
+        """Return the sequence with its body; None if it was pruned after it was found.
+
+        A body that was damaged or lost is handed out as it is: its digest tells, for this dataset alone.
+        """
         dataset = self._dataset(entry.sequence.job, entry.sequence.dataset_urn)
+        body = self._stored_body(entry.sequence.id)
+        if not body and entry.sequence.version_read < dataset.pruned_below():
+            return None
         return replace(entry.sequence, body=dataset.whole_body(body))
+
+    def _with_bodies(self, entries: Iterable[SequenceEntry]) -> list[StoredSequence]:
+        return [one for one in self._each(self._with_body, entries) if one is not None]
 
     # -- dataset states ------------------------------------------------------------------------------------------------
     def load_dataset_states(self, job: str, urns: Collection[str] | None = None) -> dict[str, DatasetState]:
@@ -370,13 +381,13 @@ class FileStateStore:
         prepared = changes.prepare(head, sequence, epoch, number)
         if head.entry is not None:
             dataset.archive(head.entry)
-        self._put_body(sequence)
+        self._put_body(head, sequence)
         return prepared
 
-    def _put_body(self, sequence: StoredSequence) -> None:
+    def _put_body(self, head: DatasetHead, sequence: StoredSequence) -> None:
         path = self._sequence_path(sequence.id)
         owner = canonical_json({"job": sequence.job, "dataset_urn": sequence.dataset_urn})
-        body = self._dataset(sequence.job, sequence.dataset_urn).store_apart(sequence.body)
+        body = self._dataset(sequence.job, sequence.dataset_urn).store_apart(head, sequence.body)
         content = f"{owner}\n{body}".encode()
         if not self._storage.put_if_absent(path, content) and self._storage.read(path) != content:
             raise CorruptRecordError(what=f"The record {path}", problem="another sequence of this id was stored before")
@@ -402,6 +413,35 @@ class FileStateStore:
         with _fate_of(sequence.dataset_urn, sequence.id), self._errors():
             dataset.change(record)
         self._forget_markers(sequence.job, effect.startpoints)
+
+    def adopt(self, sequence: StoredSequence, epoch: int, after: DatasetState, history: Sequence[FileHistory]) -> None:
+        dataset = self._dataset(sequence.job, sequence.dataset_urn)
+
+        def adopt(head: DatasetHead, number: int) -> DatasetHead:
+            adopted = changes.adopt(head, sequence, epoch, after, number)
+            if head.entry is not None:
+                dataset.archive(head.entry)
+            self._put_body(head, sequence)
+            return dataset.add_base(adopted, after.snapshot, history)
+
+        with _fate_of(sequence.dataset_urn, sequence.id), self._errors():
+            dataset.change(adopt)
+
+    def prune_sequences(self, job: str, dataset_urn: str, below: int) -> int:
+        dataset = self._dataset(job, dataset_urn)
+        with self._errors():
+            head = dataset.prune(below, self._stored_body)
+            old = dataset.vanished(head)
+
+        def delete(sequence_id: str) -> None:
+            # The body first: what is still in the archive is found by the next call.
+            self._storage.delete(self._sequence_path(sequence_id))
+            dataset.forget(sequence_id)
+
+        self._each(delete, old)
+        with self._errors():
+            dataset.forget_parts(head)
+        return len(old)
 
     def start_abort(self, sequence_id: str, epoch: int, reason: str) -> None:
         self._change(sequence_id, lambda _, head: changes.start_abort(head, epoch, reason))
@@ -438,7 +478,7 @@ class FileStateStore:
             def change(head: DatasetHead, _: int) -> DatasetHead | None:
                 if head.entry is not None and head.entry.sequence.id == sequence_id:
                     return apply(dataset, head)
-                entry = dataset.archived(sequence_id)
+                entry = dataset.archived(head, sequence_id)
                 if entry is None:
                     raise unknown
                 if apply(dataset, replace(head, entry=entry)) is not None:
@@ -453,9 +493,10 @@ class FileStateStore:
             dataset = self._find(sequence_id)
             if dataset is None:
                 return None
-            entry = dataset.head().entry
+            head = dataset.head()
+            entry = head.entry
             if entry is None or entry.sequence.id != sequence_id:
-                entry = dataset.archived(sequence_id)
+                entry = dataset.archived(head, sequence_id)
             return self._with_body(entry) if entry else None
 
     def load_sequences(
@@ -464,14 +505,17 @@ class FileStateStore:
         states: Collection[SequenceState] = UNFINISHED,
         urns: Collection[str] | None = None,
         limit: int | None = None,
+        below: int | None = None,
     ) -> list[StoredSequence]:
         wanted = frozenset(states)
         with self._errors():
             jobs = self._jobs() if job is None else [job]
         datasets = [dataset for name in jobs for dataset in self._datasets(name, urns)]
-        entries = self._each(lambda dataset: dataset.entries(is_ended_too=bool(wanted & _ENDED)), datasets)
+        entries = self._each(lambda dataset: dataset.entries(is_ended_too=bool(wanted & ENDED)), datasets)
         found = [entry for some in entries for entry in some if entry.sequence.state in wanted]
-        return self._each(self._with_body, sorted(found, key=_age, reverse=True)[:limit])
+        if below is not None:
+            found = [entry for entry in found if entry.sequence.version_read < below]
+        return self._with_bodies(sorted(found, key=_age, reverse=True)[:limit])
 
     # -- snapshots -----------------------------------------------------------------------------------------------------
     def load_snapshot(self, job: str, dataset_urn: str, snapshot: int | None = None) -> list[PublishedFile]:
@@ -587,7 +631,7 @@ class FileStateStore:
     def load_unreported(self, job: str, limit: int | None = None) -> list[StoredSequence]:
         entries = self._each(DatasetFiles.unreported, self._datasets(job))
         found = [entry for some in entries for entry in some if entry.sequence.state is SequenceState.COMMITTED]
-        return self._each(self._with_body, sorted(found, key=_age)[:limit])
+        return self._with_bodies(sorted(found, key=_age)[:limit])
 
     def mark_reported(self, sequence_ids: Collection[str]) -> None:
         self._each(self._mark_reported, sequence_ids)
@@ -600,7 +644,7 @@ class FileStateStore:
         def mark(head: DatasetHead, _: int) -> DatasetHead | None:
             if head.entry is not None and head.entry.sequence.id == sequence_id:
                 return changes.mark_reported(head)
-            entry = dataset.archived(sequence_id)
+            entry = dataset.archived(head, sequence_id)
             if entry is not None:
                 dataset.archive(replace(entry, sequence=replace(entry.sequence, reported=True)))
             return None

@@ -87,6 +87,11 @@ def require_epochs(connection: Connection, job: str, epochs: Mapping[str, int]) 
             raise StaleEpochError(dataset_urn=urn, ours=epoch, current=current.get(urn, 0))
 
 
+def lock_row(connection: Connection, job: str, urn: str) -> None:
+    """Lock the dataset's lease until the transaction ends, if there ever was one."""
+    connection.execute(select(leases.c.epoch).where(leases.c.job == job, leases.c.dataset_urn == urn).with_for_update())
+
+
 def _add_rows(connection: Connection, job: str, urns: Collection[str]) -> None:
     """Insert a row for each dataset that has none, to lock it; without owner, and with epoch 0, which no lease has."""
     urn = listed(connection, urns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from sqlalchemy import Connection, delete, select
 
@@ -34,6 +34,23 @@ def load(connection: Connection, stored: Iterable[str]) -> dict[str, str]:
     columns = body_parts.c
     query = select(columns.name, columns.body).where(is_among(connection, columns.name, names))
     return {row.name: row.body for row in connection.execute(query)}
+
+
+def prune(connection: Connection, job: str, dataset_urn: str, read: Callable[[], Iterable[str]]) -> None:
+    """Delete the parts of a dataset that none of its stored bodies names; the caller keeps writers away.
+
+    Args:
+        connection: the transaction.
+        job: name of the job.
+        dataset_urn: the dataset.
+        read: returns all bodies of the dataset as they are stored; called only if there are parts.
+    """
+    columns = body_parts.c
+    of_dataset = (columns.job == job, columns.dataset_urn == dataset_urn)
+    names = {*connection.scalars(select(columns.name).where(*of_dataset))}
+    unused = names - part_names(read()) if names else names
+    if unused:
+        connection.execute(delete(body_parts).where(*of_dataset, is_among(connection, columns.name, unused)))
 
 
 def mend_all(connection: Connection, job: str, dataset_urn: str) -> bool:

@@ -67,6 +67,19 @@ def prepare(connection: Connection, items: Sequence[tuple[StoredSequence, int]])
     connection.execute(plain_insert(sequences), rows)
 
 
+def adopt(connection: Connection, sequence: StoredSequence, epoch: int, effect: CommitEffect, places: Places) -> None:
+    """Insert a sequence as COMMITTED, and its effect, for a dataset without state, although it is not the first one."""
+    job, urn = sequence.job, sequence.dataset_urn
+    if found := _versions(connection, job, [urn]).get(urn, 0):
+        raise WatermarkMovedError(dataset_urn=urn, expected=0, found=found)
+    if sequence.version_read:
+        # The commit below replaces it.
+        before = {"job": job, "dataset_urn": urn, "version": sequence.version_read, "body": ""}
+        connection.execute(insert(connection, dataset_states).values(before).on_conflict_do_nothing())
+    prepare(connection, [(sequence, epoch)])
+    commit(connection, [(sequence, epoch, effect)], places)
+
+
 def commit(connection: Connection, items: Sequence[tuple[StoredSequence, int, CommitEffect]], places: Places) -> None:
     """Write the effects of commits and set their sequences to COMMITTED.
 
@@ -147,6 +160,7 @@ def load(
     states: Collection[SequenceState],
     urns: Collection[str] | None,
     limit: int | None,
+    below: int | None,
 ) -> list[StoredSequence]:
     """Return sequences, newest first."""
     query = select(sequences).where(_has_state(states)).limit(limit)
@@ -161,6 +175,8 @@ def load(
         query = query.where(of_job)
     if urns is not None:
         query = query.where(is_among(connection, sequences.c.dataset_urn, urns))
+    if below is not None:
+        query = query.where(sequences.c.version_read < below)
     return _whole(connection, query)
 
 

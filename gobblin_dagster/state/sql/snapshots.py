@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, exists, or_, select
+from sqlalchemy import ColumnElement, Connection, Table, exists, insert, or_, select
 
 from gobblin_dagster.core.commit import FileHistory, PublishedFile, body_digest
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -49,6 +50,22 @@ def load_history(connection: Connection, job: str, dataset_urn: str, places: Pla
     rows = connection.execute(_FILES.where(files.job == job, files.dataset_urn == dataset_urn))
     found = (_file(places, job, dataset_urn, *row) for row in rows)
     return [FileHistory(file, tuple(removed.get(file.path, ()))) for file in found]
+
+
+def add_removals(connection: Connection, state: DatasetState, history: Iterable[FileHistory], places: Places) -> None:
+    """Store which snapshots removed which files."""
+    rows = [
+        {
+            "job": state.job,
+            "dataset_urn": state.dataset_urn,
+            "path": places.to_stored(one.file.path),
+            "snapshot": number,
+        }
+        for one in history
+        for number in one.removed
+    ]
+    if rows:
+        connection.execute(insert(snapshot_removals), rows)
 
 
 def file_digest(*row: str | int) -> str:

@@ -35,6 +35,7 @@ from gobblin_dagster.database.dialect import is_among
 from gobblin_dagster.state.parts import put_together
 from gobblin_dagster.state.sql import leases as sql_leases
 from gobblin_dagster.state.sql import parts as sql_parts
+from gobblin_dagster.state.sql import pruning as sql_pruning
 from gobblin_dagster.state.sql import sequences as sql_sequences
 from gobblin_dagster.state.sql import snapshots as sql_snapshots
 from gobblin_dagster.state.sql import startpoints as sql_startpoints
@@ -116,6 +117,7 @@ class SqlStateStore:
 
     def restore(self, job: str, dataset_urn: str) -> bool:
         with self._write() as connection:
+            sql_leases.lock_row(connection, job, dataset_urn)
             is_mended = sql_parts.mend_all(connection, job, dataset_urn)
             try:
                 _state_of(connection, job, dataset_urn)
@@ -187,6 +189,17 @@ class SqlStateStore:
             sql_sequences.commit(transaction.connection, [(sequence, epoch, effect)], self._places)
             _commit(transaction, sequence)
 
+    def adopt(self, sequence: StoredSequence, epoch: int, after: DatasetState, history: Sequence[FileHistory]) -> None:
+        effect = CommitEffect(after, [one.file for one in history])
+        with self._database.written() as transaction:
+            sql_sequences.adopt(transaction.connection, sequence, epoch, effect, self._places)
+            sql_snapshots.add_removals(transaction.connection, after, history, self._places)
+            _commit(transaction, sequence)
+
+    def prune_sequences(self, job: str, dataset_urn: str, below: int) -> int:
+        with self._write() as connection:
+            return sql_pruning.prune(connection, job, dataset_urn, below)
+
     def start_abort(self, sequence_id: str, epoch: int, reason: str) -> None:
         self._flip(sequence_id, SequenceState.PREPARED, SequenceState.ABORTING, epoch, reason)
 
@@ -236,9 +249,10 @@ class SqlStateStore:
         states: Collection[SequenceState] = UNFINISHED,
         urns: Collection[str] | None = None,
         limit: int | None = None,
+        below: int | None = None,
     ) -> list[StoredSequence]:
         with self._read() as connection:
-            return sql_sequences.load(connection, job, states, urns, limit)
+            return sql_sequences.load(connection, job, states, urns, limit, below)
 
     # -- snapshots -----------------------------------------------------------------------------------------------------
     def load_snapshot(self, job: str, dataset_urn: str, snapshot: int | None = None) -> list[PublishedFile]:

@@ -87,6 +87,7 @@ Index(
 is_unreported = and_(sequences.c.state == SequenceState.COMMITTED.value, sequences.c.reported.is_(False))
 Index("gobblin_sequences_unreported", sequences.c.job, sqlite_where=is_unreported, postgresql_where=is_unreported)
 Index("gobblin_sequences_by_job", sequences.c.job, sequences.c.number)
+Index("gobblin_sequences_by_dataset", sequences.c.job, sequences.c.dataset_urn, sequences.c.version_read)
 
 snapshot_files = Table(
     "gobblin_snapshot_files",

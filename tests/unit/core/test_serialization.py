@@ -54,7 +54,7 @@ def test_names_of_all_formats_stay() -> None:
     assert sorted(_declared()) == sorted(STORED | OF_ONE_RUN)
     assert (codec.FORMAT, state_export.FORMAT, manifest.FORMAT) == (
         "CommitSequence/3",
-        "GobblinState/1",
+        "GobblinState/2",
         "Manifest/3",
     )
 

@@ -9,6 +9,7 @@ from gobblin_dagster.testing.conformance.state_store.commits import Commits
 from gobblin_dagster.testing.conformance.state_store.endings import Endings
 from gobblin_dagster.testing.conformance.state_store.leases import Leases
 from gobblin_dagster.testing.conformance.state_store.opening import ManualClock, StoreMaker
+from gobblin_dagster.testing.conformance.state_store.pruning import Pruning
 from gobblin_dagster.testing.conformance.state_store.records import Records
 from gobblin_dagster.testing.conformance.state_store.snapshots import Snapshots
 from gobblin_dagster.testing.conformance.state_store.startpoints import Startpoints
@@ -18,7 +19,7 @@ from gobblin_dagster.testing.conformance.state_store.values import JOB, ME, TTL
 __all__ = ["ManualClock", "QuickStateStoreConformance", "StateStoreConformance", "StoreMaker"]
 
 
-class StateStoreConformance(States, Leases, Commits, Batches, Endings, Records, Snapshots, Startpoints):
+class StateStoreConformance(States, Leases, Commits, Batches, Endings, Records, Snapshots, Startpoints, Pruning):
     """Tests of a state store.
 
     Example:
