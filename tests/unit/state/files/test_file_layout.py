@@ -97,4 +97,4 @@ def test_upgrade_that_breaks_off_anywhere_keeps_the_former_folder(tmp_path: Path
     assert store.places == Places("/old", former="/old")
     moved = FileStateStore(f"{tmp_path}/state", LocalStorage(durable=False), ManualClock(), base="/new")
     assert moved.places == Places("/new", former="/old")
-    assert json.loads((tmp_path / "state/format.json").read_text()) == {"store": "gobblin", "version": 3}
+    assert json.loads((tmp_path / "state/format.json").read_text()) == {"store": "gobblin", "version": 4}
