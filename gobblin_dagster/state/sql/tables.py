@@ -87,7 +87,8 @@ Index(
 is_unreported = and_(sequences.c.state == SequenceState.COMMITTED.value, sequences.c.reported.is_(False))
 Index("gobblin_sequences_unreported", sequences.c.job, sqlite_where=is_unreported, postgresql_where=is_unreported)
 Index("gobblin_sequences_by_job", sequences.c.job, sequences.c.number)
-Index("gobblin_sequences_by_dataset", sequences.c.job, sequences.c.dataset_urn, sequences.c.version_read)
+# Not with the dataset first: SQLite would prefer it to the small index of blocking sequences.
+Index("gobblin_sequences_by_version", sequences.c.job, sequences.c.version_read, sequences.c.dataset_urn)
 
 snapshot_files = Table(
     "gobblin_snapshot_files",

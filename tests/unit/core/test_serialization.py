@@ -23,7 +23,8 @@ STORED = {
     "RunRecord/1",
     "SequenceEntry/1",
     "SnapshotPart/1",
-    "Startpoint/1",
+    "Startpoint/2",
+    "StartpointEvent/1",
     "StoredSequence/1",
 }
 """A class may be renamed, its format may not. If a version is raised here, the one before must still be readable."""

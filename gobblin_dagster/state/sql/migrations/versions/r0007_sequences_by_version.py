@@ -1,4 +1,4 @@
-"""An index for the sequences of one dataset."""
+"""An index for old sequences of one dataset."""
 
 from alembic import op
 
@@ -10,4 +10,4 @@ depends_on = None
 
 def upgrade() -> None:
     """Add the index; rows stay."""
-    op.create_index("gobblin_sequences_by_dataset", "gobblin_sequences", ["job", "dataset_urn", "version_read"])
+    op.create_index("gobblin_sequences_by_version", "gobblin_sequences", ["job", "version_read", "dataset_urn"])
