@@ -106,7 +106,7 @@ def decode_sequence(stored: StoredSequence, places: Places, *, skip_unknown_step
 def has_stored_paths(stored: StoredSequence) -> bool:
     """Return whether its paths begin at the project; False if they are absolute, as older programs stored them."""
     try:
-        return bool(json.loads(stored.body)["format"] == FORMAT)
+        return bool(parse_json(stored.body)["format"] == FORMAT)
     except (ValueError, KeyError, TypeError):
         return False  # damaged
 
