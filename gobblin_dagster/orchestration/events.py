@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
+from gobblin_dagster.constructs.types.schema_text import type_texts
 from gobblin_dagster.core.commit import PublishedFile, StoredSequence
 from gobblin_dagster.core.places import Places
 from gobblin_dagster.engine.commit.codec import decode_sequence
@@ -30,19 +32,23 @@ class Publication:
     """The run that made the commit."""
     files: Sequence[PublishedFile] = ()
     """The files that the commit added."""
+    schemas: Mapping[str, str] = field(default_factory=dict)
+    """The schema of the dataset by branch, as the dataset's state stores it."""
     moved: bool = True
     """False if an older commit is reported again because the run found nothing new."""
 
     @classmethod
     def of_commit(cls, commit: DatasetCommit, result: DatasetResult, run_id: str) -> Publication:
         """Return the publication of a dataset that a run has just committed."""
-        return cls(result, run_id, commit.sequence.files if commit.sequence else ())
+        if commit.sequence is None:
+            return cls(result, run_id)
+        return cls(result, run_id, commit.sequence.files, commit.sequence.after.schemas)
 
     @classmethod
     def of_stored(cls, stored: StoredSequence, places: Places) -> Publication:
         """Return the publication of a sequence of the store with these places; raises CorruptRecordError."""
         sequence = decode_sequence(stored, places)
-        return cls(DatasetResult.of_commit(sequence), sequence.run_id, sequence.files)
+        return cls(DatasetResult.of_commit(sequence), sequence.run_id, sequence.files, sequence.after.schemas)
 
     @property
     def commit_id(self) -> str:
@@ -80,7 +86,10 @@ def materialization(binding: JobBinding, branch: str, publication: Publication) 
     metadata |= {md.FILES: len(files), md.BYTES: sum(file.size_bytes for file in files)}
     if publication.commit_id:
         metadata |= {md.SNAPSHOT: result.snapshot, md.COMMIT_ID: publication.commit_id}
-    metadata |= {md.RUN_ID: publication.run_id, md.PATH: _path(binding, branch, result.dataset_urn)}
+    folder = binding.dataset_path(branch, result.dataset_urn)
+    metadata |= {md.RUN_ID: publication.run_id, md.PATH: dg.MetadataValue.path(folder), md.URI: _uri(folder)}
+    if columns := type_texts(publication.schemas.get(branch, "")):
+        metadata[md.COLUMNS] = dg.TableSchema([dg.TableColumn(name, type_) for name, type_ in columns.items()])
     if result.failures:
         metadata[md.FAILURES] = "\n".join(failure.message for failure in result.failures)
     if branch in result.queues:  # last, because it is long
@@ -116,5 +125,5 @@ def failure_observation(key: dg.AssetKey, dataset_urn: str, reason: str) -> dg.A
     )
 
 
-def _path(binding: JobBinding, branch: str, dataset_urn: str) -> dg.MetadataValue[str]:
-    return dg.MetadataValue.path(binding.dataset_path(branch, dataset_urn))
+def _uri(folder: str) -> str:
+    return folder if "://" in folder else Path(folder).as_uri()

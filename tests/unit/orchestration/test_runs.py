@@ -40,6 +40,12 @@ def test_materialization_carries_watermarks_and_counts(world: World) -> None:
     (file,) = Path(event[md.PATH]).iterdir()
     assert file.stat().st_size == event[md.BYTES]
     assert event[md.COMMIT_ID] in file.name
+    assert event[md.URI] == Path(event[md.PATH]).as_uri()
+    assert [(one.name, one.type) for one in event[md.COLUMNS].columns] == [
+        ("id", "int64"),
+        ("dataset", "string"),
+        ("value", "string"),
+    ]
 
 
 def test_output_of_a_run_carries_its_profile(world: World) -> None:
