@@ -5,7 +5,7 @@ The only package besides `cli` that imports Dagster; may import everything up to
 Read first: `assets.py` (a job as an asset), then `io_manager.py` (its `handle_output` publishes) and `sensors.py`.
 """
 
-from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job
+from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job, job_schedule
 from gobblin_dagster.orchestration.component import GobblinJobComponent
 from gobblin_dagster.orchestration.definitions import build_definitions
 from gobblin_dagster.orchestration.io_manager import CommitStepIOManager
@@ -24,6 +24,7 @@ __all__ = [
     "build_definitions",
     "gobblin_assets",
     "gobblin_job",
+    "job_schedule",
     "new_data_sensor",
     "sweep_sensor",
 ]

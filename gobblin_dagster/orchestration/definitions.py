@@ -11,7 +11,7 @@ import dagster as dg
 from gobblin_dagster.core.errors import SpecError
 from gobblin_dagster.engine.project import Project, open_sound_jobs
 from gobblin_dagster.engine.task.runner import TaskRunner
-from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job
+from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job, job_schedule
 from gobblin_dagster.orchestration.sensors import new_data_sensor, sweep_sensor
 from gobblin_dagster.orchestration.translator import GobblinTranslator
 from gobblin_dagster.spec.job import JobSpec
@@ -44,7 +44,12 @@ def build_definitions(
         InvalidSpecError, UsageError: the project cannot be loaded.
     """
     opened, errors = (project, {}) if isinstance(project, Project) else open_sound_jobs(Path(project))
-    jobs = [job_definitions(opened, job, translator=translator, checks=checks, runner=runner) for job in opened.jobs]
+    jobs = []
+    for job in opened.jobs:
+        try:
+            jobs.append(job_definitions(opened, job, translator=translator, checks=checks, runner=runner))
+        except SpecError as error:
+            errors[job.job] = error
     # One process per run: `extract` and `report` share objects, and Spark starts once.
     for name, error in errors.items():
         log.warning("%s cannot be loaded: %s", name, error)
@@ -80,4 +85,5 @@ def job_definitions(
         assets=[gobblin_assets(project, job, translator=translator, checks=checks, runner=runner)],
         jobs=[gobblin_job(project, job, translator=translator)],
         sensors=[new_data_sensor(project, job), sweep_sensor(project, job, translator=translator)],
+        schedules=[job_schedule(project, job)] if job.schedule else [],
     )

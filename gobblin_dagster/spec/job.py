@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
 
@@ -25,6 +26,13 @@ Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 
 Mode = Annotated[str, StringConstraints(pattern=r"^0?[0-7]{3}$")]
 """File permissions as octal text."""
+
+_TIMES = r"[0-9*/,\-]+"
+_DAYS = r"[0-9A-Za-z*/,\-#]+"
+_CRON = re.compile(rf"@(hourly|daily|weekly|monthly)|{_TIMES} {_TIMES} {_DAYS} {_DAYS} {_DAYS}")
+"""The characters of a crontab line; whether there are such times, Dagster says."""
+    r"@(hourly|daily|weekly|monthly)|[0-9*/,\-]+ [0-9*/,\-]+ [0-9*/,\-L]+ [0-9A-Za-z*/,\-]+ [0-9A-Za-z*/,\-#]+"
+)
 
 
 class SpecModel(ExactNumbers):
@@ -417,6 +425,38 @@ class OutputSpec(SpecModel):
     """Group of published files and their folders, by name. Source: `writer.group.name`."""
 
 
+class ScheduleSpec(SpecModel):
+    """When Dagster starts the job by itself. Each run reads what is new since the last one, so missed times cost
+    nothing.
+    """
+
+    cron: str
+    """Minute, hour, day of month, month, day of week, as in crontab: `0 6 * * 1-5`; or `@hourly`, `@daily`."""
+    time_zone: str = "UTC"
+    """Name of a time zone, such as `Europe/Berlin`."""
+
+    @field_validator("cron")
+    @classmethod
+    def _five_fields(cls, cron: str) -> str:
+        if not _CRON.fullmatch(cron):
+            raise ValueError(
+                f"expected five fields as in crontab, such as '0 6 * * 1-5', or @hourly, @daily, @weekly, @monthly; "
+                f"got {cron!r}"
+            )
+        return cron
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known_zone(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (ValueError, ZoneInfoNotFoundError, OSError):
+            raise ValueError(
+                f"no time zone has the name {name!r}; expected one such as 'UTC' or 'Europe/Berlin'"
+            ) from None
+        return name
+
+
 class JobSpec(SpecModel):
     """One job: a source, what happens to its rows, and where they are published."""
 
@@ -424,6 +464,8 @@ class JobSpec(SpecModel):
     """Name of the job, under which its state is stored: after renaming it, the job reads everything again."""
     description: str = ""
     """Text for people, shown in Dagster."""
+    schedule: ScheduleSpec | None = None
+    """When Dagster starts the job. Default: a person, a sensor or a scheduler of your own starts it."""
     source: ConstructSpec
     extract: ExtractSpec
     converters: tuple[ConverterSpec, ...] = ()

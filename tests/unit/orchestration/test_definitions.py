@@ -95,3 +95,34 @@ def test_assets_of_a_sound_job_load_beside_a_faulty_one(tmp_path: Path) -> None:
     assert {key.to_user_string() for key in gobblin_assets(tmp_path / "demo", "flights").keys} == BRANCHES
     with pytest.raises(InvalidSpecError, match="broken"):
         gobblin_assets(tmp_path / "demo", "broken")
+
+
+def with_schedule(root: Path, schedule: str) -> Path:
+    write_demo(root / "demo")
+    job = root / "demo" / "jobs" / "flights.yaml"
+    job.write_text(job.read_text() + f"\nschedule: {schedule}\n")
+    return root / "demo"
+
+
+def test_a_job_file_gives_its_job_a_schedule(tmp_path: Path) -> None:
+    root = with_schedule(tmp_path, '{cron: "30 2 * * *", time_zone: Europe/Berlin}')
+    schedule = build_definitions(root).resolve_schedule_def("flights_schedule")
+    assert (schedule.cron_schedule, schedule.execution_timezone) == ("30 2 * * *", "Europe/Berlin")
+    assert schedule.job_name == "flights_job"
+    assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("schedule", "said"),
+    [
+        ('{cron: "every day"}', "five fields"),
+        ('{cron: "99 2 * * *"}', "99 2"),
+        ('{cron: "0 2 * * *", time_zone: Mars/North}', "Mars/North"),
+        ('{cron: "0 2 * * *", time_zone: ../etc/passwd}', "time zone"),
+    ],
+)
+def test_a_schedule_that_no_clock_understands_is_a_fault_of_its_job_alone(
+    tmp_path: Path, schedule: str, said: str
+) -> None:
+    faulty = build_definitions(with_schedule(tmp_path, schedule)).resolve_job_def("jobs_with_faults")
+    assert said in (faulty.description or "")
