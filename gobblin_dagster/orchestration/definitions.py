@@ -48,8 +48,8 @@ def build_definitions(
     for job in opened.jobs:
         try:
             jobs.append(job_definitions(opened, job, translator=translator, checks=checks, runner=runner))
-        except SpecError as error:
-            errors[job.job] = error
+        except SpecError as fault:
+            errors[job.job] = fault
     # One process per run: `extract` and `report` share objects, and Spark starts once.
     for name, error in errors.items():
         log.warning("%s cannot be loaded: %s", name, error)

@@ -31,8 +31,6 @@ _TIMES = r"[0-9*/,\-]+"
 _DAYS = r"[0-9A-Za-z*/,\-#]+"
 _CRON = re.compile(rf"@(hourly|daily|weekly|monthly)|{_TIMES} {_TIMES} {_DAYS} {_DAYS} {_DAYS}")
 """The characters of a crontab line; whether there are such times, Dagster says."""
-    r"@(hourly|daily|weekly|monthly)|[0-9*/,\-]+ [0-9*/,\-]+ [0-9*/,\-L]+ [0-9A-Za-z*/,\-]+ [0-9A-Za-z*/,\-#]+"
-)
 
 
 class SpecModel(ExactNumbers):
@@ -426,8 +424,9 @@ class OutputSpec(SpecModel):
 
 
 class ScheduleSpec(SpecModel):
-    """When Dagster starts the job by itself. Each run reads what is new since the last one, so missed times cost
-    nothing.
+    """When Dagster starts the job by itself.
+
+    Each run reads what is new since the last one, so times that were missed cost nothing.
     """
 
     cron: str
@@ -451,9 +450,8 @@ class ScheduleSpec(SpecModel):
         try:
             ZoneInfo(name)
         except (ValueError, ZoneInfoNotFoundError, OSError):
-            raise ValueError(
-                f"no time zone has the name {name!r}; expected one such as 'UTC' or 'Europe/Berlin'"
-            ) from None
+            problem = f"no time zone has the name {name!r}; expected one such as 'UTC' or 'Europe/Berlin'"
+            raise ValueError(problem) from None
         return name
 
 
