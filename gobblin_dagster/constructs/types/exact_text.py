@@ -22,7 +22,8 @@ _MINUS_ZERO = re.compile(r"-0*\.?0*", re.ASCII)
 _NOT_FINITE = frozenset({"NaN", "nan", "inf", "-inf", "Inf", "-Inf", "Infinity", "-Infinity"})
 _TIME = r"^\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?"
 _LOCAL_TIME, _INSTANT = f"{_TIME}$", rf"{_TIME}(Z|[+-]\d\d(:?\d\d)?)$"
-_FIRST_DAY = pa.scalar(date(1, 1, 1))
+_FIRST_DAY = date(1, 1, 1)
+"""As a Python value: an Arrow scalar made here would import pandas into every plan."""
 
 
 class MisfitError(ValueError):
@@ -55,7 +56,7 @@ def exact_values(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     values = _cast(texts, kind)
     if pa.types.is_temporal(kind):
         days = values.cast(pa.date32()) if pa.types.is_date(kind) else pc.cast(values, pa.date32(), safe=False)
-        _require_all(texts, pc.greater_equal(days, _FIRST_DAY))
+        _require_all(texts, pc.greater_equal(days, pa.scalar(_FIRST_DAY, pa.date32())))
     if not pa.types.is_timestamp(kind):
         _require_same(texts, values, _is_number(kind))
     return values

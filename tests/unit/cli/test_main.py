@@ -63,7 +63,7 @@ def test_plan_and_idle_run_keep_the_import_budget(tmp_path: Path) -> None:
         assert not {name.partition(".")[0] for name in loaded} & (HEAVY | not_needed)
         assert not loaded & {"sqlalchemy.orm", "pyarrow.dataset", "pyarrow.flight", "rich.traceback", "rich.markdown"}
         # Raise it knowingly: each hundred modules cost a short command a tenth of its time.
-        assert len(loaded) < 900
+        assert len(loaded) < 920
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("-h",), ()])
