@@ -66,7 +66,9 @@ class PostgresServer:
         """Start the server and wait until it answers."""
         server = [str(self._bin_dir / "postgres"), "-D", str(self._home / "data"), "-p", str(self.port)]
         # Tests kill processes, never the machine: nothing needs to reach the disk.
-        for setting in ("listen_addresses=127.0.0.1", f"unix_socket_directories={self._home}", "fsync=off"):
+        settings = ["listen_addresses=127.0.0.1", f"unix_socket_directories={self._home}", "fsync=off"]
+        settings += ["min_wal_size=32MB", "max_wal_size=64MB"]  # the folder is in memory: the log would take a GB of it
+        for setting in settings:
             server += ["-c", setting]
         user = self._user
         deadline = time.monotonic() + _START_S
