@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # In one list, so that all are installed in one go; the JDK brings the Java of Spark.
 TEST_PROGRAMS := postgresql mariadb-server maven default-jdk-headless openssh-server mmdebstrap
 .DEFAULT_GOAL := help
-.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots check demo demo-full service service-demo bench bench-kafka bench-query bench-commit bench-service bench-all crash crash-table clean
+.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots check demo demo-full service service-demo bench bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-table clean
 
 help: ## list all of these
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,7 +82,14 @@ bench-service: install ## the service on a real PostgreSQL: claims, a catalog of
 	@scripts/ensure-system.sh postgresql
 	@$(BIN)/python benchmarks/service.py $(if $(FLOWS),--flows $(FLOWS)) $(if $(SECONDS),--seconds $(SECONDS))
 
-bench-all: bench bench-query bench-kafka bench-commit bench-service ## all five
+bench-all: install ## all benchmarks in one page with plots, .work/bench/page.html; beside dlt: make bench-all DLT=<a Python that has it>
+	@scripts/ensure-java.sh
+	@scripts/ensure-system.sh maven postgresql || true # a benchmark whose server is missing is named on the page
+	@$(BIN)/python benchmarks/all.py $(if $(DLT),--dlt $(DLT))
+
+bench-smoke: install ## the quick benchmarks with little work: that they run, and that rows agree
+	@scripts/ensure-java.sh
+	@$(BIN)/python benchmarks/all.py --smoke --page .work/bench/smoke.html
 
 # -- for developers -------------------------------------------------------------------------------------------------------
 lint: install ## style, format, spelling
