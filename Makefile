@@ -131,7 +131,7 @@ screenshots: install ## take the README's pictures of Dagster's pages anew, in C
 	@scripts/ensure-system.sh chromium
 	$(BIN)/python scripts/screenshot.py
 
-check: lint types contracts site test ## what CI runs, in the same order
+check: lint types contracts site test bench-smoke ## what CI runs, in the same order
 
 clean: ## delete everything that is made here: environment, caches, demo folders
 	rm -rf $(VENV) demo demo-full .work .gobblin build dist site *.egg-info spark-warehouse

@@ -1,4 +1,4 @@
-"""The side of dlt in `many_datasets.py`, for a Python that has dlt, in an empty folder: takes the folder of the files."""
+"""The side of dlt in `many_datasets.py`: run it by a Python that has dlt, in an empty folder; it takes the files."""
 
 from __future__ import annotations
 
