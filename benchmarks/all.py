@@ -28,6 +28,7 @@ ALL: dict[str, list[str]] = {
     "PostgreSQL, many small tables": ["many_tables.py"],
     "Kafka": ["kafka_source.py"],
     "A dataset that remembers many files": ["remembered_files.py"],
+    "The service": ["service.py"],
 }
 SMOKE: dict[str, list[str]] = {
     "Many small datasets": ["many_datasets.py", "--datasets", "8", "--rows", "20", "--rounds", "1"],
