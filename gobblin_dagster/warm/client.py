@@ -17,9 +17,12 @@ from typing import Any, Self
 from gobblin_dagster.core.errors import WorkerLostError
 from gobblin_dagster.warm.address import WarmAddress
 from gobblin_dagster.warm.messages import Message, receive, send
+from gobblin_dagster.warm.watch import surroundings
 
 WORKER_LOG = ".gobblin/warm-worker.log"
 """What the worker itself says; below the project folder."""
+ANSWER_S = 60
+"""Seconds in which a worker must take a command, its own start included; after them the command runs without it."""
 MAX_LOG_BYTES = 1 << 20
 PROGRAM = (sys.executable, "-m", "gobblin_dagster", "worker", "listen", "--socket")
 """The program of a worker; it is started in the project folder."""
@@ -119,10 +122,13 @@ def _hand_over(connection: socket.socket, arguments: Sequence[str], signals: _Pa
             files=(0, 1, 2),
             arguments=list(arguments),
             folder=here,
-            environment=dict(os.environ),
+            environment=surroundings(),
         )
         signals.is_passing = True
-        return receive(connection)[0]
+        connection.settimeout(ANSWER_S)
+        answer = receive(connection)[0]
+        connection.settimeout(None)
+        return answer
     except (BrokenPipeError, ConnectionResetError):
         return None
 

@@ -95,13 +95,18 @@ class WarmServer:
         # The worker's own end is ordered by messages; signals are for the command that runs.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=self._accept, name="warm-accept", daemon=True).start()
-        while not self._is_ending:
+        command: _Command | None
+        while True:
             try:
                 command = self._commands.get(timeout=self._keep_s)
             except queue.Empty:
                 self._end_if_idle()
                 continue
-            if command is not None:
+            if command is None:
+                break
+            self._serve(command)
+        with suppress(queue.Empty):
+            while command := self._commands.get_nowait():  # it came while the worker was told to end
                 self._serve(command)
 
     def _accept(self) -> None:
@@ -133,11 +138,14 @@ class WarmServer:
             connection.close()
 
     def _take(self, connection: socket.socket, message: Message, files: list[int]) -> None:
+        if len(files) != 3:
+            _close_files(files)
+            raise ValueError(f"{len(files)} streams came with a command instead of 3")
         command = _Command(connection, message["arguments"], message["folder"], message["environment"], files)
         with self._lock:
             refused = "busy" if self._current else ""
             reason = "another command runs" if refused else self._reason_to_end(command.environment)
-            if not refused and not reason and len(files) == 3:
+            if not refused and not reason:
                 self._current = command
         if self._current is not command:
             _close_files(files)

@@ -74,6 +74,13 @@ class Watch:
         return {path: _mark(path) for path, _ in zip(_python_files(self._root), range(MAX_FILES), strict=False)}
 
 
+def surroundings() -> dict[str, str]:
+    """Return what a process takes from whoever starts it: its environment, and its umask as if it were a variable."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return {**os.environ, "(umask)": f"{mask:04o}"}
+
+
 def _python_files(folder: Path) -> Iterator[Path]:
     """Yield the Python files of a folder, and of folders below it that hold code: folders of data are not searched."""
     try:

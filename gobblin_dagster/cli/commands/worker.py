@@ -29,7 +29,7 @@ from gobblin_dagster.spec.load import load_project
 from gobblin_dagster.warm.address import WarmAddress
 from gobblin_dagster.warm.client import WORKER_LOG, ask_worker
 from gobblin_dagster.warm.server import WarmServer
-from gobblin_dagster.warm.watch import Watch
+from gobblin_dagster.warm.watch import Watch, surroundings
 
 app = typer.Typer(
     cls=WholeHelpGroup,
@@ -108,8 +108,9 @@ def listen(ctx: typer.Context, number: Annotated[int, typer.Option("--socket", h
     root = project_root(ctx)
     logging.basicConfig(format="%(asctime)s %(message)s", force=True)
     logging.getLogger("gobblin_dagster.warm").setLevel(logging.INFO)
+    os.set_inheritable(number, False)
     spec = load_project(root)
-    watch = Watch(root, dict(os.environ))
+    watch = Watch(root, surroundings())
     runner = Kept.runner = KeptSparkRunner(spec.spark, root / SPARK_LOG)
     server = WarmServer(
         WarmAddress.of(root),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gobblin_dagster.warm.address import WarmAddress
 from gobblin_dagster.warm.server import WarmServer
-from gobblin_dagster.warm.watch import Watch
+from gobblin_dagster.warm.watch import Watch, surroundings
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -67,7 +67,7 @@ def main() -> None:
     keep_s = float(os.environ.get("KEEP_S", "30"))
     unfit = lambda: (root / "unfit").read_text() if (root / "unfit").exists() else ""  # noqa: E731
     listener = socket.socket(fileno=int(sys.argv[1]))
-    server = WarmServer(WarmAddress.of(root), listener, run, Watch(root, dict(os.environ)), unfit, keep_s)
+    server = WarmServer(WarmAddress.of(root), listener, run, Watch(root, surroundings()), unfit, keep_s)
     server.serve()
 
 
