@@ -22,15 +22,15 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # the database and the process are those of the tests
 
-from sqlalchemy import text, update  # noqa: E402 - after the path to it
+from sqlalchemy import insert, text, update  # noqa: E402 - after the path to it
 
+from gobblin_dagster.core import serialization  # noqa: E402 - after the path to it
 from gobblin_dagster.core.clock import SystemClock  # noqa: E402 - after the path to it
-from gobblin_dagster.service.manager import FlowManager  # noqa: E402 - after the path to it
-from gobblin_dagster.service.model import Dag, DagJob, FlowConfig, FlowId, Schedule  # noqa: E402 - after the path to it
+from gobblin_dagster.service.model import Change, Dag, FlowConfig, FlowId, Schedule  # noqa: E402 - after the path to it
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator  # noqa: E402 - after the path to it
 from gobblin_dagster.service.scheduler.scheduler import BATCH, Scheduler, epoch_ms  # noqa: E402 - after the path to it
 from gobblin_dagster.service.store.store import ServiceStore  # noqa: E402 - after the path to it
-from gobblin_dagster.service.store.tables import flows  # noqa: E402 - after the path to it
+from gobblin_dagster.service.store.tables import flow_properties, flow_versions, flows  # noqa: E402 - after the path to it
 from tests.services.gobblin_serve import serving  # noqa: E402 - after the path to it
 from tests.services.postgres import PostgresServer, binaries, running_postgres  # noqa: E402 - after the path to it
 
@@ -71,22 +71,37 @@ def main() -> None:
 
 
 def _fill(store: ServiceStore, count: int) -> None:
-    """Store flows of 100 groups, in transactions of 1,000."""
-    dag = Dag((DagJob("job", "embedded", "{}"),))
-    manager = FlowManager(store, lambda _: dag, Orchestrator(store, lambda _: dag))
+    """Store flows of 100 groups: the rows that creates would leave, 1,000 at a time."""
     for first in range(0, count, 1_000):
+        rows, properties = [], []
+        for number in range(first, min(first + 1_000, count)):
+            own = {"table": f"t{number % 1_000}", "user.to.proxy": f"user{number % 500}"}
+            flow = FlowId(f"group{number % 100:03}", f"flow{number:06}")
+            config = FlowConfig(flow, _URI, own, Schedule(_CRON), f"team{number % 50}")
+            key = {"flow_group": flow.group, "flow_name": flow.name}
+            properties += [{**key, "name": name, "value": value} for name, value in own.items()]
+            rows.append(
+                {
+                    **key,
+                    "version": 1,
+                    "number": number + 1,
+                    "body": serialization.to_json(config),
+                    "change": Change.CREATED.value,
+                    "changed_at": datetime.now(UTC),
+                    "changed_by": "bench",
+                    "is_paused": False,
+                    "managed_by": "",
+                }
+            )
+        extra = {"template_uris": _URI, "cron": _CRON, "is_run_immediately": False, "next_fire_ms": 2_524_608_000_000}
+        owned = [{**row, **extra, "owning_group": f"team{(row['number'] - 1) % 50}"} for row in rows]
         with store.write() as transaction:
-            for number in range(first, min(first + 1_000, count)):
-                properties = {"table": f"t{number % 1_000}", "user.to.proxy": f"user{number % 500}"}
-                config = FlowConfig(
-                    FlowId(f"group{number % 100:03}", f"flow{number:06}"),
-                    _URI,
-                    properties,
-                    Schedule(_CRON),
-                    f"team{number % 50}",
-                )
-                manager.create(transaction, config, "bench")
-    with store.read() as transaction:
+            transaction.execute(insert(flow_versions), rows)
+            transaction.execute(insert(flows), owned)
+            transaction.execute(insert(flow_properties), properties)
+    with store.write() as transaction:
+        newest = text("SELECT setval(pg_get_serial_sequence('gobblin_flow_versions', 'number'), :number)")
+        transaction.execute(newest, {"number": count})
         transaction.execute(text("ANALYZE"))
 
 
