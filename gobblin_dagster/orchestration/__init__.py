@@ -8,6 +8,7 @@ Read first: `assets.py` (a job as an asset), then `io_manager.py` (its `handle_o
 from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job, job_schedule
 from gobblin_dagster.orchestration.component import GobblinJobComponent
 from gobblin_dagster.orchestration.definitions import build_definitions
+from gobblin_dagster.orchestration.flows import flow_schedule_sensor
 from gobblin_dagster.orchestration.io_manager import CommitStepIOManager
 from gobblin_dagster.orchestration.published import PublishedDatasets
 from gobblin_dagster.orchestration.resources import GobblinSparkResource
@@ -22,6 +23,7 @@ __all__ = [
     "GobblinTranslator",
     "PublishedDatasets",
     "build_definitions",
+    "flow_schedule_sensor",
     "gobblin_assets",
     "gobblin_job",
     "job_schedule",
