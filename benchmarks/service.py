@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # the database and the process are those of the tests
@@ -73,7 +74,8 @@ def main() -> None:
 def _fill(store: ServiceStore, count: int) -> None:
     """Store flows of 100 groups: the rows that creates would leave, 1,000 at a time."""
     for first in range(0, count, 1_000):
-        rows, properties = [], []
+        rows: list[dict[str, Any]] = []
+        properties: list[dict[str, str]] = []
         for number in range(first, min(first + 1_000, count)):
             own = {"table": f"t{number % 1_000}", "user.to.proxy": f"user{number % 500}"}
             flow = FlowId(f"group{number % 100:03}", f"flow{number:06}")
