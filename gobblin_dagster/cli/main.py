@@ -36,6 +36,7 @@ COMMANDS = {
     "rollback": "Go back to an older snapshot of a dataset, data and watermark.",
     "compact": "Merge small files of a job's datasets, folder by folder.",
     "quarantine": "Count, show and replay rows that policies rejected.",
+    "report": "Write one HTML page about a run: datasets, rows, times, lag.",
     "verify": "Compare published files and manifests with the state store.",
     "clean": "Delete what killed runs left, and what has expired.",
     "doctor": "Check Java, Spark, folders, state store, clock and service.",
