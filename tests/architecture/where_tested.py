@@ -32,6 +32,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "cli/render/documents.py": ("unit/cli/commands/test_run.py", "gobblin_dagster.cli.commands.run"),
     "cli/render/json_document.py": ("unit/cli/commands/test_run.py", "gobblin_dagster.cli.commands.run"),
     "cli/render/plan.py": ("unit/cli/commands/test_plan.py", "work units to spread"),
+    "cli/render/report_page.py": ("unit/cli/commands/test_report.py", "command report"),
     "cli/render/progress.py": ("unit/cli/render/test_run.py", ""),
     "cli/spark.py": ("unit/cli/commands/test_run.py", "gobblin_dagster.cli.commands.run"),
     "constructs/clients/sql.py": ("unit/constructs/publishers/test_sql_table.py", "the database's URL cannot be"),

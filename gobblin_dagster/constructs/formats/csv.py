@@ -23,6 +23,7 @@ from gobblin_dagster.constructs.formats.base import (
     FileReader,
     FormatError,
     InputFile,
+    TypeSample,
     columns_of,
     kind_of,
     refuse_new_columns,
@@ -30,7 +31,6 @@ from gobblin_dagster.constructs.formats.base import (
 )
 from gobblin_dagster.constructs.formats.csv_published import PublishedCsv
 from gobblin_dagster.constructs.formats.csv_quotes import QuoteCounter, fault_of_quotes
-from gobblin_dagster.constructs.formats.csv_sample import CsvSample
 from gobblin_dagster.constructs.formats.encodings import EncodingName, without_signature
 from gobblin_dagster.constructs.formats.peek import Again, LookedAt
 from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type
@@ -117,7 +117,10 @@ class CsvFormat:
     def infers(self) -> bool:
         return self._options.infer
 
-    def sample(self, settled: Collection[str]) -> CsvSample:
+    def sample(self, settled: Collection[str]) -> TypeSample:
+        # Only plans of new columns need it; idle runs count their modules.
+        from gobblin_dagster.constructs.formats.csv_sample import CsvSample  # noqa: PLC0415
+
         return CsvSample(self._open_texts, self._options.infer_fractions, settled)
 
     def with_types(self, types: Mapping[str, str]) -> CsvFormat:

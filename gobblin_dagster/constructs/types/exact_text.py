@@ -6,6 +6,7 @@ beside the point and the form of the exponent may differ. Used for types that we
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from datetime import date
@@ -18,6 +19,8 @@ _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 _NUMBER = re.compile(r"-?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
 _CODE = re.compile(r"-?\d+[eE]\d+", re.ASCII)
 """`12e4` may be a code; programs print numbers as `1.2e5` or `1e+05`."""
+_ENOUGH_DIGITS = 17
+"""So many digits tell every float of 64 bits from all others."""
 _MINUS_ZERO = re.compile(r"-0*\.?0*", re.ASCII)
 _NOT_FINITE = frozenset({"NaN", "nan", "inf", "-inf", "Inf", "-Inf", "Infinity", "-Infinity"})
 _TIME = r"^\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?"
@@ -100,10 +103,22 @@ def _require_all(texts: pa.Array, fits: pa.Array) -> None:
 def _is_number(kind: pa.DataType) -> Callable[[str], bool]:
     """Return a function: is the type's value of a text, which it prints differently, still the same number?"""
     if pa.types.is_floating(kind):
-        return lambda text: text in _NOT_FINITE or (is_number(text) and Decimal(repr(float(text))) == Decimal(text))
+        return lambda text: text in _NOT_FINITE or (is_number(text) and _is_float(text))
     if pa.types.is_decimal(kind):
         return lambda text: is_number(text) and not _MINUS_ZERO.fullmatch(text)
     return lambda _: False
+
+
+def _is_float(text: str) -> bool:
+    """Return True if a float is this number, or if a program would print the float so with so many digits.
+
+    `numpy.savetxt` writes 19 digits of a float, of which the last three only say how it was rounded.
+    """
+    value, number = float(text), Decimal(text)
+    if Decimal(repr(value)) == number:
+        return True
+    digits = len(number.as_tuple().digits)
+    return digits >= _ENOUGH_DIGITS and math.isfinite(value) and Decimal(f"{value:.{digits - 1}e}") == number
 
 
 def is_number(text: str) -> bool:

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gobblin_dagster.constructs.formats.base import InputFile
+from gobblin_dagster.constructs.formats.base import InputFile, TypeSample
 from gobblin_dagster.constructs.formats.csv import CsvFormat, CsvOptions
-from gobblin_dagster.constructs.formats.csv_sample import CsvSample
 from gobblin_dagster.core.constructs import ConstructContext
 
 
-def look(root: Path, *texts: str, most_bytes: int = 1 << 20, **options: object) -> CsvSample:
+def look(root: Path, *texts: str, most_bytes: int = 1 << 20, **options: object) -> TypeSample:
     context = ConstructContext(job="j", base_dir=str(root), block_bytes=1 << 10)
     sample = CsvFormat(CsvOptions.model_validate(options), context).sample({"known"})
     for number, text in enumerate(texts):
