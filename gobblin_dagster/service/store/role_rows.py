@@ -45,7 +45,9 @@ class RoleLease:
         if transaction.dialect.name == "postgresql":
             query = query.with_for_update()
         row = transaction.execute(query).one()
-        if row.holder not in (_NOBODY, self._holder) and row.until > now and not _is_dead(transaction, row.holder):
+        # A lease that ends later than any can was taken before a clock was put back; it would keep the role for long.
+        is_valid = now < row.until <= now + 2 * self._ttl
+        if row.holder not in (_NOBODY, self._holder) and is_valid and not _is_dead(transaction, row.holder):
             self.is_held = False
             return False
         epoch = row.epoch if row.holder == self._holder else row.epoch + 1

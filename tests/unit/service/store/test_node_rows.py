@@ -88,7 +88,11 @@ def test_node_is_alive_while_it_is_heard_of(store: ServiceStore, clock: OwnClock
         assert [one.name for one in load_nodes(transaction) if one.is_alive(clock.now())] == ["one"]
         clock.move(seconds=1)
         assert [one.name for one in load_nodes(transaction) if one.is_alive(clock.now())] == []
-        clock.move(days=1)
+        clock.move(minutes=-10)
+        assert [one.name for one in load_nodes(transaction) if one.is_alive(clock.now())] == [], (
+            "the clock was put back"
+        )
+        clock.move(days=1, minutes=10)
         save_node(transaction, node(clock, "two"))
         assert [one.name for one in load_nodes(transaction)] == ["two"], "others are forgotten"
         delete_node(transaction, "two")

@@ -31,6 +31,14 @@ def test_silent_holder_loses_the_role_and_is_told_so(store: ServiceStore, clock:
     assert not one.is_held
 
 
+def test_clock_that_is_put_back_keeps_no_role_from_others(store: ServiceStore, clock: OwnClock) -> None:
+    one, two = RoleLease("leader", "one", TTL), RoleLease("leader", "two", TTL)
+    assert renew(store, one)
+    clock.move(minutes=-10)
+    assert renew(store, two), "the first is silent, and its lease would last for ten minutes"
+    assert not renew(store, one)
+
+
 def test_role_that_is_given_back_is_free_at_once(store: ServiceStore) -> None:
     one, two = RoleLease("leader", "one", TTL), RoleLease("leader", "two", TTL)
     assert renew(store, one)
