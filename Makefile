@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # In one list, so that all are installed in one go; the JDK brings the Java of Spark.
 TEST_PROGRAMS := postgresql mariadb-server maven default-jdk-headless openssh-server mmdebstrap
 .DEFAULT_GOAL := help
-.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots check demo demo-full service service-demo bench bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-table clean
+.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots check demo demo-full service service-demo bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-table clean
 
 help: ## list all of these
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,10 @@ crash-table: install ## every single fault, and N random schedules (default 2000
 bench: $(VENV)/user.stamp ## compare with hand-written PySpark; quick look: make bench ROWS=400000
 	@scripts/ensure-java.sh
 	@$(BIN)/python benchmarks/run.py $(if $(ROWS),--rows $(ROWS))
+
+bench-small: $(VENV)/user.stamp ## the demo's next day, an idle run and a plan: each in a process of its own, and in a warm worker
+	@scripts/ensure-java.sh
+	@$(BIN)/python benchmarks/small_runs.py
 
 bench-kafka: install ## the source `kafka` against Spark's own reader, on a real broker
 	@scripts/ensure-java.sh
