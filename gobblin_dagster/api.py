@@ -104,6 +104,7 @@ if TYPE_CHECKING:
         Timestamp,
         Upcoming,
     )
+    from gobblin_dagster.core.startpoint_types import CustomPosition, register_startpoint_type
     from gobblin_dagster.core.step_registry import register_commit_step
     from gobblin_dagster.core.storage import Sink, Storage
     from gobblin_dagster.core.task_state import PolicyOutcome, PolicyResult, TaskFailure, TaskState
@@ -204,6 +205,7 @@ __all__ = [
     "Converter",
     "CopyNotSupportedError",
     "CorruptRecordError",
+    "CustomPosition",
     "DataPublisher",
     "DataQualityError",
     "DataWriter",
@@ -371,6 +373,7 @@ __all__ = [
     "read_published",
     "register_commit_step",
     "register_scheme",
+    "register_startpoint_type",
     "register_watermark_type",
     "registry",
     "storage_path",
@@ -407,6 +410,7 @@ _HOMES: Mapping[str, str] = {
     "core.startpoint": (
         "ALL_JOBS Oldest Specific Startpoint StartpointEvent StartpointKey StartpointPosition Timestamp Upcoming"
     ),
+    "core.startpoint_types": "CustomPosition register_startpoint_type",
     "core.step_registry": "register_commit_step",
     "core.storage": "Sink Storage",
     "core.task_state": "PolicyOutcome PolicyResult TaskFailure TaskState",

@@ -7,15 +7,23 @@ works is left for the next run.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import Discriminator
+from pydantic import Discriminator, PlainSerializer, PlainValidator, TypeAdapter
 
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.ids import new_commit_id
+from gobblin_dagster.core.startpoint_types import (
+    BUILT_IN,
+    CustomPosition,
+    custom_from_json,
+    custom_to_json,
+    startpoint_type,
+)
 from gobblin_dagster.core.watermark import DateWatermark, HourWatermark, TimestampWatermark, Watermark
 from gobblin_dagster.core.watermark.fields import AnyRanges
 
@@ -101,7 +109,30 @@ def watermark_at(kind: type[Watermark], instant: datetime) -> Watermark | None:
 OnRewind: TypeAlias = Literal["refuse", "append", "replace", "upsert"]
 """What a run does if its startpoint goes back into published data: `refuse` it, if readers would see rows twice;
 `append` the rows once more; `replace` the files that hold them; `upsert`, if the output merges rows by a key."""
-StartpointPosition: TypeAlias = Annotated[Specific | Timestamp | Oldest | Upcoming, Discriminator("kind")]
+_BUILT_IN: TypeAdapter[Specific | Timestamp | Oldest | Upcoming] = TypeAdapter(
+    Annotated[Specific | Timestamp | Oldest | Upcoming, Discriminator("kind")]
+)
+
+
+def _load_position(raw: Any) -> Any:
+    if not isinstance(raw, dict):
+        return raw
+    return _BUILT_IN.validate_python(raw) if raw.get("kind") in BUILT_IN else custom_from_json(raw)
+
+
+def _dump_position(position: Any) -> dict[str, Any]:
+    if isinstance(position, CustomPosition):
+        return custom_to_json(position)
+    dumped: dict[str, Any] = _BUILT_IN.dump_python(position, mode="json")
+    return dumped
+
+
+StartpointPosition: TypeAlias = Annotated[
+    Specific | Timestamp | Oldest | Upcoming | CustomPosition,
+    PlainValidator(_load_position),
+    PlainSerializer(_dump_position, return_type=dict),
+]
+"""A built-in position, or one of a type that users add."""
 
 
 _TIMESTAMP = "timestamp:"
@@ -110,10 +141,10 @@ _TIMESTAMP = "timestamp:"
 def parse_startpoint_position(text: str) -> StartpointPosition:
     """Parse a position as people write it: a watermark, `timestamp:<ISO 8601 instant>`, `oldest` or `upcoming`.
 
-    An instant without a zone is taken as UTC.
+    An instant without a zone is taken as UTC. A position of a registered type is written `<kind>:<JSON>`.
 
     Raises:
-        UsageError: the instant cannot be read, or the text is empty.
+        UsageError: the instant or the JSON cannot be read, or the text is empty.
 
     Example:
         >>> str(parse_startpoint_position("timestamp:2013-01-31T05:00")), str(parse_startpoint_position("42"))
@@ -123,6 +154,13 @@ def parse_startpoint_position(text: str) -> StartpointPosition:
         return Oldest()
     if text == "upcoming":
         return Upcoming()
+    name, _, value = text.partition(":")
+    if (custom := startpoint_type(name)) is not None:
+        try:
+            return custom.from_json(json.loads(value), custom.version)
+        except (ValueError, TypeError, KeyError) as error:
+            problem = f"The startpoint {text!r} is none of type {name!r}: {error}."
+            raise UsageError(problem=problem, hint=f"Write {name}:<JSON>, as the type stores it.") from None
     if not text.startswith(_TIMESTAMP):
         if not text:
             raise UsageError(problem="The position of the startpoint is empty.", hint=_FORMS)

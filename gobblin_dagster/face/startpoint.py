@@ -20,6 +20,7 @@ from gobblin_dagster.core.startpoint import (
     Upcoming,
     parse_startpoint_position,
 )
+from gobblin_dagster.core.startpoint_types import CustomPosition
 from gobblin_dagster.core.utils.arguments import checked_methods
 from gobblin_dagster.core.utils.table import Column, Listing, mark
 from gobblin_dagster.core.utils.text import count
@@ -201,6 +202,6 @@ class StartpointMethods:
 def _position(given: StartpointPosition | Watermark | datetime | str | int) -> StartpointPosition:
     if isinstance(given, datetime):
         return parse_startpoint_position(f"timestamp:{given.isoformat()}")
-    if isinstance(given, Specific | Timestamp | Oldest | Upcoming):
+    if isinstance(given, Specific | Timestamp | Oldest | Upcoming | CustomPosition):
         return given
     return Specific(str(given)) if isinstance(given, Watermark) else parse_startpoint_position(str(given))

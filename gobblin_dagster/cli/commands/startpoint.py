@@ -84,7 +84,10 @@ def set_startpoint(
     dataset: DatasetArgument,
     position: Annotated[
         str,
-        typer.Argument(metavar="POSITION", help="A watermark, timestamp:<instant>, oldest or upcoming."),
+        typer.Argument(
+            metavar="POSITION",
+            help="A watermark, timestamp:<instant>, oldest, upcoming, or <type>:<JSON> of a type of your own.",
+        ),
     ],
     reason: ReasonOption,
     job: JobOption = None,

@@ -34,6 +34,7 @@ from gobblin_dagster.core.startpoint import (
     by_precedence,
     watermark_at,
 )
+from gobblin_dagster.core.startpoint_types import CustomPosition
 from gobblin_dagster.core.watermark import CompositeWatermark, Watermark
 from gobblin_dagster.core.watermark.file_set import LINE
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
@@ -194,7 +195,7 @@ class _Resolution:
             begin is None
             or startpoint.until is not None
             or startpoint.pinned is not None
-            or not isinstance(startpoint.position, Upcoming | Timestamp)
+            or not isinstance(startpoint.position, Upcoming | Timestamp | CustomPosition)
         ):
             return startpoint
         name = startpoint.partition
@@ -211,23 +212,36 @@ class _Resolution:
         if startpoint.partition:
             return self._read_up_to(startpoint, self._partition_mark(startpoint), base)
         resolver = self._source if isinstance(self._source, StartpointResolver) else None
-        position = startpoint.position
+        position: Any = startpoint.position
+        if isinstance(position, CustomPosition):
+            position = position.apply(self._urn, self._source, self._context)
+            if not isinstance(position, Specific | Timestamp | Oldest | Upcoming):
+                return self._found(startpoint, position, base)
         wanted = self._parsed(startpoint, position.watermark) if isinstance(position, Specific) else position
         if resolver is None:
             found: Watermark | CommittedRanges | None = self._unaided(startpoint, wanted)
         else:
             found = resolver.resolve_startpoint(self._urn, wanted, self._context)
+        return self._found(startpoint, found, base)
+
+    def _found(
+        self, startpoint: Startpoint, found: Watermark | CommittedRanges | None, base: CommittedRanges | None
+    ) -> CommittedRanges | None:
+        """Return `base` with what a source found."""
         if found is None:
             return None if self._state is None else CommittedRanges(self._state.committed.watermark_type, {})
         return found if isinstance(found, CommittedRanges) else self._read_up_to(startpoint, found, base)
 
     def _partition_mark(self, startpoint: Startpoint) -> Watermark:
         """Return where a partition begins."""
-        name, position, source = startpoint.partition, startpoint.position, self._source
+        name, source = startpoint.partition, self._source
+        position: Any = startpoint.position
         if self._kind(startpoint) is not CompositeWatermark:
             raise self._error(
                 startpoint, "the dataset has no partitions with positions of their own; leave the partition out"
             )
+        if isinstance(position, CustomPosition):
+            position = position.apply(self._urn, source, self._context)
         wanted: Watermark | Timestamp | Oldest | Upcoming
         if isinstance(position, Specific):
             try:
@@ -237,7 +251,9 @@ class _Resolution:
             wanted = self._parsed(startpoint, json.dumps({name: offset}))
         else:
             wanted = position
-        if isinstance(source, PartitionStartpointResolver):
+        if isinstance(wanted, CommittedRanges | None):
+            raise self._error(startpoint, "its type has no position for one partition alone")
+        if isinstance(source, PartitionStartpointResolver) and not isinstance(startpoint.position, CustomPosition):
             found: Any = source.resolve_partition_startpoint(self._urn, name, wanted, self._context)
         elif isinstance(source, StartpointResolver):
             found = source.resolve_startpoint(self._urn, wanted, self._context)
