@@ -41,8 +41,8 @@ class CustomPosition(ABC):
         """Return where a dataset begins; called on the driver, before the source plans.
 
         The default calls the source's method `visit_<kind>(dataset_urn, position, context)`. It returns what
-        `StartpointResolver.resolve_startpoint` returns, or a built-in position, which the source then resolves. Override
-        this method for a type that needs no source, such as the first instant of a month.
+        `StartpointResolver.resolve_startpoint` returns, or a built-in position, which the source then resolves.
+        Override this method for a type that needs no source, such as the first instant of a month.
 
         Args:
             dataset_urn: the dataset.

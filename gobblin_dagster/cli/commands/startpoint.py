@@ -86,7 +86,7 @@ def set_startpoint(
         str,
         typer.Argument(
             metavar="POSITION",
-            help="A watermark, timestamp:<instant>, oldest, upcoming, or <type>:<JSON> of a type of your own.",
+            help="A watermark, timestamp:<instant>, oldest, upcoming, <type>:<JSON>.",
         ),
     ],
     reason: ReasonOption,

@@ -91,7 +91,8 @@ def _cause(report: CommitReport, stored: StoredSequence, problem: str) -> tuple[
         return "person", change.who, ": ".join(filter(None, (change.action, change.why)))
     if (startpoint := report.startpoint) is not None:
         # The first note repeats the startpoint.
-        whys = (f"startpoint {startpoint.position}", startpoint.why, _told(report, report.notes[1:], problem))
+        shown = f"{startpoint.partition} at {startpoint.position}" if startpoint.partition else startpoint.position
+        whys = (f"startpoint {shown}", startpoint.why, _told(report, report.notes[1:], problem))
         return "startpoint", startpoint.who, ": ".join(why for why in whys if why)
     return "run", stored.run_id, _told(report, report.notes, problem)
 

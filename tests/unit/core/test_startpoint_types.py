@@ -143,6 +143,6 @@ def test_name_that_is_none_is_refused(kind: str, problem: str) -> None:
 
 
 def test_second_type_of_a_name_is_refused() -> None:
-    with pytest.raises(UsageError, match="'last_rows' is registered already, by .*:LastRows"):
+    with pytest.raises(UsageError, match=r"'last_rows' is registered already, by .*:LastRows"):
         register_startpoint_type(type("Mine", (LastRows,), {}))
     assert replace(LastRows(3), rows=4) == LastRows(4)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from gobblin_dagster.core import serialization
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.startpoint import (
     ALL_JOBS,
@@ -21,6 +22,7 @@ from gobblin_dagster.core.startpoint import (
     Upcoming,
 )
 from gobblin_dagster.engine.maintenance.clean import clean
+from gobblin_dagster.engine.maintenance.state_history import history
 from gobblin_dagster.engine.plan.source_identity import source_identity
 from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.spec.job import JobSpec
@@ -222,3 +224,35 @@ def test_startpoint_from_the_future_is_refused_when_it_is_used(tmp_path: Path) -
     assert "ahead of this clock" in planned(tmp_path, JOB).problem
     assert by_urn(run(tmp_path, JOB))["a"].outcome is DatasetOutcome.FAILED
     assert waits(tmp_path) == [str(saved)]
+
+
+def test_startpoint_on_one_of_35_datasets_leaves_the_others_byte_for_byte(tmp_path: Path) -> None:
+    names = [f"d{number:02}" for number in range(35)]
+    job = parts_job({name: {"p0": 3, "p1": 2} for name in names})
+    run(tmp_path, job)
+
+    def others() -> tuple[dict[str, bytes], dict[str, str]]:
+        files = [path for path in (tmp_path / "lake").rglob("*") if path.is_file() and "d07" not in path.as_posix()]
+        with store_of(tmp_path, job) as store:
+            states = store.load_dataset_states(job.job)
+        stored = {urn: serialization.to_json(state) for urn, state in states.items() if urn != "d07"}
+        return {path.as_posix(): path.read_bytes() for path in files}, stored
+
+    before = others()
+    assert len(before[1]) == 34
+    wish(tmp_path, job, Oldest(), "d07", partition="p0")
+    result = by_urn(run(tmp_path, job))
+    assert result["d07"].rows_read == 3
+    assert {one.outcome for urn, one in result.items() if urn != "d07"} == {DatasetOutcome.IDLE}
+    assert others() == before
+
+
+def test_history_names_every_startpoint_that_a_commit_applied(tmp_path: Path) -> None:
+    run(tmp_path, JOB)
+    wish(tmp_path, JOB, Specific("3"), partition="p0", **at(0))
+    wish(tmp_path, JOB, Specific("2"), partition="p1", **at(1))
+    run(tmp_path, JOB)
+    with store_of(tmp_path, JOB) as store:
+        entry = history(store, JOB.job, "a")[-1]
+    assert (entry.by, entry.who) == ("startpoint", "anna@host")
+    assert entry.why.startswith("startpoint p1 at 2: snow")
