@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Self
@@ -116,6 +117,9 @@ class SendToKafkaStep:
             return self._last_commit() == self.commit.commit_id
 
     def execute(self, storage: Storage) -> None:
+        with optional_package("confluent_kafka"):
+            from confluent_kafka import KafkaException  # noqa: PLC0415  # as in `_producer`
+
         with self._errors():
             self._make_commits_topic()
             producer = self._producer()
@@ -123,12 +127,15 @@ class SendToKafkaStep:
             producer.init_transactions(self.connection.timeout_s)
             if self._last_commit() == self.commit.commit_id:
                 return
+            self._require_topic(producer)
             producer.begin_transaction()
             try:
                 self._send(producer, storage)
                 producer.commit_transaction(self.connection.timeout_s)
             except BaseException:
-                producer.abort_transaction(self.connection.timeout_s)
+                # What cannot be aborted either is ended by the next `init_transactions`; the first error says why.
+                with suppress(KafkaException):
+                    producer.abort_transaction(self.connection.timeout_s)
                 raise
 
     def to_json(self) -> dict[str, Any]:
@@ -186,6 +193,22 @@ class SendToKafkaStep:
         """Return the commit id in the commits topic for the dataset's branch; None if there is none."""
         last = _noted_commits(self.connection, self.commits_topic).get(self._name)
         return None if last is None else last.commit_id
+
+    def _require_topic(self, producer: Any) -> None:
+        """Raise KafkaException if the topic is not there, also if the broker does not make it now that it is asked for.
+
+        Messages to a topic that is not there wait for minutes, and what fails then is the transaction.
+        """
+        with optional_package("confluent_kafka"):
+            from confluent_kafka import KafkaException  # noqa: PLC0415  # as in `_producer`
+
+        deadline = time.monotonic() + self.connection.timeout_s
+        while (
+            error := producer.list_topics(self.topic, self.connection.timeout_s).topics[self.topic].error
+        ) is not None:
+            if time.monotonic() > deadline:
+                raise KafkaException(error)
+            producer.poll(0.2)
 
     def _make_commits_topic(self) -> None:
         with optional_package("confluent_kafka"):

@@ -82,6 +82,17 @@ def test_store_that_does_not_know_what_the_topic_notes_sends_nothing(
     check_lost_store(tmp_path, publisher(broker, topic), lambda: numbers(broker, topic), says, is_lost=is_lost)
 
 
+def test_topic_that_is_not_there_is_named_as_the_reason_and_the_next_run_makes_good(
+    tmp_path: Path, broker: KafkaBroker
+) -> None:
+    job = table_job(publisher(broker, "not-yet") | {"timeout_s": 2}, ROWS)
+    failed = run(tmp_path, job)
+    assert all("Unknown topic or partition" in one.problem for one in failed.datasets), failed
+    broker.new_topic("not-yet")
+    assert run(tmp_path, job).status is RunStatus.SUCCEEDED
+    assert numbers(broker, "not-yet") == ids(ROWS)
+
+
 def test_run_that_wakes_late_sends_nothing(
     tmp_path: Path, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
