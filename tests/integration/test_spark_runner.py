@@ -166,27 +166,32 @@ DYING = """
 import os, signal, sys, time
 import gobblin_dagster.engine.spark.runner as spark
 from gobblin_dagster.cli.main import main
+from gobblin_dagster.cli.render.run import RunDisplay
 from gobblin_dagster.engine.spark.lazy import LazySparkRunner
 
-close = LazySparkRunner.close
+owner, name = {"at the end": (LazySparkRunner, "close"), "after the last task": (RunDisplay, "task_done")}[sys.argv[1]]
+usual = getattr(owner, name)
 
-def die_first(self):
+def die_first(self, *args):
     process = spark._Jvm.gateway.proc
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    close(self)
+    usual(self, *args)
 
-LazySparkRunner.close = die_first
+setattr(owner, name, die_first)
 sys.exit(main(["run", "--output", "json", "--progress", "none"]))
 """
 
 
-def test_jvm_that_dies_after_the_last_task_changes_neither_exit_code_nor_document(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", ["after the last task", "at the end"])
+def test_jvm_that_dies_after_the_last_task_changes_neither_exit_code_nor_document(tmp_path: Path, moment: str) -> None:
     (tmp_path / "gobblin.yaml").write_text("project: tests\nspark: {master: 'local[1,4]'}\n")
     (tmp_path / "jobs").mkdir()
     spec = job_spec({"a": {"rows": 3}}, output={"path": "lake"})
     (tmp_path / "jobs" / "j.yaml").write_text(spec.model_dump_json())
-    done = subprocess.run([sys.executable, "-c", DYING], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", DYING, moment], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert (document["exit_code"], [job["status"] for job in document["jobs"]]) == (0, ["succeeded"])

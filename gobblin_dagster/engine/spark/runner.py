@@ -187,21 +187,13 @@ class SparkRunner:
 
 @contextmanager
 def _without_trace() -> Iterator[None]:
-    """Log in one line that Spark could not be stopped; py4j would print a stack trace for each call that fails."""
-    loggers = [logging.getLogger(name) for name in ("py4j", "py4j.java_gateway", "py4j.clientserver")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL + 1)
+    """Log in one line that Spark could not be stopped."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             yield
     except Exception as error:  # noqa: BLE001 - whatever the error is, the session is finished, and so is its work
-        # py4j logs more errors about the ended JVM when Python frees its objects; they are no news either.
         _LOG.info("Spark had ended before it was stopped: %s", error)
-    else:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
 
 
 class _SparkJob:
@@ -280,6 +272,10 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
             "spark.driver.extraJavaOptions": " ".join(_fast_start_options(java)),
             "spark.python.daemon.module": worker_daemon.__name__,
         }
+    for name in ("py4j", "py4j.java_gateway", "py4j.clientserver"):
+        # py4j prints a stack trace for each call to a JVM that died, also for those that free Python's objects; the run
+        # itself reports what failed by it.
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     conf = SparkConf(loadDefaults=False).setAll(list((settings | spec.conf).items()))
     try:
         _Jvm.gateway = _Jvm.gateway or _launch(conf, log_file)
