@@ -197,3 +197,16 @@ def test_jvm_that_dies_after_the_last_task_changes_neither_exit_code_nor_documen
     assert (document["exit_code"], [job["status"] for job in document["jobs"]]) == (0, ["succeeded"])
     assert "Traceback" not in done.stderr
     assert "error[" not in done.stderr
+
+
+def test_next_command_reads_with_a_session_of_its_own(runner: SparkRunner) -> None:
+    first = runner.session.newSession()
+    kept = SparkRunner(first, 2, owns_session=True)  # never closed: its Spark belongs to all tests
+    kept.renew_session()
+    assert kept.session is first
+    kept.open_session().range(1).createOrReplaceTempView("of_an_earlier_command")
+    kept.renew_session()
+    again = kept.open_session()
+    assert again is not first
+    assert not again.catalog.tableExists("of_an_earlier_command")
+    assert again.conf.get("spark.sql.session.timeZone") == "UTC"
