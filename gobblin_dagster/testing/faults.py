@@ -15,7 +15,7 @@ import posixpath
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias, cast
 
@@ -150,6 +150,32 @@ def halt_after(name: str, call: Call) -> NoReturn:
     """Make the call, then end the run before its result is seen."""
     call()
     raise Halted
+
+
+_LOOKS = frozenset(
+    f"storage.{name}"
+    for name in ("size", "sha256", "read", "list_names", "walk_files", "real_path", "folds_case", "sync_dir")
+) | {"store.list_jobs", "store.close"}
+"""Calls that change no file; after a `sync_dir` only a power loss leaves others."""
+
+
+def kills(trace: Sequence[str]) -> Iterator[tuple[int, Action]]:
+    """Yield where to kill a process so that each state of storage and store that a kill can leave is left once.
+
+    That is before the first call and after each call that changes something: what lies on disk after a call lies there
+    before the next one, and a call that only looks changes nothing.
+
+    Args:
+        trace: the calls of an undisturbed run (`FaultPoints.trace`).
+
+    Example:
+        >>> [number for number, _ in kills(["store.load_leases", "store.prepare", "storage.size", "storage.move"])]
+        [1, 2, 4]
+    """
+    yield 1, crash_before
+    for number, name in enumerate(trace, start=1):
+        if name not in _LOOKS and not name.startswith("store.load_"):
+            yield number, crash_after
 
 
 def fail_with(code: int) -> Action:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -44,15 +45,21 @@ WHY_SCHEMES_ELSEWHERE = {
 }
 
 
-def _naming(names: Collection[str]) -> set[str]:
-    """Return the modules with a string that is one of some names, as a file's ending or the beginning of a URL too."""
-    found = set()
+@cache
+def _texts() -> Mapping[str, Collection[str]]:
+    """Return the strings in each module; all tests ask the same, and parsing takes seconds."""
+    found = {}
     for module in PACKAGE.rglob("*.py"):
         tree = ast.parse(module.read_text(encoding="utf-8"))
-        texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
-        if any(isinstance(text, str) and text.removeprefix(".").removesuffix("://") in names for text in texts):
-            found.add(module.relative_to(PACKAGE).as_posix())
+        constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+        texts = {text.removeprefix(".").removesuffix("://") for text in constants if isinstance(text, str)}
+        found[module.relative_to(PACKAGE).as_posix()] = texts
     return found
+
+
+def _naming(names: Collection[str]) -> set[str]:
+    """Return the modules with a string that is one of some names, as a file's ending or the beginning of a URL too."""
+    return {module for module, texts in _texts().items() if not {*names}.isdisjoint(texts)}
 
 
 def _strangers(names: Collection[str], homes: Collection[str]) -> list[str]:

@@ -32,7 +32,7 @@ from gobblin_dagster.testing.faults import (
     counted_storage,
     counted_store,
     crash_after,
-    crash_before,
+    kills,
     run_in_child,
 )
 from gobblin_dagster.testing.inline_runner import InlineRunner
@@ -135,8 +135,7 @@ def test_killed_replacement_shows_the_old_snapshot_or_the_new_one(tmp_path: Path
     old, new = ([0, 1, 2], [0, 1, 2]), ([3, 4, 5], [0, 1, 2, 3, 4, 5])
     watch = FaultPoints()
     _run_with(watch, root, job)
-    # After each call is before the next one.
-    for number, action in [(1, crash_before), *((n, crash_after) for n in range(1, len(watch.trace) + 1))]:
+    for number, action in kills(watch.trace):
         shutil.rmtree(root)
         shutil.copytree(saved, root)
         assert run_in_child(partial(_run_with, FaultPoints(Fault(number, action)), root, job)) == CRASHED
@@ -156,10 +155,10 @@ def test_killed_clean_up_never_takes_a_file_of_a_kept_snapshot(tmp_path: Path) -
     watch = FaultPoints()
     _clean_with(watch, root, job)
     assert "storage.delete" in watch.trace
-    for number in range(1, len(watch.trace) + 1):
+    for number, action in kills(watch.trace):
         shutil.rmtree(root)
         shutil.copytree(saved, root)
-        assert run_in_child(partial(_clean_with, FaultPoints(Fault(number, crash_after)), root, job)) == CRASHED
+        assert run_in_child(partial(_clean_with, FaultPoints(Fault(number, action)), root, job)) == CRASHED
         for attempt in ("killed", "finished"):
             found = [_ids(root, snapshot)[0] for snapshot in (2, 3, 4)]
             assert found == [[2, 3], [4, 5], [6, 7]], (number, watch.trace[number - 1], attempt)

@@ -25,11 +25,16 @@ def settings(root: Path) -> dict[str, str]:
     return {"type": "sql", "uri": f"sqlite:///{root}/catalog.db", "warehouse": f"file://{root}/warehouse"}
 
 
+def _before_others(folder: Path) -> str:
+    """Return PYTHONPATH with a folder before those that it has: in a work tree of its own it names the package."""
+    return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
 def recover(root: Path, without: Path | None = None) -> tuple[int, str]:
     """Call the command; modules in `without` hide installed ones."""
     done = subprocess.run(
         [sys.executable, "-m", "gobblin_dagster", "commit", "recover", "--output", "json"],
-        env=os.environ | ({"PYTHONPATH": str(without)} if without else {}),
+        env=os.environ | ({"PYTHONPATH": _before_others(without)} if without else {}),
         cwd=root,
         capture_output=True,
         text=True,

@@ -42,8 +42,7 @@ from gobblin_dagster.testing.faults import (
     FaultPoints,
     counted_storage,
     counted_store,
-    crash_after,
-    crash_before,
+    kills,
     run_in_child,
 )
 from tests.unit.engine.jobs import by_urn, job_spec, project, published, run
@@ -343,8 +342,7 @@ def test_killed_around_any_operation_readers_see_each_row_once(tmp_path: Path) -
     watch = FaultPoints()
     _compact_with(watch, root, job)
     assert {"store.prepare", "store.commit", "storage.move", "sink.finish"} <= set(watch.trace)
-    # After each call is before the next one.
-    for number, action in [(1, crash_before), *((n, crash_after) for n in range(1, len(watch.trace) + 1))]:
+    for number, action in kills(watch.trace):
         begin_anew()
         points = FaultPoints(Fault(number, action))
         assert run_in_child(partial(_compact_with, points, root, job)) == CRASHED

@@ -30,8 +30,7 @@ from gobblin_dagster.testing.faults import (
     FaultPoints,
     counted_storage,
     counted_store,
-    crash_after,
-    crash_before,
+    kills,
     run_in_child,
 )
 from gobblin_dagster.testing.rows_source import RowsSource
@@ -229,8 +228,7 @@ def test_killed_around_any_operation_each_row_is_published_once(tmp_path: Path) 
     watch = FaultPoints()
     _replay_with(watch, root, job)
     assert {"store.prepare", "store.commit", "storage.move"} <= set(watch.trace)
-    # After each call is before the next one.
-    for number, action in [(1, crash_before), *((n, crash_after) for n in range(1, len(watch.trace) + 1))]:
+    for number, action in kills(watch.trace):
         shutil.rmtree(root)
         shutil.copytree(saved, root)
         assert run_in_child(partial(_replay_with, FaultPoints(Fault(number, action)), root, job)) == CRASHED
