@@ -8,8 +8,9 @@ annotations.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
+from typing import Any
 
 import dagster as dg
 
@@ -29,6 +30,7 @@ from gobblin_dagster.orchestration.io_manager import Extracted
 from gobblin_dagster.orchestration.partitions import add_partitions, tagged_keys, to_urn
 from gobblin_dagster.orchestration.reconcile import reconcile
 from gobblin_dagster.orchestration.report import RunReport
+from gobblin_dagster.orchestration.startpoint_config import STARTPOINT_CONFIG, set_startpoints
 
 EXTRACT = "extract"
 REPORT = "report"
@@ -51,6 +53,7 @@ _CONFIG = {
         default_value=BUSY_WAIT_S,
         description="Seconds to wait for datasets that another run holds; then the run goes on without them.",
     ),
+    "startpoint": STARTPOINT_CONFIG,
 }
 
 
@@ -75,7 +78,7 @@ def extract_op(binding: JobBinding, runner: TaskRunner | None) -> dg.OpDefinitio
         """Recover earlier runs, plan, run all work units as one Spark job, and decide what to commit."""
         used = runner or getattr(context.resources, binding.spark_key).runner
         try:
-            return _extract(context, binding, used, context.op_config.get("urns"), context.op_config["busy_wait_s"])
+            return _extract(context, binding, used, context.op_config)
         except SpecError as error:
             # Without the cause: Dagster would store it with values of environment variables.
             raise dg.Failure(str(error), allow_retries=False) from None
@@ -109,8 +112,9 @@ def report_op(binding: JobBinding, outputs: list[str]) -> dg.OpDefinition:
 
 
 def _extract(
-    context: dg.OpExecutionContext, binding: JobBinding, runner: TaskRunner, urns: list[str] | None, busy_wait_s: float
+    context: dg.OpExecutionContext, binding: JobBinding, runner: TaskRunner, config: Mapping[str, Any]
 ) -> Extracted:
+    urns: list[str] | None = config.get("urns")
     keys = tagged_keys(context.instance, context.run, binding.partitions_name)
     if keys is not None:
         urns = [to_urn(key) for key in keys]
@@ -125,7 +129,10 @@ def _extract(
             # A retried step must not use the staging folder of its first try.
             run_id=f"{context.run_id}.{context.retry_number}" if context.retry_number else context.run_id,
         )
-        _wait_for_others(opened, busy_wait_s, context.log)
+        _wait_for_others(opened, config["busy_wait_s"], context.log)
+        # What a run that this one repeats has set waits still, unless it was applied.
+        if "startpoint" in config and not context.retry_number and context.run.parent_run_id is None:
+            set_startpoints(opened, urns, config["startpoint"], runner)
         profiler = RunProfiler()
         run = resources.enter_context(JobRun(opened, runner, [profiler, _LogObserver(context.log)]))
         recovered = run.recover()

@@ -1,0 +1,40 @@
+"""The run config `startpoint:`: set for the chosen datasets before the run plans, or the run fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+
+from gobblin_dagster.orchestration.ops import run_config
+from tests.unit.engine.jobs import published
+from tests.unit.engine.plan.test_startpoints import waiting
+from tests.unit.orchestration.world import World
+
+WISH = {"position": "28", "reason": "snow", "on_rewind": "append"}
+
+
+def run_from(world: World, startpoint: dict[str, Any], urns: list[str] | None) -> dg.ExecuteInProcessResult:
+    config: Any = run_config("numbers", urns)
+    config["ops"]["numbers"]["ops"]["extract"]["config"]["startpoint"] = startpoint
+    job = world.definitions.resolve_job_def("numbers_job")
+    return job.execute_in_process(instance=world.instance, run_config=config, raise_on_error=False)
+
+
+def test_run_begins_there_for_the_chosen_datasets_alone(world: World) -> None:
+    world.run_all()
+    assert run_from(world, WISH, ["a"]).success
+    assert published(world.root, world.job, "a") == sorted([*range(30), 28, 29])
+    assert published(world.root, world.job, "c c") == list(range(20))
+    assert waiting(world.root, world.job) == {}
+
+
+def test_position_that_is_none_fails_the_run_and_stores_nothing(world: World) -> None:
+    world.run_all()
+    result = run_from(world, {**WISH, "on_rewind": "refuse"}, ["a"])
+    assert "would see the rows of [28, 30) twice" in world.error(result)
+    assert waiting(world.root, world.job) == {}
+
+
+def test_startpoint_without_chosen_datasets_fails_the_run(world: World) -> None:
+    assert "needs chosen partitions" in world.error(run_from(world, WISH, None))
