@@ -12,7 +12,7 @@ from gobblin_dagster.core.ids import who
 from gobblin_dagster.core.startpoint import DEFAULT_EXPIRY, parse_startpoint_position
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.run.startpoint_preview import preview_startpoints, wished_startpoints
-from gobblin_dagster.engine.task.runner import TaskRunner
+from gobblin_dagster.engine.task.runner import SessionRunner, TaskRunner
 from gobblin_dagster.state.startpoints import StartpointManager
 
 STARTPOINT_CONFIG = dg.Field(
@@ -62,7 +62,8 @@ def set_startpoints(
         )[urn]
         for urn in sorted(urns)
     }
-    plans = preview_startpoints(opened.project, opened.job, wishes, runner, store=opened.store)
+    spark = runner if isinstance(runner, SessionRunner) else None
+    plans = preview_startpoints(opened.project, opened.job, wishes, spark, store=opened.store)
     problems = [plan.problem for plan in plans.values() if plan.problem]
     if problems:
         raise dg.Failure(" ".join(problems[:5]), allow_retries=False)
