@@ -25,6 +25,7 @@ from tests.unit.engine.plan.test_startpoints import state, store_of, waiting, wi
 
 ROWS, MORE = 10, 15
 START = 4
+TWICE = f": readers of 'all', 'masked' see the rows of [{START}, {ROWS}) twice"
 
 
 def job(rows: int = ROWS, **commit: Any) -> JobSpec:
@@ -80,7 +81,7 @@ def test_startpoint_is_gone_exactly_where_the_watermark_moved(
             run(root, job())
             assert published(root, job(), "a") == sorted([*range(ROWS), *again])
             assert waiting(root, job()) == {}
-        assert honoured(root, job()) == [f"startpoint {position}: snow"]
+        assert honoured(root, job()) == [f"startpoint {position}: snow{TWICE if again else ''}"]
         restore()
     assert seen == {True, False}, "some kills must come before the commit, some after it"
 
@@ -119,5 +120,5 @@ def test_delivery_without_write_ahead_consumes_it_with_its_record(tmp_path: Path
         assert unfanned(root, spec) == ({} if killed.version == 2 else {"a": saved})
         run(root, spec)
         assert published(root, spec, "a") == sorted([*range(ROWS), *range(START, ROWS)])
-        assert honoured(root, spec) == [f"startpoint {START}: snow"]
+        assert honoured(root, spec) == [f"startpoint {START}: snow{TWICE}"]
         restore()

@@ -415,7 +415,7 @@ def test_history_explains_the_change_by_the_startpoint(tmp_path: Path) -> None:
         entries = history(store, job.job, "a")
     assert [(e.by, e.why, e.rows) for e in entries] == [
         ("run", "", 10),
-        ("startpoint", "startpoint 8: snow", 2),
+        ("startpoint", "startpoint 8: snow: readers of 'all', 'masked' see the rows of [8, 10) twice", 2),
         ("startpoint", "startpoint upcoming: snow", 0),
     ]
     assert entries[1].who == "anna@host"
