@@ -144,6 +144,8 @@ BEFORE = DatasetState(
     given_up=CommittedRanges(LongWatermark, {"": ((10, 20),)}),
     pace=Pace(100.0, 1000.0, 10.0),
     origin={"orders": "id 1"},
+    inferred={"id": "long"},
+    applied_startpoints=("wide",),
 )
 MOVED = {
     "version",
