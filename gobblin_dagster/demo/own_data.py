@@ -43,7 +43,7 @@ _MOST_FILES = 20_000
 _MOST_OPENED = 1000
 _LOOKED_AT = 1 << 16
 """Bytes of a file that are looked at."""
-_CHANGES = re.compile(r"(?i)updat|modif|chang|last_")
+_CHANGES = re.compile(r"(?i)update|modif|chang|last_")
 _TIMES = re.compile(r"(?i)creat|insert|add|_at$|time|date|when")
 
 

@@ -29,6 +29,8 @@ def test_project_of_the_page_is_made_checked_and_run(
         (tmp_path / "data" / folder / "2026-01-01.csv").write_text("id,place,amount\n1,here,1.50\n")
     monkeypatch.chdir(tmp_path)
     commands = re.findall(r"^\$ gobblin (.*?)(?: +#.*)?$", PAGE, re.MULTILINE)
+    # Those that write a job over data of one's own have a test with such data: test_init.py.
+    commands = [command for command in commands if not command.startswith("init ")]
     said = {command: cli(*shlex.split(command)) for command in commands}
     assert {command: called.code for command, called in said.items()} == dict.fromkeys(commands, 0)
     assert "2 committed" in said["run"].err + said["run"].out
