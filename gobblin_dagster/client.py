@@ -22,6 +22,7 @@ from gobblin_dagster.core.errors import (
     TransientError,
     UsageError,
 )
+from gobblin_dagster.core.startpoint import OnRewind
 
 PAGE = 500
 """Flows that one request asks for."""
@@ -193,6 +194,7 @@ class FlowClient:
         *,
         job: str | None = None,
         expires_in_days: int = 7,
+        on_rewind: OnRewind = "refuse",
     ) -> dict[str, Any]:
         """Let the next run of a dataset begin elsewhere, and return the startpoint.
 
@@ -204,8 +206,10 @@ class FlowClient:
             reason: why; kept with the startpoint and in the audit trail.
             job: name of the job, if several jobs of the flow have the dataset.
             expires_in_days: days until it is forgotten if no run applies it.
+            on_rewind: what a run does if the position goes back into published data: `refuse`, `append`, `replace` or
+                `upsert`.
         """
-        body = {"position": position, "reason": reason, "expiresInDays": expires_in_days}
+        body = {"position": position, "reason": reason, "expiresInDays": expires_in_days, "onRewind": on_rewind}
         return self._startpoint(_dataset_key(group, name, urn, job), "setStartpoint", body)
 
     def remove_startpoint(

@@ -14,12 +14,13 @@ from datetime import UTC, datetime, time, timedelta
 from gobblin_dagster.core.commit import WAITING, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import FlowNotFoundError, UsageError
-from gobblin_dagster.core.startpoint import Specific, Startpoint, parse_startpoint_position
+from gobblin_dagster.core.startpoint import OnRewind, Specific, Startpoint, parse_startpoint_position
 from gobblin_dagster.core.watermark import DateWatermark, HourWatermark, TimestampWatermark
 from gobblin_dagster.core.watermark.text import parse_watermark
 from gobblin_dagster.service.flow_jobs import flow_jobs
 from gobblin_dagster.service.model import Dag, FlowConfig, FlowId
 from gobblin_dagster.service.store.store import ServiceStore
+from gobblin_dagster.state.startpoints import StartpointManager
 from gobblin_dagster.state.store import StateStore
 
 
@@ -115,6 +116,7 @@ class FlowDatasets:
         why: str,
         now: datetime,
         expires: timedelta,
+        on_rewind: OnRewind = "refuse",
     ) -> Startpoint:
         """Let the next run of a dataset begin at a position; it replaces a startpoint that waits.
 
@@ -129,6 +131,7 @@ class FlowDatasets:
             why: the reason.
             now: the instant.
             expires: how long it waits for a run.
+            on_rewind: what a run does if the position goes back into published data.
 
         Raises:
             FlowNotFoundError: there never was such a flow.
@@ -138,9 +141,9 @@ class FlowDatasets:
         parsed = parse_startpoint_position(position)
         if isinstance(parsed, Specific) and known.state is not None:
             parse_watermark(known.state.committed.watermark_type, parsed.watermark)
-        startpoint = Startpoint(known.job, urn, parsed, now, now + expires, who, why)
-        self._state().save_startpoint(startpoint)
-        return startpoint
+        startpoint = Startpoint(known.job, urn, parsed, now, now + expires, who, why, on_rewind=on_rewind)
+        with StartpointManager(self._state()) as startpoints:
+            return startpoints.save(startpoint)
 
     def remove_startpoint(self, flow: FlowId, urn: str, *, job: str | None) -> Startpoint:
         """Remove a dataset's startpoint, and return it.

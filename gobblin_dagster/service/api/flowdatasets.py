@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 from gobblin_dagster.core.errors import FlowNotFoundError, UsageError
-from gobblin_dagster.core.startpoint import DEFAULT_EXPIRY
+from gobblin_dagster.core.startpoint import DEFAULT_EXPIRY, OnRewind
 from gobblin_dagster.service.api import restli
 from gobblin_dagster.service.api.errors import BadRequest
 from gobblin_dagster.service.api.guard import Guard
@@ -19,6 +19,7 @@ from gobblin_dagster.service.security.access import Action
 from gobblin_dagster.service.store.store import ServiceStore
 
 ACTIONS = ("setStartpoint", "removeStartpoint")
+_FIELDS = {"position", "reason", "expiresInDays", "onRewind"}
 _MAX_DAYS = 36_500
 _MAX_TEXT = 1_000
 
@@ -76,7 +77,7 @@ class FlowDatasetsResource:
         asked = _body_of(request)
         reason = _text(asked, "reason")
         position = _text(asked, "position") if name == "setStartpoint" else ""
-        expires = timedelta(days=_days(asked))
+        expires, on_rewind = timedelta(days=_days(asked)), _on_rewind(asked)
         told = f"startpoint of {urn!r} " + (f"set to {position}" if position else "removed")
         # The audit trail is in another database than the state: its row is there first, so that no change lacks one.
         with self._store.write() as transaction:
@@ -92,6 +93,7 @@ class FlowDatasetsResource:
                 why=reason,
                 now=now,
                 expires=expires,
+                on_rewind=on_rewind,
             )
         else:
             changed = self._datasets.remove_startpoint(flow, urn, job=job)
@@ -110,8 +112,8 @@ def _body_of(request: Request) -> Mapping[str, Any]:
     document = request.document()
     if not isinstance(document, dict):
         raise UsageError(problem='The body is {"position": "...", "reason": "..."}; only the reason to remove one.')
-    if unknown := sorted({*document} - {"position", "reason", "expiresInDays"}):
-        raise UsageError(problem=f"The body has no field {unknown[0][:40]!r}; fields: position, reason, expiresInDays.")
+    if unknown := sorted({*document} - _FIELDS):
+        raise UsageError(problem=f"The body has no field {unknown[0][:40]!r}; fields: {', '.join(sorted(_FIELDS))}.")
     return document
 
 
@@ -121,6 +123,15 @@ def _text(asked: Mapping[str, Any], name: str) -> str:
         expected = f"a text of 1 to {_MAX_TEXT} printable characters"
         raise UsageError(problem=f"The field {name!r} takes {expected}, got {str(value)[:80]!r}.")
     return value
+
+
+def _on_rewind(asked: Mapping[str, Any]) -> OnRewind:
+    wanted = asked.get("onRewind", "refuse")
+    for known in get_args(OnRewind):
+        if wanted == known:
+            return known  # type: ignore[no-any-return]  # one of the literal's texts
+    expected = ", ".join(get_args(OnRewind))
+    raise UsageError(problem=f"The field 'onRewind' takes {expected}, got {str(wanted)[:40]!r}.")
 
 
 def _days(asked: Mapping[str, Any]) -> int:

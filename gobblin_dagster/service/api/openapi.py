@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from gobblin_dagster import __version__
+from gobblin_dagster.core.startpoint import OnRewind
 
 _TEXT = {"type": "string"}
 _COUNT = {"type": "integer", "minimum": 0}
@@ -31,6 +32,7 @@ _STARTPOINT = {
         "position": {**_TEXT, "description": "a watermark, timestamp:INSTANT, oldest or upcoming"},
         "reason": _TEXT,
         "expiresInDays": {"type": "integer", "minimum": 1, "maximum": 36500},
+        "onRewind": {"type": "string", "enum": list(get_args(OnRewind)), "default": "refuse"},
     },
 }
 _FLOW_CONFIG = {

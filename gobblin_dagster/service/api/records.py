@@ -188,6 +188,7 @@ def startpoint_document(startpoint: Startpoint) -> dict[str, Any]:
         "jobName": startpoint.job,
         "datasetUrn": startpoint.dataset_urn,
         "position": str(startpoint),
+        "onRewind": startpoint.on_rewind,
         "reason": startpoint.why,
         "setBy": startpoint.who,
         "createdAt": epoch_ms(startpoint.created_at),

@@ -102,7 +102,7 @@ def test_startpoint_by_rest_is_honoured_once_and_audited(
     core: CoreServices, client: FlowClient, tmp_path: Path
 ) -> None:
     run_flow(tmp_path, core, ORDERS)
-    told = client.set_startpoint("shop", "orders", "b/c", "4", "bad files")
+    told = client.set_startpoint("shop", "orders", "b/c", "4", "bad files", on_rewind="append")
     assert (told["position"], told["reason"], told["setBy"]) == ("4", "bad files", "owner")
     assert client.dataset("shop", "orders", "b/c")["startpoint"] == told
     [result] = run_flow(tmp_path, core, ORDERS)
@@ -115,6 +115,16 @@ def test_startpoint_by_rest_is_honoured_once_and_audited(
         ("shop/orders", "allowed", "startpoint of 'a' set to oldest: again"),
         ("shop/orders", "allowed", "startpoint of 'a' removed: set by mistake"),
     ]
+
+
+def test_startpoint_that_goes_back_publishes_no_row_twice_unless_it_says_so(
+    core: CoreServices, client: FlowClient, tmp_path: Path
+) -> None:
+    run_flow(tmp_path, core, ORDERS)
+    assert client.set_startpoint("shop", "orders", "b/c", "4", "bad files")["onRewind"] == "refuse"
+    [result] = run_flow(tmp_path, core, ORDERS)
+    assert "published" in result.datasets[1].problem
+    assert result.datasets[1].rows_read == 0
 
 
 def test_what_is_no_startpoint_is_refused(core: CoreServices, client: FlowClient, tmp_path: Path) -> None:

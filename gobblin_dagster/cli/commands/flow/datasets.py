@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gobblin_dagster.cli.commands.flow.connect import FlowArgument, UrlOption, connect, group_and_name
+from gobblin_dagster.cli.commands.startpoint import OnRewindOption
 from gobblin_dagster.cli.commands.state.change import ReasonOption, YesOption
 from gobblin_dagster.cli.commands.state.lookup import DatasetArgument, JobOption
 from gobblin_dagster.cli.confirm import confirm
@@ -66,6 +67,10 @@ def startpoint(
     expires: Annotated[
         int, typer.Option(metavar="DAYS", min=1, max=36_500, help="Days until it expires if no run applies it.")
     ] = DEFAULT_EXPIRY.days,
+    on_rewind: Annotated[
+        OnRewindOption,
+        typer.Option(help="If it goes back into published data: refuse, or what becomes of the rows read twice."),
+    ] = OnRewindOption.REFUSE,
     yes: YesOption = False,
     url: UrlOption = None,
     output: OutputOption = Output.TEXT,
@@ -82,7 +87,9 @@ def startpoint(
             changed = client.remove_startpoint(group, name, dataset, reason, job=job)
         else:
             confirm(f"Begin the next run of {dataset_name(dataset)} at {position}?", yes)
-            changed = client.set_startpoint(group, name, dataset, position, reason, job=job, expires_in_days=expires)
+            changed = client.set_startpoint(
+                group, name, dataset, position, reason, job=job, expires_in_days=expires, on_rewind=on_rewind.value
+            )
     if output is Output.JSON:
         print_json(removed=remove, startpoint=changed)
         return
