@@ -22,6 +22,8 @@ OLD = pa.table({"id": pa.array([1], pa.int32()), "name": ["x"]})
 NEW = pa.table({"id": pa.array([2], pa.int64()), "city": ["y"]})
 SAME = pa.table({"id": pa.array([2], pa.int32()), "name": ["y"]})
 
+PATH = "in/{dataset}/{date:%Y-%m-%d}.csv"
+
 
 def job(**parts: Any) -> JobSpec:
     body: dict[str, Any] = {
@@ -113,8 +115,20 @@ def test_only_the_first_datasets_are_looked_at(published: Path, monkeypatch: pyt
     assert opened == ["a", "b"]
 
 
+def test_columns_of_a_format_whose_types_are_inferred_are_told(tmp_path: Path) -> None:
+    spec = job(source={"type": "files", "path": PATH, "format": {"type": "csv"}})
+    folder = tmp_path / "in" / "a"
+    folder.mkdir(parents=True)
+    (folder / "2026-01-01.csv").write_text("id,name\n1,x\n")
+    run(tmp_path, spec)
+    (folder / "2026-01-02.csv").write_text("id,city\n1,x\n")
+    (told,) = notes(tmp_path, spec).values()
+    assert any("city" in note for note in told)
+    assert any("name" in note for note in told)
+
+
 def test_formats_without_a_schema_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = job(source={"type": "files", "path": "in/{dataset}/{date:%Y-%m-%d}.csv", "format": {"type": "csv"}})
+    spec = job(source={"type": "files", "path": PATH, "format": {"type": "csv", "infer": False}})
     folder = tmp_path / "in" / "a"
     folder.mkdir(parents=True)
     (folder / "2026-01-01.csv").write_text("id,name\n1,x\n")
