@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -282,6 +282,11 @@ def body_digest(body: str) -> str:
     return hashlib.sha256(body.encode()).hexdigest()
 
 
-def canonical_json(value: Any) -> str:
-    """Return JSON with sorted keys and no spaces, so that equal values have equal digests."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+def canonical_json(value: Any, default: Callable[[Any], Any] | None = None) -> str:
+    """Return JSON with sorted keys and no spaces, so that equal values have equal digests.
+
+    Args:
+        value: what to write.
+        default: makes JSON of a value that has none; without it, such a value is a TypeError.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=default)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
+from typing import NoReturn
 
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError
@@ -41,14 +42,26 @@ def require_match(selection: Selection, urns: Iterable[str]) -> None:
 
 def find_state(store: StateStore, dataset: str, job: str | None) -> DatasetState:
     """Return the state of a dataset; raises UsageError if there is none or several jobs have it."""
-    found = (store.load_dataset_states(name, [dataset]) for name in ([job] if job else store.list_jobs()))
+    jobs = [job] if job else store.list_jobs()
+    state = _only_state(store, dataset, jobs)
+    return state or _refuse(dataset, job, _urns(store, jobs))
+
+
+def _only_state(store: StateStore, dataset: str, jobs: Iterable[str]) -> DatasetState | None:
+    """Return the state of a dataset, None if it has none; raises UsageError if several jobs have it."""
+    found = (store.load_dataset_states(name, [dataset]) for name in jobs)
     states = [states[dataset] for states in found if dataset in states]
-    if len(states) == 1:
-        return states[0]
-    where = ", ".join(state.job for state in states)
-    if states:
+    if len(states) > 1:
+        where = ", ".join(state.job for state in states)
         raise UsageError(problem=f"Dataset {dataset!r} is in several jobs: {where}.", hint="Name one with --job.")
-    urns = {urn for name in ([job] if job else store.list_jobs()) for urn in store.load_dataset_states(name)}
+    return states[0] if states else None
+
+
+def _urns(store: StateStore, jobs: Iterable[str]) -> set[str]:
+    return {urn for name in jobs for urn in store.load_dataset_states(name)}
+
+
+def _refuse(dataset: str, job: str | None, urns: set[str]) -> NoReturn:
     near = ", ".join(_with_last_part(dataset, urns) or get_close_matches(dataset, urns))
     raise UsageError(
         problem=f"Nothing is published of {dataset!r}" + (f" by a job {job!r}." if job else "."),
@@ -62,11 +75,13 @@ def find_named(store: StateStore, name: str, job: str | None) -> DatasetState:
     For commands that change nothing. Raises like `find_state`.
     """
     jobs = [job] if job else store.list_jobs()
-    if not any(name in store.load_dataset_states(one, [name]) for one in jobs):
-        urns = {urn for one in jobs for urn in store.load_dataset_states(one)}
-        named = _with_last_part(name, urns)
-        name = named[0] if len(named) == 1 else name
-    return find_state(store, name, job)
+    if (state := _only_state(store, name, jobs)) is not None:
+        return state
+    urns = _urns(store, jobs)
+    named = _with_last_part(name, urns)
+    if len(named) != 1:
+        _refuse(name, job, urns)
+    return find_state(store, named[0], job)
 
 
 def _with_last_part(name: str, urns: Iterable[str]) -> list[str]:

@@ -98,7 +98,7 @@ def test_single_fault_harms_nobody_whatever_the_steps_are(
 
 @pytest.mark.parametrize(
     ("kind", "family"),
-    [("sqlite", name) for name in ("instants", "late_errors", "freezes_of_one")]
+    [("sqlite", "instants")]
     + [
         pytest.param(kind, name, marks=pytest.mark.slow)
         for kind in KINDS
@@ -108,7 +108,7 @@ def test_single_fault_harms_nobody_whatever_the_steps_are(
 def test_single_fault_harms_no_dataset_that_shares_transactions(scratch: Path, kind: StoreKind, family: str) -> None:
     families = {"instants": instants, "freezes_of_one": freezes_of_one, **SINGLE_FAULTS, **DISKS}
     example = Example(scratch / "lake", kind, shape="together", halts=True)
-    _assert_safe(example, families[family], _AT_LEAST.get(family, 50))
+    _assert_safe(example, families[family], _AT_LEAST.get(family, 40))
 
 
 @pytest.mark.parametrize("family", [*sorted(SINGLE_FAULTS.keys() - {"late_errors"}), *DISKS])

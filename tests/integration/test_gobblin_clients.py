@@ -246,6 +246,7 @@ def test_execution_is_killed_and_resumed(java: Clients) -> None:
     java.ends("first", blocker, "RUNNING")
     # The worker takes one job at a time: the second flow waits, and can be killed.
     number = int(java.v2.create_flow_config_status_id(java.config("second", schedule=None))["flowExecutionId"])
+    java.ends("second", number, "RUNNING")  # compiled: what was killed before that cannot be resumed
     kill, resume = java.executions.delete_flow_execution, java.executions.resume_flow_execution
     assert resume(java.group, "second", number).status == 409, "it was not killed"
     assert empty(kill(java.group, "second", number))

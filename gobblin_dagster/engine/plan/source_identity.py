@@ -25,4 +25,6 @@ def source_identity(job: JobSpec, source: Source | type[Source]) -> str:
     options = job.source.options
     names = traits_of(source, SourceTraits).identity or tuple(options)
     found = {name: options[name] for name in sorted(names) if name in options}
-    return f"{job.source.type}:{body_digest(_LOGIN.sub('//', canonical_json(found)))[:_DIGITS]}"
+    # A job from Python may hold dates and other objects, which a job file cannot.
+    text = canonical_json(found, default=str)
+    return f"{job.source.type}:{body_digest(_LOGIN.sub('//', text))[:_DIGITS]}"

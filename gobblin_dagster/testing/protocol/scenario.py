@@ -162,7 +162,8 @@ class Example:
 
     def _open_files(self, storage: Storage, points: FaultPoints | None) -> StateStore:
         counted = counted_storage(storage, points, "log") if points else storage
-        return FileStateStore(f"{self.setup.root}/state", counted, self.clock)
+        # In one thread, so that each run of a schedule makes the same calls in the same order.
+        return FileStateStore(f"{self.setup.root}/state", counted, self.clock, threads=1)
 
     def _execute(self, *statements: Executable) -> None:
         if self._engine is None:

@@ -54,7 +54,7 @@ def test_state_of_a_flow_is_shown_and_changed_and_no_others(cli: Cli, flows: Pat
 
 
 def test_startpoints_of_a_flow_are_planned_set_and_removed(cli: Cli, flows: Path) -> None:
-    called = cli("startpoint", "set", "a", "4", *OF, "-m", "why", "--yes")
+    called = cli("startpoint", "set", "a", "4", "--on-rewind", "append", *OF, "-m", "why", "--yes")
     assert called.code == 0, called.err
     assert "a        4          10              6\n" in called.out
     assert [one["job"] for one in cli("startpoint", "list", *OF, "-o", "json").json()["startpoints"]] == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -79,7 +79,7 @@ class ForgetfulStore(FileStateStore):
         return {}
 
     def commit(self, sequence_id: str, epoch: int, effect: CommitEffect) -> None:
-        super().commit(sequence_id, epoch, CommitEffect(effect.after, effect.files, (), effect.startpoints))
+        super().commit(sequence_id, epoch, replace(effect, removed=()))
 
 
 class TestForgetfulStore(StateStoreConformance):

@@ -19,6 +19,7 @@ EXPECTED = {
         "test_move_raced_onto_one_target_has_one_winner",
     },
     "TestForgetfulStore": {
+        "test_history_begins_with_a_later_commit",
         "test_removed_files_are_left_out_from_then_on_and_older_snapshots_hold_them",
         "test_renewal_prolongs_what_is_ours_and_leaves_out_what_is_not",
     },

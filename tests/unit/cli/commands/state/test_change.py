@@ -250,7 +250,7 @@ def test_list_of_a_job_that_is_not_there_is_refused(cli: Cli, ran: Path, command
 
 
 def test_changes_need_no_readable_job_file(cli: Cli, ran: Path) -> None:
-    cli("startpoint", "set", "a", "7", *WHY, "--yes")
+    assert cli("startpoint", "set", "a", "7", "--on-rewind", "append", *WHY, "--yes").code == 0
     output = cli("commit", "show", cli("state", "history", "a", "-o", "json").json()["history"][0]["sequence"])
     (ran / "jobs/numbers.yaml").write_text("job: [")
     assert cli("startpoint", "remove", "a", "--yes").code == 0
