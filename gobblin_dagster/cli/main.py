@@ -42,6 +42,7 @@ COMMANDS = {
     "doctor": "Check Java, Spark, folders, state store, clock and service.",
     "serve": "Start the service, which runs flows made of templates.",
     "flow": "Create, run, watch and change flows of the service.",
+    "topology": "Check and show data nodes, edges and executors of the service.",
     "worker": "See and end the worker that keeps Spark warm for `gobblin run`.",
     "dev": "Open the project in Dagster's UI.",
     "version": "Show versions of everything that matters.",

@@ -5,6 +5,7 @@ Rooms, from the bottom to the top; each imports only from those before it:
 - `store`: the tables in which all nodes of a service meet.
 - `security`: who asks, and what they may do.
 - `catalog`: templates, and flows with their history.
+- `topology`: data nodes, edges and executors, as operators describe them.
 - `compiler`: a flow becomes a DAG of jobs.
 - `executors`: where jobs run.
 - `orchestrator`: starts jobs when their parents are complete, and folds events into statuses.

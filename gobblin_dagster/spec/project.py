@@ -83,6 +83,8 @@ class ServiceSpec(SpecModel):
     """Flows and their executions: `sqlite:///path` (relative to the project) or `postgresql://...`."""
     templates: str = "templates"
     """Folder of templates, relative to the project."""
+    topology: str = "topology"
+    """Folder of topology files, relative to the project: data nodes, edges, executors."""
     jobs_at_once: int = Field(default=4, ge=1, le=256)
     """Jobs that the embedded executor runs side by side."""
     logs: Literal["text", "json"] = "text"

@@ -1,0 +1,235 @@
+"""`gobblin topology`: check and show the data landscape that the project's topology files describe.
+
+The commands read the files; the service need not run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from gobblin_dagster.cli.context import Output, OutputOption, examples, project_root
+from gobblin_dagster.cli.lazy import WholeHelpGroup
+from gobblin_dagster.cli.render.console import console, print_facts, print_status, print_table
+from gobblin_dagster.cli.render.json_document import print_json
+from gobblin_dagster.core.errors import InvalidSpecError, UsageError
+from gobblin_dagster.core.exit_codes import ExitCode
+from gobblin_dagster.core.utils.text import count
+from gobblin_dagster.service.catalog.templates import TemplateCatalog
+from gobblin_dagster.service.topology.files import TopologyFolder, read_topology
+from gobblin_dagster.service.topology.graph import FlowEdge, FlowGraph
+from gobblin_dagster.service.topology.model import DatasetSpec
+from gobblin_dagster.spec.explain import nearest
+from gobblin_dagster.spec.load import load_project, shown_path
+
+app = typer.Typer(
+    cls=WholeHelpGroup,
+    rich_markup_mode=None,
+    add_completion=False,
+    help="Check and show data nodes, edges and executors of the service.",
+    no_args_is_help=True,
+)
+
+
+class Kind(StrEnum):
+    """What is listed."""
+
+    NODES = "nodes"
+    EDGES = "edges"
+    EXECUTORS = "executors"
+
+
+class Picture(StrEnum):
+    """How the whole topology is drawn."""
+
+    TEXT = "text"
+    MERMAID = "mermaid"
+
+
+@app.command(epilog=examples("gobblin topology check", "gobblin topology check --output json"))
+def check(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
+    """Check all topology files and the templates that their edges name.
+
+    Shows every fault with its file and line: names that are not there, edges that no executor can run, cycles that
+    cost nothing. Exits with 2 if there is a fault.
+    """
+    name, found = _read(ctx)
+    graph = found.graph
+    if output is Output.JSON:
+        faults = [
+            {"file": one.file, "line": one.line, "path": one.path, "problem": one.problem} for one in found.faults
+        ]
+        print_json(valid=not faults, files=list(found.files), faults=faults)
+    else:
+        for fault in found.faults:
+            print_status(False, fault.text(name))
+        for kind, parts in (("node", graph.nodes), ("edge", graph.edges), ("executor", graph.executors)):
+            if not found.faults:
+                print_status(True, f"{name}: {count(len(parts), kind)}")
+    if found.faults:
+        raise typer.Exit(ExitCode.USAGE)
+
+
+@app.command("list", epilog=examples("gobblin topology list", "gobblin topology list edges --output json"))
+def list_parts(
+    ctx: typer.Context,
+    kind: Annotated[Kind | None, typer.Argument(help="What to list; default: everything.", show_default=False)] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """List data nodes, edges and executors."""
+    graph = _sound(ctx)
+    kinds = [kind] if kind else list(Kind)
+    if output is Output.JSON:
+        print_json(**{one.value: _documents(graph, one) for one in kinds})
+        return
+    out = console(sys.stdout)
+    for one in kinds:
+        rows = list(_rows(graph, one))
+        if rows:
+            print_table(out, _COLUMNS[one], rows)
+        else:
+            out.print(f"No {one.value}.")
+
+
+@app.command(
+    epilog=examples("gobblin topology show", "gobblin topology show lake", "gobblin topology show --picture mermaid")
+)
+def show(
+    ctx: typer.Context,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="A node, edge or executor; default: all.", show_default=False),
+    ] = None,
+    picture: Annotated[Picture, typer.Option(help="Form of the picture; `mermaid` draws it in Markdown.")] = Picture.TEXT,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show the topology as a picture, or one node, edge or executor with all that it has."""
+    graph = _sound(ctx)
+    if name is not None:
+        _require_known(graph, name)
+    if output is Output.JSON:
+        kinds = {kind: [one for one in _documents(graph, kind) if name in (None, one["name"])] for kind in Kind}
+        print_json(**{kind.value: documents for kind, documents in kinds.items()})
+        return
+    out = console(sys.stdout)
+    if name is None:
+        for line in mermaid_lines(graph) if picture is Picture.MERMAID else text_lines(graph):
+            out.print(line)
+        return
+    for kind in Kind:
+        for document in _documents(graph, kind):
+            if document["name"] == name:
+                print_facts(out, {kind.value.removesuffix("s"): name, **_facts(document)})
+    if name in graph.nodes:
+        for edge in (*graph.incoming[name], *graph.outgoing[name]):
+            out.print(f"  {_arrow(edge)}")
+
+
+def text_lines(graph: FlowGraph) -> Iterator[str]:
+    """Yield the picture of a topology as text: each node, and below it the edges that begin there."""
+    for name, node in sorted(graph.nodes.items()):
+        yield f"{name} ({node.type})"
+        for edge in graph.outgoing[name]:
+            state = edge.refusal or f"cost {edge.spec.cost:g}, on {edge.executor}"
+            yield f"  --{edge.name}--> {edge.spec.destination}  ({state})"
+
+
+def mermaid_lines(graph: FlowGraph) -> Iterator[str]:
+    """Yield the picture of a topology in Mermaid's language, which Markdown pages draw."""
+    yield "flowchart LR"
+    numbers = {name: f"n{number}" for number, name in enumerate(sorted(graph.nodes))}
+    for name, number in numbers.items():
+        yield f'  {number}["{name}<br>{_quoted(graph.nodes[name].type)}"]'
+    for edges in graph.outgoing.values():
+        for edge in edges:
+            arrow = "-.->" if edge.refusal else "-->"
+            ends = numbers[edge.spec.source], numbers[edge.spec.destination]
+            yield f'  {ends[0]} {arrow}|"{edge.name}"| {ends[1]}'
+
+
+def _quoted(text: str) -> str:
+    return text.replace('"', "#quot;")
+
+
+def _arrow(edge: FlowEdge) -> str:
+    told = edge.refusal or f"on {edge.executor}"
+    return f"{edge.spec.source} --{edge.name}--> {edge.spec.destination}  ({told})"
+
+
+def _read(ctx: typer.Context) -> tuple[str, TopologyFolder]:
+    root = project_root(ctx)
+    service = load_project(root).service
+    folder = root / service.topology
+    return shown_path(folder), read_topology(folder, TemplateCatalog(root / service.templates))
+
+
+def _sound(ctx: typer.Context) -> FlowGraph:
+    """Return the topology; raises InvalidSpecError if it has faults."""
+    name, found = _read(ctx)
+    if found.faults:
+        raise InvalidSpecError(file=name, faults=found.faults)
+    return found.graph
+
+
+def _require_known(graph: FlowGraph, name: str) -> None:
+    known = [*graph.nodes, *graph.edges, *graph.executors]
+    if name not in known:
+        raise UsageError(problem=f"The topology has nothing named {name[:80]!r}.", hint=f"{nearest(name, known)}")
+
+
+_COLUMNS = {
+    Kind.NODES: {"node": "left", "type": "left", "platform": "left", "description": "left"},
+    Kind.EDGES: {"edge": "left", "from": "left", "to": "left", "cost": "right", "executor": "left", "template": "left"},
+    Kind.EXECUTORS: {"executor": "left", "type": "left", "can move": "left", "description": "left"},
+}
+
+
+def _rows(graph: FlowGraph, kind: Kind) -> Iterator[tuple[str, ...]]:
+    for one in _documents(graph, kind):
+        if kind is Kind.NODES:
+            yield one["name"], one["type"], one["platform"], one["description"]
+        elif kind is Kind.EDGES:
+            executor = one["executor"] or f"- ({one['refusal']})"
+            yield one["name"], one["source"], one["destination"], f"{one['cost']:g}", executor, one["template"]
+        else:
+            moves = ", ".join(f"{move['source']} -> {move['destination']}" for move in one["capabilities"])
+            state = "" if one["enabled"] else "not enabled; "
+            yield one["name"], one["type"], moves, f"{state}{one['description']}"
+
+
+def _documents(graph: FlowGraph, kind: Kind) -> list[dict[str, Any]]:
+    if kind is Kind.NODES:
+        return [{"name": name, **part.model_dump()} for name, part in sorted(graph.nodes.items())]
+    if kind is Kind.EXECUTORS:
+        return [{"name": name, **part.model_dump()} for name, part in sorted(graph.executors.items())]
+    edges = [graph.edge(name) for name in sorted(graph.edges)]
+    return [
+        {"name": edge.name, **edge.spec.model_dump(), "executor": edge.executor, "refusal": edge.refusal}
+        for edge in edges
+    ]
+
+
+def _facts(document: dict[str, Any]) -> dict[str, str]:
+    """Return what a part says beyond the defaults, as people read it."""
+    facts = {}
+    for key, value in document.items():
+        if key == "name" or value in ("", None, {}):
+            continue
+        if key in ("input", "output"):
+            value = {name: text for name, text in value.items() if text != getattr(DatasetSpec(), name)}
+            if not value:
+                continue
+        facts[key] = _text(value)
+    return facts
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} = {text}" for name, text in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,107 @@
+"""TopologyCatalog: the newest topology without faults, read again when its files change.
+
+Each node of a service reads its own copy of the folder; the folder is part of the project, as templates are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from gobblin_dagster.core.errors import GobblinDagsterError, InvalidSpecError
+from gobblin_dagster.service.topology.files import read_topology, topology_files
+from gobblin_dagster.service.topology.graph import EMPTY, FlowGraph
+
+log = logging.getLogger(__name__)
+
+
+class TopologyListener(Protocol):
+    """Hears of changes of the topology.
+
+    Called in the thread that calls `refresh`, after compilers see the new graph, once for each change. An error that it
+    raises is logged; the other listeners are called all the same.
+
+    Source: gobblin-runtime `SpecCatalogListener` of the `TopologyCatalog`.
+    """
+
+    def topology_changed(self, old: FlowGraph, new: FlowGraph) -> None:
+        """The topology is another one now."""
+
+
+class TopologyCatalog:
+    """Reads a folder, and holds what was last read without faults.
+
+    Args:
+        folder: the folder of topology files; one that is not there is an empty topology.
+        listeners: called in this order.
+
+    Source: gobblin-runtime `TopologyCatalog`, gobblin-service `FSFlowGraphMonitor`. Differs: a folder with a fault
+        changes nothing at all.
+    """
+
+    def __init__(self, folder: Path, listeners: Sequence[TopologyListener] = ()) -> None:
+        self._folder = folder
+        self._listeners = list(listeners)
+        self._stamp: object = None
+        self.graph = EMPTY
+        """What compilers search."""
+        self.problem = ""
+        """Why the folder as it is now cannot be used; empty if it is."""
+        self.refresh()
+
+    def add_listener(self, listener: TopologyListener) -> None:
+        """Tell a listener of the changes from now on."""
+        self._listeners.append(listener)
+
+    def refresh(self) -> bool:
+        """Read the folder again if a file of it has changed; return whether the topology is another one now."""
+        stamp = self._look()
+        if stamp == self._stamp:
+            return False
+        self._stamp = stamp
+        try:
+            new = self._read()
+        except GobblinDagsterError as error:
+            self.problem = str(error)
+            log.warning("the topology stays as it was: %s", error)
+            return False
+        self.problem = ""
+        old, self.graph = self.graph, new
+        if old.version == new.version:
+            return False
+        log.info(
+            "the topology has %d node(s), %d edge(s), %d executor(s): version %s",
+            len(new.nodes),
+            len(new.edges),
+            len(new.executors),
+            new.version,
+        )
+        for listener in self._listeners:
+            try:
+                listener.topology_changed(old, new)
+            except Exception:  # a listener of others must harm neither the service nor the other listeners
+                log.exception("listener %s failed with a change of the topology", listener)
+        return True
+
+    def _read(self) -> FlowGraph:
+        if not self._folder.is_dir():
+            return EMPTY
+        found = read_topology(self._folder)
+        if found.faults:
+            raise InvalidSpecError(file=str(self._folder), faults=found.faults)
+        return found.graph
+
+    def _look(self) -> tuple[tuple[str, int, int], ...]:
+        """Return what tells whether a file has changed."""
+        if not self._folder.is_dir():
+            return ()
+        stamps = []
+        for path in topology_files(self._folder):
+            try:
+                status = path.stat()
+            except OSError:  # it goes away while we look: the next look sees that
+                continue
+            stamps.append((str(path), status.st_mtime_ns, status.st_size))
+        return tuple(stamps)

@@ -1,0 +1,197 @@
+"""Read a folder of topology files: one graph, or all faults of all files at once, each with its line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from gobblin_dagster.core.errors import SpecFault, UsageError
+from gobblin_dagster.service.catalog.templates import TemplateCatalog, TemplateError
+from gobblin_dagster.service.topology.graph import FlowGraph, free_cycles
+from gobblin_dagster.service.topology.model import KINDS, Part, TopologyFile
+from gobblin_dagster.spec.document import Document, Loc, read_document
+from gobblin_dagster.spec.explain import explain, nearest
+from gobblin_dagster.spec.load import shown_path
+
+SUFFIXES = (".yaml", ".yml")
+MAX_BYTES = 16 << 20
+"""Bytes of one file at most."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_RULE = "is no name: letters, digits, `.`, `_` and `-`, beginning with a letter or digit, at most 63"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a part of a topology stands."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyFolder:
+    """What a folder holds."""
+
+    graph: FlowGraph
+    """All that could be read; to be used only if there is no fault."""
+    faults: tuple[SpecFault, ...] = ()
+    """By file and line; each names its file."""
+    files: tuple[str, ...] = ()
+    """Files that were read."""
+    places: dict[tuple[str, str], Place] = field(default_factory=dict)
+    """Where each part stands, by kind (`nodes`, `edges`, `executors`) and name."""
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What was found so far."""
+
+    parts: dict[str, dict[str, Any]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
+    documents: dict[str, Document] = field(default_factory=dict)
+    owner: dict[tuple[str, str], str] = field(default_factory=dict)
+    """The file of each part, by kind and name."""
+    faults: list[SpecFault] = field(default_factory=list)
+
+    def fault(self, kind: str, name: str, problem: str, *below: str) -> None:
+        """Note a fault of a part, or of something below it."""
+        file = self.owner[kind, name]
+        self.faults.append(replace(self.documents[file].fault((kind, name, *below), problem), file=file))
+
+
+def topology_files(folder: Path) -> list[Path]:
+    """Return the topology files of a folder and the folders below it, sorted by path."""
+    return sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
+
+
+def read_topology(folder: Path, templates: TemplateCatalog | None = None) -> TopologyFolder:
+    """Read all files of a folder.
+
+    Args:
+        folder: the folder; its files are read with those of the folders below it.
+        templates: where the edges' templates must be; None: they are not looked for.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+    if not folder.is_dir():
+        raise UsageError(
+            problem=f"There is no folder {folder}.",
+            hint="Make it and describe nodes, edges and executors in YAML files, or set `service: {topology: ...}`.",
+        )
+    reading = _Reading()
+    for path in topology_files(folder):
+        _read_file(reading, path, shown_path(path))
+    graph = FlowGraph(reading.parts["nodes"], reading.parts["edges"], reading.parts["executors"])
+    _check_edges(reading, graph)
+    _check_cycles(reading, graph)
+    if templates is not None:
+        _check_templates(reading, graph, templates)
+    places = {
+        (kind, name): Place(file, reading.documents[file].line((kind, name)))
+        for (kind, name), file in reading.owner.items()
+    }
+    faults = sorted(set(reading.faults), key=lambda fault: (fault.file, fault.line or 0, fault.path, fault.problem))
+    return TopologyFolder(graph, tuple(faults), tuple(reading.documents), places)
+
+
+def _read_file(reading: _Reading, path: Path, file: str) -> None:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            reading.faults.append(SpecFault("", f"is larger than {MAX_BYTES >> 20} MiB", 1, file))
+            return
+        # References to variables stay: the executor that runs the job replaces them.
+        document = read_document(path.read_bytes(), None)
+    except OSError as error:
+        reading.faults.append(SpecFault("", f"cannot be read: {error.strerror}", 1, file))
+        return
+    reading.documents[file] = document
+    found = [document.fault(*fault) for fault in document.faults]
+    data = document.data
+    if not found and data is not None:
+        found = [document.fault(*fault) for fault in _model_faults(document, data)]
+    reading.faults += [replace(fault, file=file) for fault in found]
+    for kind, name, node in _parts(data):
+        _read_part(reading, file, kind, name, node)
+
+
+def _model_faults(document: Document, data: Any) -> Iterator[tuple[Loc, str]]:
+    try:
+        TopologyFile.model_validate(data)
+    except ValidationError as error:
+        yield from explain(error, TopologyFile, document.written.get)
+    for kind, name, _ in _parts(data):
+        if not _NAME.fullmatch(name):
+            yield (kind, name), f"{name[:80]!r} {_RULE}"
+
+
+def _parts(data: Any) -> Iterator[tuple[str, str, Any]]:
+    for kind in KINDS if isinstance(data, dict) else ():
+        parts = data.get(kind)
+        for name, node in parts.items() if isinstance(parts, dict) else ():
+            yield kind, name, node
+
+
+def _read_part(reading: _Reading, file: str, kind: str, name: str, node: Any) -> None:
+    """Take in a part if it has no fault of its own, so that faults between parts are told with those of others."""
+    if (kind, name) in reading.owner:
+        first = reading.owner[kind, name]
+        told = f"the name {name!r} is taken in {first}:{reading.documents[first].line((kind, name))} already"
+        reading.faults.append(replace(reading.documents[file].fault((kind, name), told), file=file))
+        return
+    reading.owner[kind, name] = file
+    try:
+        part: Part = KINDS[kind].model_validate(node)
+    except ValidationError:
+        return  # its faults were told with those of the file
+    reading.parts[kind][name] = part
+
+
+def _check_edges(reading: _Reading, graph: FlowGraph) -> None:
+    """Note edges whose ends or executors are not there, and those that no executor can run."""
+    there = {kind: {name for owned, name in reading.owner if owned == kind} for kind in KINDS}
+    for name, edge in graph.edges.items():
+        for end in ("source", "destination"):
+            node = getattr(edge, end)
+            if node not in there["nodes"]:
+                reading.fault("edges", name, f"there is no node {node[:80]!r}; {nearest(node, there['nodes'])}", end)
+        if edge.source == edge.destination:
+            reading.fault("edges", name, f"leads from {edge.source!r} to itself", "destination")
+        unknown = [one for one in edge.executors or () if one not in there["executors"]]
+        for executor in unknown:
+            told = f"there is no executor {executor[:80]!r}; {nearest(executor, there['executors'])}"
+            reading.fault("edges", name, told, "executors")
+        is_whole = {edge.source, edge.destination} <= set(graph.nodes)
+        named = graph.executors if edge.executors is None else edge.executors
+        if is_whole and not unknown and not graph.capable_executors(edge) and set(named) <= set(graph.executors):
+            types = f"from {graph.nodes[edge.source].type!r} to {graph.nodes[edge.destination].type!r}"
+            who = "no executor" if edge.executors is None else f"none of {', '.join(edge.executors)}"
+            reading.fault("edges", name, f"{who} has the capability {types}", *_if_written(edge.executors))
+
+
+def _if_written(executors: tuple[str, ...] | None) -> tuple[str, ...]:
+    return () if executors is None else ("executors",)
+
+
+def _check_cycles(reading: _Reading, graph: FlowGraph) -> None:
+    for cycle in free_cycles(graph.edges):
+        name = next(
+            name
+            for name, edge in graph.edges.items()
+            if (edge.source, edge.destination, edge.cost) == (cycle[0], cycle[1], 0)
+        )
+        told = f"is part of a cycle that costs nothing: {' -> '.join(cycle)}; give one of its edges a cost above 0"
+        reading.fault("edges", name, told, "cost")
+
+
+def _check_templates(reading: _Reading, graph: FlowGraph, templates: TemplateCatalog) -> None:
+    for name, edge in graph.edges.items():
+        try:
+            templates.load(edge.template)
+        except TemplateError as error:
+            reading.fault("edges", name, str(error), "template")

@@ -1,0 +1,104 @@
+"""FlowGraph: the nodes, edges and executors that compilers search. A value: a change makes a new graph."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+
+from gobblin_dagster.service.topology.model import EdgeSpec, NodeSpec, TopologySpec
+
+
+@dataclass(frozen=True, slots=True)
+class FlowEdge:
+    """An edge with the executor that runs its jobs."""
+
+    name: str
+    spec: EdgeSpec
+    executor: str
+    """The first of its executors that can run it; empty if none can."""
+    refusal: str = ""
+    """Why no flow can take it today; empty if flows can."""
+
+
+@dataclass(frozen=True)
+class FlowGraph:
+    """What operators described, without faults.
+
+    Source: gobblin-service `BaseFlowGraph`. Differs: it never changes.
+    """
+
+    nodes: Mapping[str, NodeSpec]
+    edges: Mapping[str, EdgeSpec]
+    executors: Mapping[str, TopologySpec]
+
+    @cached_property
+    def outgoing(self) -> Mapping[str, tuple[FlowEdge, ...]]:
+        """Edges by the node that they begin at, sorted by name."""
+        found: dict[str, list[FlowEdge]] = {name: [] for name in self.nodes}
+        for name in sorted(self.edges):
+            found[self.edges[name].source].append(self.edge(name))
+        return {node: tuple(edges) for node, edges in found.items()}
+
+    @cached_property
+    def incoming(self) -> Mapping[str, tuple[FlowEdge, ...]]:
+        """Edges by the node that they lead to, sorted by name."""
+        found: dict[str, list[FlowEdge]] = {name: [] for name in self.nodes}
+        for edges in self.outgoing.values():
+            for edge in edges:
+                found[edge.spec.destination].append(edge)
+        return {node: tuple(sorted(edges, key=lambda edge: edge.name)) for node, edges in found.items()}
+
+    @cached_property
+    def version(self) -> str:
+        """Digest of the whole topology: two graphs are equal if their versions are."""
+        body = {
+            kind: {name: part.model_dump() for name, part in sorted(parts.items())}
+            for kind, parts in (("nodes", self.nodes), ("edges", self.edges), ("executors", self.executors))
+        }
+        return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:12]
+
+    def edge(self, name: str) -> FlowEdge:
+        """Return an edge by name, with the executor that would run it now; raises KeyError."""
+        spec = self.edges[name]
+        if not spec.enabled:
+            return FlowEdge(name, spec, "", "it is not enabled")
+        candidates = self.capable_executors(spec)
+        ready = next((one for one in candidates if self.executors[one].enabled), "")
+        told = f"no executor that can run it is enabled: {', '.join(candidates)}" if not ready else ""
+        return FlowEdge(name, spec, ready, told)
+
+    def capable_executors(self, edge: EdgeSpec) -> list[str]:
+        """Return the executors that may run an edge and have the capability, the preferred one first."""
+        types = self.nodes[edge.source].type, self.nodes[edge.destination].type
+        named = sorted(self.executors) if edge.executors is None else edge.executors
+        return [name for name in named if name in self.executors and self.executors[name].can_move(*types)]
+
+
+EMPTY = FlowGraph({}, {}, {})
+"""The topology of a project that describes none."""
+
+
+def free_cycles(edges: Mapping[str, EdgeSpec]) -> Iterator[list[str]]:
+    """Yield cycles of edges that cost nothing, as lists of nodes that begin and end with the same one.
+
+    Each cycle that is told is cut at one edge before the next is looked for, so that the list is short and complete
+    enough to mend all.
+    """
+    before: dict[str, set[str]] = {}
+    for edge in edges.values():
+        if edge.cost == 0:
+            before.setdefault(edge.destination, set()).add(edge.source)
+    while True:
+        try:
+            TopologicalSorter(before).prepare()
+        except CycleError as error:
+            # Each node of the list stands before the next one.
+            cycle = list(error.args[1])
+            yield cycle
+            before[cycle[1]].discard(cycle[0])
+        else:
+            return

@@ -1,0 +1,173 @@
+"""What a topology file holds: data nodes, edges with a template each, and executors with their capabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from gobblin_dagster.spec.job import SpecModel
+
+ANY = "any"
+"""Matches every value of a dataset's field, and every type of node."""
+
+
+class DatasetSpec(SpecModel):
+    """What is known of a dataset, or what an edge takes: `any` stands for everything.
+
+    Source: gobblin-service `DatasetDescriptor`. Differs: a field that is not known fits each constraint.
+    """
+
+    platform: str = ANY
+    """Where it lies: the platform of its data node."""
+    path: str = ANY
+    """Path, or a pattern of paths (`orders/*`); a pattern also takes what lies below."""
+    format: str = ANY
+    """Format of its files, such as `csv` or `parquet`."""
+    codec: str = ANY
+    """Compression, such as `gzip`."""
+    encryption: str = ANY
+    """Encryption, such as `gpg`, or `none`."""
+
+    def mismatch(self, wanted: DatasetSpec) -> str:
+        """Return why this dataset does not fit a constraint, as `format is csv, not parquet`; empty if it fits."""
+        for name in type(self).model_fields:
+            found, want = getattr(self, name), getattr(wanted, name)
+            if ANY not in (found, want) and not (_is_path(found, want) if name == "path" else found == want):
+                return f"{name} is {found}, not {want}"
+        return ""
+
+    def through(self, taken: DatasetSpec, made: DatasetSpec, platform: str) -> DatasetSpec:
+        """Return the dataset after an edge.
+
+        Args:
+            taken: what the edge takes; tells what was not known before.
+            made: what the edge makes; `any` leaves a field as it is.
+            platform: platform of the node that the edge leads to.
+        """
+        def after(name: str) -> str:
+            known = (getattr(made, name), getattr(self, name), getattr(taken, name))
+            return next((value for value in known if value != ANY), ANY)
+
+        # A pattern says which paths an edge takes, not where this dataset lies.
+        path = self.path if made.path == ANY else made.path
+        return DatasetSpec(
+            platform=platform,
+            path=path,
+            format=after("format"),
+            codec=after("codec"),
+            encryption=after("encryption"),
+        )
+
+
+def _is_path(path: str, pattern: str) -> bool:
+    return fnmatchcase(path, pattern) or fnmatchcase(path, f"{pattern.rstrip('/')}/*")
+
+
+class NodeSpec(SpecModel):
+    """A data node: a place that holds datasets.
+
+    Source: gobblin-service `DataNode`.
+    """
+
+    type: str = Field(min_length=1)
+    """Kind of place, in words of your own: `files`, `lake`, `database`, `broker`. Capabilities of executors name it."""
+    platform: str = ANY
+    """Platform that constraints on datasets compare, such as `hdfs` or `s3`."""
+    description: str = ""
+    """What it is, for people."""
+    properties: dict[str, str] = Field(default_factory=dict)
+    """Values for the templates of its edges: `bucket` fills `source.bucket` and `destination.bucket`. `${NAME}` is a
+    variable of the executor's environment."""
+
+
+class CapabilitySpec(SpecModel):
+    """A kind of movement that an executor can do."""
+
+    source: str = ANY
+    """Type of the node that it reads; `any` is every type."""
+    destination: str = ANY
+    """Type of the node that it writes; `any` is every type."""
+
+    def covers(self, source: str, destination: str) -> bool:
+        """Tell whether the executor can move data from one type of node to another."""
+        return self.source in (ANY, source) and self.destination in (ANY, destination)
+
+
+class TopologySpec(SpecModel):
+    """An executor and what it can do.
+
+    Source: gobblin-runtime `TopologySpec`, `SpecExecutor.getCapabilities`.
+    """
+
+    type: Literal["embedded"] = "embedded"
+    """How jobs reach it: `embedded` is the worker process of the service itself."""
+    description: str = ""
+    """What it is, for people."""
+    capabilities: tuple[CapabilitySpec, ...] = Field(min_length=1)
+    """Kinds of movement that it can do, by types of nodes."""
+    enabled: bool = True
+    """Whether jobs are given to it."""
+
+    def can_move(self, source: str, destination: str) -> bool:
+        """Tell whether it has a capability for these types of nodes."""
+        return any(one.covers(source, destination) for one in self.capabilities)
+
+
+class EdgeSpec(SpecModel):
+    """A way from one node to another: a template makes the job that moves the data.
+
+    Source: gobblin-service `FlowEdge`, `BaseFlowEdge`.
+    """
+
+    source: str
+    """The node that it begins at."""
+    destination: str
+    """The node that it leads to."""
+    template: str
+    """URI of the template, such as `FS:///edges/files-to-lake.template`."""
+    executors: tuple[str, ...] | None = None
+    """Executors that may run it, the preferred one first; default: each one that has the capability, by name."""
+    cost: float = Field(default=1, ge=0, le=1e9)
+    """What the way costs; of several ways the cheapest is taken."""
+    enabled: bool = True
+    """Whether flows may go this way."""
+    input: DatasetSpec = DatasetSpec()
+    """Datasets that it takes."""
+    output: DatasetSpec = DatasetSpec()
+    """What datasets are after it; `any` leaves a field as it was."""
+    values: dict[str, str] = Field(default_factory=dict)
+    """Values for parameters of the template; flows cannot change them."""
+    description: str = ""
+    """What it does, for people."""
+
+    @field_validator("executors")
+    @classmethod
+    def _names_one(cls, executors: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if executors == ():
+            raise ValueError("names no executor; leave the key out to take each one that has the capability")
+        return executors
+
+
+class TopologyFile(SpecModel):
+    """One file of a topology; several files of a folder make one topology."""
+
+    nodes: dict[str, NodeSpec] = Field(default_factory=dict)
+    """Data nodes by name."""
+    edges: dict[str, EdgeSpec] = Field(default_factory=dict)
+    """Edges by name."""
+    executors: dict[str, TopologySpec] = Field(default_factory=dict)
+    """Executors by name."""
+
+
+Part = NodeSpec | EdgeSpec | TopologySpec
+"""What a name in a topology stands for."""
+
+KINDS: Mapping[str, type[NodeSpec | EdgeSpec | TopologySpec]] = {
+    "nodes": NodeSpec,
+    "edges": EdgeSpec,
+    "executors": TopologySpec,
+}
+"""Keys of a topology file, and what stands below each."""

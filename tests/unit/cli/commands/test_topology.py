@@ -1,0 +1,83 @@
+"""`gobblin topology`: the project's topology files, checked and shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.exit_codes import ExitCode
+from tests.unit.cli.conftest import Cli
+from tests.unit.service.topology.conftest import SOUND
+
+TEMPLATE = "template: {0}\njob: {{source: {{type: files}}}}\n"
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "gobblin.yaml").write_text("project: tests\n")
+    for folder in ("templates", "topology"):
+        (tmp_path / folder).mkdir()
+    for name in ("in", "out"):
+        (tmp_path / "templates" / f"{name}.template").write_text(TEMPLATE.format(name))
+    (tmp_path / "topology" / "all.yaml").write_text(SOUND)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_check_counts_a_sound_topology(cli: Cli, root: Path) -> None:
+    called = cli("topology", "check")
+    assert called.code == 0
+    assert called.out.splitlines() == ["ok    topology: 3 nodes", "ok    topology: 2 edges", "ok    topology: 2 executors"]
+
+
+def test_check_tells_all_faults_with_file_and_line(cli: Cli, root: Path) -> None:
+    (root / "templates" / "out.template").unlink()
+    (root / "topology" / "more.yaml").write_text("nodes:\n  lake: {type: lake}\n")
+    called = cli("topology", "check")
+    assert called.code == ExitCode.USAGE
+    lines = called.out.splitlines()
+    assert lines[0].startswith("FAULT topology/all.yaml:10: edges.out.template: template FS:///out.template cannot be read")
+    assert lines[1] == "FAULT topology/more.yaml:2: nodes.lake: the name 'lake' is taken in topology/all.yaml:3 already"
+    told = cli("topology", "check", "--output", "json").json()
+    assert (told["valid"], [fault["line"] for fault in told["faults"]]) == (False, [10, 2])
+    assert "2 faults" in cli("topology", "list").err, "nothing is shown of a topology with faults"
+
+
+def test_list_shows_everything_or_one_kind(cli: Cli, root: Path) -> None:
+    out = cli("topology", "list").out
+    for told in ("landing", "database", "FS:///out.template", "files -> lake", "lake -> any"):
+        assert told in out
+    edges = cli("topology", "list", "edges", "--output", "json").json()["edges"]
+    assert [(one["name"], one["executor"], one["cost"]) for one in edges] == [("in", "here", 1), ("out", "there", 2)]
+    (root / "topology" / "all.yaml").write_text("")
+    assert cli("topology", "list", "nodes").out == "No nodes.\n"
+
+
+def test_show_draws_the_whole_topology(cli: Cli, root: Path) -> None:
+    text = SOUND.replace("{source: lake}]", "{source: lake}], enabled: false")
+    (root / "topology" / "all.yaml").write_text(text)
+    assert cli("topology", "show").out.splitlines() == [
+        "lake (lake)",
+        "  --out--> shop  (no executor that can run it is enabled: there)",
+        "landing (files)",
+        "  --in--> lake  (cost 1, on here)",
+        "shop (database)",
+    ]
+    mermaid = cli("topology", "show", "--picture", "mermaid").out.splitlines()
+    assert mermaid[0] == "flowchart LR"
+    assert '  n0["lake<br>lake"]' in mermaid
+    assert '  n0 -.->|"out"| n2' in mermaid
+    assert '  n1 -->|"in"| n0' in mermaid
+
+
+def test_show_tells_all_of_one_part(cli: Cli, root: Path) -> None:
+    out = cli("topology", "show", "lake").out
+    assert "platform  s3" in " ".join(out.split()) or "s3" in out
+    assert "landing --in--> lake  (on here)" in out
+    assert "lake --out--> shop  (on there)" in out
+    assert "FS:///in.template" in cli("topology", "show", "in").out
+    assert cli("topology", "show", "here", "-o", "json").json()["executors"][0]["name"] == "here"
+    missing = cli("topology", "show", "laek")
+    assert missing.code == ExitCode.USAGE
+    assert "did you mean 'lake'?" in missing.err

@@ -1,0 +1,56 @@
+"""FlowGraph: which executor runs an edge, and cycles that cost nothing."""
+
+from __future__ import annotations
+
+from gobblin_dagster.service.topology.files import read_topology
+from gobblin_dagster.service.topology.graph import EMPTY, FlowGraph, free_cycles
+from gobblin_dagster.service.topology.model import CapabilitySpec, EdgeSpec, NodeSpec, TopologySpec
+from tests.unit.service.topology.conftest import SOUND, Write
+
+
+def graph(*executors: tuple[str, bool], named: tuple[str, ...] | None = None, enabled: bool = True) -> FlowGraph:
+    """Return two nodes with one edge between them."""
+    capabilities = (CapabilitySpec(),)
+    return FlowGraph(
+        {"a": NodeSpec(type="files"), "b": NodeSpec(type="lake")},
+        {"ab": EdgeSpec(source="a", destination="b", template="FS:///t", executors=named, enabled=enabled)},
+        {name: TopologySpec(capabilities=capabilities, enabled=is_on) for name, is_on in executors},
+    )
+
+
+def test_edge_is_run_by_the_first_of_its_executors_that_is_enabled() -> None:
+    assert graph(("x", True), ("y", True)).edge("ab").executor == "x"
+    assert graph(("x", True), ("y", True), named=("y", "x")).edge("ab").executor == "y"
+    assert graph(("x", False), ("y", True)).edge("ab").executor == "y"
+
+
+def test_edge_that_nobody_may_take_says_why() -> None:
+    assert graph(("x", False)).edge("ab").refusal == "no executor that can run it is enabled: x"
+    assert graph(("x", True), enabled=False).edge("ab").refusal == "it is not enabled"
+
+
+def test_edges_are_found_at_both_of_their_nodes(write: Write) -> None:
+    found = read_topology(write(all=SOUND)).graph
+    assert [edge.name for edge in found.outgoing["lake"]] == ["out"]
+    assert [edge.name for edge in found.incoming["lake"]] == ["in"]
+    assert found.outgoing["shop"] == ()
+
+
+def test_version_tells_whether_two_topologies_are_equal() -> None:
+    assert graph(("x", True)).version == graph(("x", True)).version
+    assert graph(("x", True)).version != graph(("x", False)).version
+    assert EMPTY.version != graph(("x", True)).version
+
+
+def edges(*ends: str, cost: float = 0) -> dict[str, EdgeSpec]:
+    return {two: EdgeSpec(source=two[0], destination=two[1], template="FS:///t", cost=cost) for two in ends}
+
+
+def test_each_cycle_that_costs_nothing_is_told() -> None:
+    assert list(free_cycles(edges("ab", "bc", "ca") | edges("cd", cost=1))) in (
+        [["a", "b", "c", "a"]],
+        [["b", "c", "a", "b"]],
+        [["c", "a", "b", "c"]],
+    )
+    assert len(list(free_cycles(edges("ab", "ba", "cd", "dc")))) == 2
+    assert list(free_cycles(edges("ab", "bc") | edges("ca", cost=0.5))) == []

@@ -1,0 +1,44 @@
+"""Datasets against constraints, and capabilities against types of nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from gobblin_dagster.service.topology.model import CapabilitySpec, DatasetSpec, TopologySpec
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "told"),
+    [
+        ({"format": "csv"}, {"format": "parquet"}, "format is csv, not parquet"),
+        ({"format": "csv"}, {"format": "csv", "codec": "gzip"}, ""),
+        ({"platform": "hdfs"}, {"platform": "s3"}, "platform is hdfs, not s3"),
+        ({"codec": "gzip"}, {"codec": "any"}, ""),
+        ({"encryption": "none"}, {"encryption": "gpg"}, "encryption is none, not gpg"),
+        ({"path": "orders/eu"}, {"path": "orders/*"}, ""),
+        ({"path": "orders/eu"}, {"path": "orders"}, ""),
+        ({"path": "orders"}, {"path": "customers"}, "path is orders, not customers"),
+        ({"path": "ordersold"}, {"path": "orders"}, "path is ordersold, not orders"),
+    ],
+)
+def test_dataset_fits_a_constraint_if_each_field_does_and_any_matches(
+    found: dict[str, str], wanted: dict[str, str], told: str
+) -> None:
+    assert DatasetSpec(**found).mismatch(DatasetSpec(**wanted)) == told
+
+
+def test_dataset_after_an_edge_is_what_the_edge_makes_then_what_it_was_then_what_the_edge_takes() -> None:
+    before = DatasetSpec(platform="local", path="orders", codec="gzip")
+    taken = DatasetSpec(format="csv", encryption="none", path="ord*")
+    after = before.through(taken, DatasetSpec(format="parquet"), "s3")
+    assert after == DatasetSpec(
+        platform="s3", path="orders", format="parquet", codec="gzip", encryption="none"
+    )
+    assert after.through(DatasetSpec(), DatasetSpec(path="copy"), "any").path == "copy"
+
+
+def test_capability_covers_types_of_nodes() -> None:
+    executor = TopologySpec(capabilities=(CapabilitySpec(source="files"), CapabilitySpec(destination="lake")))
+    assert executor.can_move("files", "database")
+    assert executor.can_move("broker", "lake")
+    assert not executor.can_move("broker", "database")
