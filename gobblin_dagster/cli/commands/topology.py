@@ -22,7 +22,7 @@ from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
 from gobblin_dagster.service.topology.files import TopologyFolder, read_topology
 from gobblin_dagster.service.topology.graph import FlowEdge, FlowGraph
-from gobblin_dagster.service.topology.model import DatasetSpec
+from gobblin_dagster.service.topology.model import ANY
 from gobblin_dagster.spec.explain import nearest
 from gobblin_dagster.spec.load import load_project, shown_path
 
@@ -104,7 +104,9 @@ def show(
         str | None,
         typer.Argument(metavar="NAME", help="A node, edge or executor; default: all.", show_default=False),
     ] = None,
-    picture: Annotated[Picture, typer.Option(help="Form of the picture; `mermaid` draws it in Markdown.")] = Picture.TEXT,
+    picture: Annotated[
+        Picture, typer.Option(help="Form of the picture; `mermaid` draws it in Markdown.")
+    ] = Picture.TEXT,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show the topology as a picture, or one node, edge or executor with all that it has."""
@@ -215,16 +217,11 @@ def _documents(graph: FlowGraph, kind: Kind) -> list[dict[str, Any]]:
 
 def _facts(document: dict[str, Any]) -> dict[str, str]:
     """Return what a part says beyond the defaults, as people read it."""
-    facts = {}
-    for key, value in document.items():
-        if key == "name" or value in ("", None, {}):
-            continue
-        if key in ("input", "output"):
-            value = {name: text for name, text in value.items() if text != getattr(DatasetSpec(), name)}
-            if not value:
-                continue
-        facts[key] = _text(value)
-    return facts
+    known = {
+        key: {name: text for name, text in value.items() if text != ANY} if key in ("input", "output") else value
+        for key, value in document.items()
+    }
+    return {key: _text(value) for key, value in known.items() if key != "name" and value not in ("", None, {})}
 
 
 def _text(value: Any) -> str:

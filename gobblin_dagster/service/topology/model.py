@@ -47,6 +47,7 @@ class DatasetSpec(SpecModel):
             made: what the edge makes; `any` leaves a field as it is.
             platform: platform of the node that the edge leads to.
         """
+
         def after(name: str) -> str:
             known = (getattr(made, name), getattr(self, name), getattr(taken, name))
             return next((value for value in known if value != ANY), ANY)

@@ -28,7 +28,11 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_check_counts_a_sound_topology(cli: Cli, root: Path) -> None:
     called = cli("topology", "check")
     assert called.code == 0
-    assert called.out.splitlines() == ["ok    topology: 3 nodes", "ok    topology: 2 edges", "ok    topology: 2 executors"]
+    assert called.out.splitlines() == [
+        "ok    topology: 3 nodes",
+        "ok    topology: 2 edges",
+        "ok    topology: 2 executors",
+    ]
 
 
 def test_check_tells_all_faults_with_file_and_line(cli: Cli, root: Path) -> None:
@@ -37,7 +41,9 @@ def test_check_tells_all_faults_with_file_and_line(cli: Cli, root: Path) -> None
     called = cli("topology", "check")
     assert called.code == ExitCode.USAGE
     lines = called.out.splitlines()
-    assert lines[0].startswith("FAULT topology/all.yaml:10: edges.out.template: template FS:///out.template cannot be read")
+    assert lines[0].startswith(
+        "FAULT topology/all.yaml:10: edges.out.template: template FS:///out.template cannot be read"
+    )
     assert lines[1] == "FAULT topology/more.yaml:2: nodes.lake: the name 'lake' is taken in topology/all.yaml:3 already"
     told = cli("topology", "check", "--output", "json").json()
     assert (told["valid"], [fault["line"] for fault in told["faults"]]) == (False, [10, 2])

@@ -31,9 +31,7 @@ def test_dataset_after_an_edge_is_what_the_edge_makes_then_what_it_was_then_what
     before = DatasetSpec(platform="local", path="orders", codec="gzip")
     taken = DatasetSpec(format="csv", encryption="none", path="ord*")
     after = before.through(taken, DatasetSpec(format="parquet"), "s3")
-    assert after == DatasetSpec(
-        platform="s3", path="orders", format="parquet", codec="gzip", encryption="none"
-    )
+    assert after == DatasetSpec(platform="s3", path="orders", format="parquet", codec="gzip", encryption="none")
     assert after.through(DatasetSpec(), DatasetSpec(path="copy"), "any").path == "copy"
 
 
