@@ -91,8 +91,7 @@ def _jobs(ctx: typer.Context, flow: str) -> list[DagJob]:
     from gobblin_dagster.cli.commands.flow.connect import group_and_name  # noqa: PLC0415
     from gobblin_dagster.core.clock import SystemClock  # noqa: PLC0415
     from gobblin_dagster.database.engine import parse_url  # noqa: PLC0415
-    from gobblin_dagster.service.catalog.templates import TemplateCatalog  # noqa: PLC0415
-    from gobblin_dagster.service.compiler.identity import IdentityCompiler  # noqa: PLC0415
+    from gobblin_dagster.service.compiler.compilers import open_compiler  # noqa: PLC0415
     from gobblin_dagster.service.executors.embedded import NAME  # noqa: PLC0415
     from gobblin_dagster.service.flow_jobs import flow_jobs  # noqa: PLC0415
     from gobblin_dagster.service.model import FlowId  # noqa: PLC0415
@@ -101,6 +100,6 @@ def _jobs(ctx: typer.Context, flow: str) -> list[DagJob]:
 
     root = importable(project_root(ctx))
     spec = load_project(root)
-    compiler = IdentityCompiler(TemplateCatalog(root / spec.service.templates), [NAME], spec.allow.lists)
+    compiler = open_compiler(root, spec.service, [NAME], spec.allow.lists)
     with ServiceStore(parse_url(spec.service.store, root), SystemClock()) as store:
         return flow_jobs(store, compiler.compile, FlowId(*group_and_name(flow)))

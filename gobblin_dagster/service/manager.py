@@ -72,10 +72,6 @@ class FlowManager:
         self._compile = compile_flow
         self._orchestrator = orchestrator
 
-    def explain(self, config: FlowConfig) -> Dag:
-        """Return the jobs that a flow would become; stores nothing. Raises FlowCompileError."""
-        return self._compile(config)
-
     def create(self, transaction: Transaction, config: FlowConfig, by: str, *, managed_by: str = "") -> Stored:
         """Store a new flow; it runs once if it has no schedule.
 

@@ -36,7 +36,7 @@ from gobblin_dagster.service.api.flowtemplates import FlowTemplatesResource
 from gobblin_dagster.service.api.guard import Guard
 from gobblin_dagster.service.catalog.feed import CatalogFeed, CatalogListener, LoggingListener
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
-from gobblin_dagster.service.compiler.identity import IdentityCompiler
+from gobblin_dagster.service.compiler.compilers import CompilerContext, make_compiler
 from gobblin_dagster.service.datasets import FlowDatasets
 from gobblin_dagster.service.executors.embedded import NAME as EMBEDDED
 from gobblin_dagster.service.executors.embedded import EmbeddedExecutor
@@ -49,6 +49,7 @@ from gobblin_dagster.service.security.access import Access, digest, load_token
 from gobblin_dagster.service.store.node_rows import Node, delete_node, save_node
 from gobblin_dagster.service.store.role_rows import LEADER, RoleLease
 from gobblin_dagster.service.store.store import ServiceStore
+from gobblin_dagster.service.topology.catalog import TopologyCatalog
 from gobblin_dagster.spec.project import STATE_STORE, TOKEN_FILE, ServiceSpec
 from gobblin_dagster.state import open_store
 
@@ -114,7 +115,8 @@ class CoreServices:
         self.token, self.is_new_token = load_token(root / TOKEN_FILE)
         self.store = ServiceStore(parse_url(spec.store, root), self._clock, may_be_away=True)
         templates = TemplateCatalog(root / spec.templates)
-        compiler = IdentityCompiler(templates, [EMBEDDED], allow)
+        self.topology = TopologyCatalog(root / spec.topology)
+        compiler = make_compiler(spec.compiler, CompilerContext(templates, self.topology, [EMBEDDED], allow))
         self.compile = compiler.compile
         self.orchestrator = Orchestrator(self.store, compiler.compile)
         self.manager = FlowManager(self.store, compiler.compile, self.orchestrator)
@@ -142,7 +144,7 @@ class CoreServices:
         self.datasets = FlowDatasets(self.store, compiler.compile, lambda: open_store(state, root, self._clock))
         access = Access(digest(self.token), allows_anonymous=spec.anonymous)
         guard = Guard(self.store, access)
-        flows = FlowConfigsResource(self.store, self.manager, guard)
+        flows = FlowConfigsResource(self.store, self.manager, guard, compiler.explain)
         executions = FlowExecutionsResource(self.store, self.orchestrator, guard)
         resources: dict[str, Resource] = {
             "flowconfigs": flows,
@@ -300,6 +302,8 @@ class CoreServices:
                 if time.monotonic() >= beat_at:
                     self._beat()
                     beat_at = time.monotonic() + BEAT_S
+                if self.topology.refresh():
+                    self._wake_up()
                 self.feed.poll()
             except GobblinDagsterError as error:
                 log.warning("the catalog's changes wait: %s", error)

@@ -85,6 +85,9 @@ class ServiceSpec(SpecModel):
     """Folder of templates, relative to the project."""
     topology: str = "topology"
     """Folder of topology files, relative to the project: data nodes, edges, executors."""
+    compiler: str = "auto"
+    """What makes jobs of flows: `identity` (of a flow's templates), `multi_hop` (of the way from its source to its
+    destinations), `auto` (as each flow asks for), or a class of your own, `module:Class`."""
     jobs_at_once: int = Field(default=4, ge=1, le=256)
     """Jobs that the embedded executor runs side by side."""
     logs: Literal["text", "json"] = "text"

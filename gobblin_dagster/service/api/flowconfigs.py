@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import delete, insert, select
 
-from gobblin_dagster.core.errors import FlowCompileError, FlowExistsError, UsageError
+from gobblin_dagster.core.errors import FlowExistsError, UsageError
 from gobblin_dagster.service.api import restli
 from gobblin_dagster.service.api.errors import BadRequest, Conflict, Unauthenticated
 from gobblin_dagster.service.api.guard import Guard
@@ -26,6 +27,7 @@ from gobblin_dagster.service.api.records import (
     version_document,
 )
 from gobblin_dagster.service.catalog.flow_config import REQUESTERS, parse_flow_config
+from gobblin_dagster.service.compiler.explanation import Explanation
 from gobblin_dagster.service.manager import FlowManager, Stored, apply_patch
 from gobblin_dagster.service.model import NO_EXECUTION, FlowConfig, FlowId
 from gobblin_dagster.service.scheduler.scheduler import epoch_ms
@@ -61,12 +63,16 @@ class FlowConfigsResource:
         store: the service's store.
         manager: changes flows.
         guard: decides who may.
+        explain: tells what becomes of a flow.
     """
 
-    def __init__(self, store: ServiceStore, manager: FlowManager, guard: Guard) -> None:
+    def __init__(
+        self, store: ServiceStore, manager: FlowManager, guard: Guard, explain: Callable[[FlowConfig], Explanation]
+    ) -> None:
         self._store = store
         self._manager = manager
         self._guard = guard
+        self._explain_flow = explain
 
     def create(self, request: Request) -> Answer:
         """POST a new flow."""
@@ -201,13 +207,7 @@ class FlowConfigsResource:
             # Gobblin's client reads an execution id from each answer to a POST; nothing has this one.
             number = NO_EXECUTION if config.schedule else epoch_ms(self._store.now(transaction))
         headers = _created_headers(request, config.id, number)
-        try:
-            dag = self._manager.explain(config)
-        except FlowCompileError as error:
-            told = explained_document(document, None)
-            told["properties"]["gobblin.flow.compile.errors"] = json.dumps(error.reasons, ensure_ascii=False)
-            return Answer(200, told, headers)
-        return Answer(200, explained_document(document, dag), headers)
+        return Answer(200, explained_document(document, self._explain_flow(config)), headers)
 
     def _page(self, request: Request, where: FlowFilter) -> Answer:
         is_paged = {"start", "count"} & set(request.parameters)

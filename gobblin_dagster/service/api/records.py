@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.service.catalog.flow_config import EXECUTION_ID, REQUESTERS
+from gobblin_dagster.service.compiler.explanation import Explanation
 from gobblin_dagster.service.datasets import FlowDataset, lag_s
-from gobblin_dagster.service.model import Dag, ExecutionStatus, FlowConfig, FlowId, FlowSpec
+from gobblin_dagster.service.model import ExecutionStatus, FlowConfig, FlowId, FlowSpec
 from gobblin_dagster.service.scheduler.scheduler import epoch_ms
 from gobblin_dagster.service.store.execution_rows import Event, Execution, JobExecution
 
@@ -51,14 +53,25 @@ def created_document(posted: Mapping[str, Any], execution: int) -> dict[str, Any
     return {**posted, "properties": added}
 
 
-def explained_document(posted: Mapping[str, Any], dag: Dag | None) -> dict[str, Any]:
-    """Return the answer to an explain: the flow, with its jobs as a text of JSON; empty if it has none."""
+def explained_document(posted: Mapping[str, Any], found: Explanation) -> dict[str, Any]:
+    """Return the answer to an explain: the flow, with texts of JSON as further properties.
+
+    `gobblin.flow.compiled` holds the jobs, and is empty if there are none; then `gobblin.flow.compile.errors` holds the
+    reasons. `gobblin.flow.ways` and `gobblin.flow.refused` tell of flows that name a source.
+    """
     jobs = [
         {"job": job.name, "executor": job.executor, "parents": list(job.parents), "config": json.loads(job.body)}
-        for job in (dag.jobs if dag else ())
+        for job in (found.dag.jobs if found.dag else ())
     ]
+    ways = [{**asdict(way), "cost": way.cost} for way in found.ways]
+    told = {
+        "gobblin.flow.compile.errors": list(found.reasons),
+        "gobblin.flow.ways": ways,
+        "gobblin.flow.refused": [asdict(one) for one in found.refused],
+    }
+    properties = {name: json.dumps(value, ensure_ascii=False) for name, value in told.items() if value}
     compiled = json.dumps(jobs, ensure_ascii=False) if jobs else ""
-    return {**posted, "properties": {**posted["properties"], "gobblin.flow.compiled": compiled}}
+    return {**posted, "properties": {**posted["properties"], "gobblin.flow.compiled": compiled, **properties}}
 
 
 def flow_document(spec: FlowSpec) -> dict[str, Any]:

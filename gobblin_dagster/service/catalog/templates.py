@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import Field, StringConstraints, ValidationError
 
 from gobblin_dagster.spec.document import Loc, read_document, show_loc
-from gobblin_dagster.spec.explain import explain
+from gobblin_dagster.spec.explain import explain, nearest
 from gobblin_dagster.spec.gobblin.template import GobblinTemplate, job_yaml, read_template
 from gobblin_dagster.spec.job import Name, SpecModel
 
@@ -90,6 +90,16 @@ class Template:
 
     uri: str
     spec: TemplateSpec
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """Line of the first place that refers to a parameter, by its name; empty if lines are not known."""
+
+    def place(self, name: str) -> str:
+        """Return where a parameter is used, for errors: `FS:///shop/orders.template:12`."""
+        return f"{self.uri}:{self.lines[name]}" if name in self.lines else self.uri
+
+    def with_values(self, values: Mapping[str, str]) -> Template:
+        """Return the template with values of operators in place of defaults; `${NAME}` in them is a variable."""
+        return replace(self, spec=_with_defaults(self.spec, values))
 
     def fill(self, values: Mapping[str, str]) -> dict[str, Any]:
         """Return the job with the values of a flow in it; see `fill`."""
@@ -100,7 +110,13 @@ class Template:
 class GobblinFlowTemplate(Template):
     """A template in a file of Gobblin's."""
 
-    gobblin: GobblinTemplate
+    gobblin: GobblinTemplate = field(kw_only=True)
+    own: Mapping[str, str] = field(default_factory=dict)
+    """Values of operators; they may be what values of flows may not."""
+
+    def with_values(self, values: Mapping[str, str]) -> Template:
+        """Return the template with values of operators in place of defaults."""
+        return replace(self, spec=_with_defaults(self.spec, values), own=dict(values))
 
     def fill(self, values: Mapping[str, str]) -> dict[str, Any]:
         """Return the job with the values of a flow in it; raises TemplateError with all faults.
@@ -108,7 +124,7 @@ class GobblinFlowTemplate(Template):
         A value goes where its key is referred to, as text. Inside of SQL it may only be what cannot end a literal or a
         name.
         """
-        job = self.gobblin.job(values)
+        job = self.gobblin.job({**self.own, **values})
         faults = [fault.text(fault.file or self.uri) for fault in job.faults]
         for name, value in values.items():
             places = self.gobblin.places_of(job, name)
@@ -125,6 +141,14 @@ class GobblinFlowTemplate(Template):
 
 _IN_SQL = re.compile(r"[A-Za-z0-9_.:]*(?:-[A-Za-z0-9_.:]+)*")
 """Text that can end neither a literal nor a name, nor begin a comment."""
+
+
+def _with_defaults(spec: TemplateSpec, values: Mapping[str, str]) -> TemplateSpec:
+    parameters = {
+        name: parameter.model_copy(update={"default": values[name]}) if name in values else parameter
+        for name, parameter in spec.parameters.items()
+    }
+    return spec.model_copy(update={"parameters": parameters})
 
 
 class TemplateError(Exception):
@@ -157,7 +181,7 @@ class TemplateCatalog:
             content = path.read_bytes()
             if _is_gobblins(path, content):
                 return self._gobblin(path, uri)  # not kept: a file that it inherits may change
-            template = Template(uri, _parse(content, uri))
+            template = _parse(content, uri)
         except OSError as error:
             known = ", ".join(self.uris()[:10]) or "none"
             raise TemplateError(f"template {uri} cannot be read: {error.strerror}; templates: {known}") from error
@@ -182,7 +206,7 @@ class TemplateCatalog:
         spec = TemplateSpec.model_construct(
             template=name if name[0].isalpha() else f"t_{name}", description="", parameters=parameters, job={}
         )
-        return GobblinFlowTemplate(uri, spec, found)
+        return GobblinFlowTemplate(uri, spec, gobblin=found)
 
     def _path(self, uri: str) -> Path:
         relative = unquote(urlsplit(uri).path).lstrip("/")
@@ -198,7 +222,7 @@ def _is_gobblins(path: Path, content: bytes) -> bool:
     return path.suffix not in (".yaml", ".yml")
 
 
-def _parse(content: bytes, uri: str) -> TemplateSpec:
+def _parse(content: bytes, uri: str) -> Template:
     # References stay: those of parameters are replaced for each flow, those of the environment by the executor.
     document = read_document(content, None)
     faults = [document.fault(*fault) for fault in document.faults]
@@ -209,11 +233,24 @@ def _parse(content: bytes, uri: str) -> TemplateSpec:
             faults = [document.fault(loc, text) for loc, text in explain(error, TemplateSpec, document.written.get)]
     if not faults:
         faults = [document.fault(("parameters", name), problem) for name, problem in _parameter_faults(spec)]
+        faults += [document.fault(("job", *at), problem) for at, problem in _reference_faults(spec)]
     if not faults and "job" in spec.job:
         faults = [document.fault(("job", "job"), "is set by the service; leave it out")]
     if faults:
         raise TemplateError(f"template {uri} has faults: {'; '.join(fault.text(uri) for fault in faults[:5])}")
-    return spec
+    lines: dict[str, int] = {}
+    for at, text in _texts(spec.job, ()):
+        for name in _names(text):
+            lines.setdefault(name, document.line(("job", *at)))
+    return Template(uri, spec, lines)
+
+
+def _reference_faults(spec: TemplateSpec) -> Iterator[tuple[Loc, str]]:
+    """Yield references that are neither a parameter nor a variable: names of variables have no dots."""
+    for at, text in _texts(spec.job, ()):
+        for name in _names(text):
+            if "." in name and name not in spec.parameters:
+                yield at, f"refers to ${{{name}}}, which is no parameter; {nearest(name, spec.parameters)}"
 
 
 def _parameter_faults(spec: TemplateSpec) -> Iterator[tuple[str, str]]:
@@ -264,12 +301,18 @@ def _type_problem(kind: ParameterType, value: str) -> str | None:
     return None
 
 
-def missing_and_unknown(template: TemplateSpec, values: Mapping[str, str]) -> Iterator[str]:
-    """Yield each parameter that a flow must set and does not, and each value that the template does not take."""
+def missing_and_unknown(
+    template: TemplateSpec, values: Mapping[str, str], place: Callable[[str], str] | None = None
+) -> Iterator[str]:
+    """Yield each parameter that a flow must set and does not, and each value that the template does not take.
+
+    `place` returns where a parameter is used (`Template.place`); default: messages name no place.
+    """
     for name, parameter in template.parameters.items():
         if name not in values and parameter.default is None:
             shown = f" ({parameter.description})" if parameter.description else ""
-            yield f"template {template.template} needs the parameter {name!r}{shown}"
+            used = f", used in {place(name)}" if place else ""
+            yield f"template {template.template} needs the parameter {name!r}{shown}{used}"
         elif name in values and (problem := value_problem(parameter, values[name])):
             yield f"parameter {name!r} of template {template.template}: {values[name][:80]!r} {problem}"
 

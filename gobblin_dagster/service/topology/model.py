@@ -23,7 +23,8 @@ class DatasetSpec(SpecModel):
     platform: str = ANY
     """Where it lies: the platform of its data node."""
     path: str = ANY
-    """Path, or a pattern of paths (`orders/*`); a pattern also takes what lies below."""
+    """Path, or a pattern of paths (`orders/*`); a pattern also takes what lies below. A dataset may have several paths,
+    with commas between them; all of them must fit."""
     format: str = ANY
     """Format of its files, such as `csv` or `parquet`."""
     codec: str = ANY
@@ -63,8 +64,9 @@ class DatasetSpec(SpecModel):
         )
 
 
-def _is_path(path: str, pattern: str) -> bool:
-    return fnmatchcase(path, pattern) or fnmatchcase(path, f"{pattern.rstrip('/')}/*")
+def _is_path(paths: str, pattern: str) -> bool:
+    patterns = pattern, f"{pattern.rstrip('/')}/*"
+    return all(any(fnmatchcase(path, one) for one in patterns) for path in paths.split(","))
 
 
 class NodeSpec(SpecModel):
@@ -111,6 +113,10 @@ class TopologySpec(SpecModel):
     """Kinds of movement that it can do, by types of nodes."""
     enabled: bool = True
     """Whether jobs are given to it."""
+
+    def queue(self, name: str) -> str:
+        """Return the name under which the executor takes orders."""
+        return self.type if self.type == "embedded" else name
 
     def can_move(self, source: str, destination: str) -> bool:
         """Tell whether it has a capability for these types of nodes."""

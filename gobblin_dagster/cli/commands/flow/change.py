@@ -7,6 +7,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from gobblin_dagster.cli.commands.flow.connect import FlowArgument, UrlOption, connect, group_and_name
 from gobblin_dagster.cli.commands.state.change import YesOption
@@ -15,12 +16,19 @@ from gobblin_dagster.cli.context import Output, OutputOption
 from gobblin_dagster.cli.render.console import console
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.errors import FlowCompileError, UsageError
+from gobblin_dagster.service.compiler.routed_flow import DESTINATIONS, SOURCE
 
 TemplateOption = Annotated[
-    list[str],
+    list[str] | None,
     typer.Option(
         "--template", "-t", metavar="URI", help="Template such as FS:///shop/to-lake.template; several run in order."
     ),
+]
+FromOption = Annotated[
+    str | None, typer.Option("--from", metavar="NODE", help="Data node that the data are at, in place of templates.")
+]
+ToOption = Annotated[
+    list[str] | None, typer.Option("--to", metavar="NODE", help="Data node that the data go to; may be repeated.")
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -40,17 +48,24 @@ RunNowOption = Annotated[bool, typer.Option("--run-now", help="Run once at once,
 def create(
     ctx: typer.Context,
     flow: FlowArgument,
-    template: TemplateOption,
+    template: TemplateOption = None,
+    source: FromOption = None,
+    destinations: ToOption = None,
     values: SetOption = None,
     schedule: ScheduleOption = None,
     run_now: RunNowOption = False,
     url: UrlOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Create a flow: without a schedule it runs once, now."""
+    """Create a flow: without a schedule it runs once, now.
+
+    Name templates (`--template`), or where the data are and where they go (`--from`, `--to`): then the service finds
+    the way through its topology.
+    """
     group, name = group_and_name(flow)
+    templates, properties = _way(template, source, destinations, values)
     with connect(ctx, url) as client:
-        stored = client.create(group, name, ",".join(template), _pairs(values), cron=schedule, run_immediately=run_now)
+        stored = client.create(group, name, templates, properties, cron=schedule, run_immediately=run_now)
     number = stored["properties"].get("flow.executionId")
     if output is Output.JSON:
         print_json(flow=stored)
@@ -108,28 +123,62 @@ def update(
 def explain(
     ctx: typer.Context,
     flow: FlowArgument,
-    template: TemplateOption,
+    template: TemplateOption = None,
+    source: FromOption = None,
+    destinations: ToOption = None,
     values: SetOption = None,
     schedule: ScheduleOption = None,
     url: UrlOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Show the jobs that a flow would become, or why it cannot; stores nothing."""
+    """Show the jobs that a flow would become, or why it cannot; stores nothing.
+
+    Of a flow with `--from` and `--to` it also shows the way, and every edge that was refused, the most useful first.
+    """
     group, name = group_and_name(flow)
+    templates, properties = _way(template, source, destinations, values)
     with connect(ctx, url) as client:
-        told = client.create(group, name, ",".join(template), _pairs(values), cron=schedule, explain=True)
-    errors = json.loads(told["properties"].get("gobblin.flow.compile.errors", "[]"))
+        told = client.create(group, name, templates, properties, cron=schedule, explain=True)["properties"]
+    errors, ways, refused = (
+        json.loads(told.get(f"gobblin.flow.{key}", "[]")) for key in ("compile.errors", "ways", "refused")
+    )
+    out = console(sys.stdout)
+    if output is Output.TEXT:
+        for way in ways:
+            _print_way(out, way)
+        for one in refused:
+            out.print(f"Refused: {one['edge']} ({one['source']} -> {one['destination']}): {one['reason']}")
     if errors:
         raise FlowCompileError(flow=flow, reasons=tuple(errors))
-    jobs: list[dict[str, Any]] = json.loads(told["properties"]["gobblin.flow.compiled"])
+    jobs: list[dict[str, Any]] = json.loads(told["gobblin.flow.compiled"])
     if output is Output.JSON:
-        print_json(jobs=jobs)
+        print_json(jobs=jobs, ways=ways, refused=refused)
         return
-    out = console(sys.stdout)
     for job in jobs:
         after = f", after {', '.join(job['parents'])}" if job["parents"] else ""
         out.print(f"Job {job['job']} on executor {job['executor']}{after}:")
         out.print(json.dumps(job["config"], indent=2, ensure_ascii=False))
+
+
+def _print_way(out: Console, way: dict[str, Any]) -> None:
+    hops = way["hops"]
+    picture = hops[0]["source"] + "".join(f" --{hop['edge']}--> {hop['destination']}" for hop in hops)
+    part = f" of {way['sub_path']}" if way["sub_path"] else ""
+    out.print(f"Way{part} to {way['destination']}: {picture} (cost {way['cost']:g})")
+    for hop in hops:
+        out.print(f"  {hop['edge']}: job {hop['job']} on {hop['executor']}")
+
+
+def _way(
+    templates: list[str] | None, source: str | None, destinations: list[str] | None, values: list[str] | None
+) -> tuple[str, dict[str, str]]:
+    """Return the templates and properties of a flow; raises UsageError if it names neither templates nor a way."""
+    if bool(templates) == bool(source or destinations) or (source is None) != (not destinations):
+        raise UsageError(problem="Name templates with --template, or a way with --from NODE and --to NODE.")
+    properties = _pairs(values)
+    if source is not None:
+        properties |= {SOURCE: source, DESTINATIONS: ",".join(destinations or ())}
+    return ",".join(templates or ()), properties
 
 
 def pause(ctx: typer.Context, flow: FlowArgument, url: UrlOption = None) -> None:
