@@ -14,7 +14,8 @@ from gobblin_dagster.service.model import DagJob, FlowConfig, FlowId
 from gobblin_dagster.spec.load import job_text_faults
 
 _SIMPLE = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*")
-_LONGEST = 100
+_LONGEST = 63
+"""Characters of a job's name at most, as for all names of jobs."""
 _NOT_PARAMETERS = SETTINGS | {EXECUTION_ID}
 _RESERVED = ("flow.", "job.", "gobblin.", "user.")
 """Properties of Gobblin's that no template takes: kept, and left alone."""
@@ -38,11 +39,14 @@ def job_name(flow: FlowId, *parts: str) -> str:
     if all(_SIMPLE.fullmatch(part) for part in every) and len(plain) <= _LONGEST:
         return plain
     digest = hashlib.sha256("\0".join(every).encode()).hexdigest()[:12]
-    longest = (_LONGEST - 16) // len(every) - 2
-    words = [re.sub(r"[^A-Za-z0-9]+", "_", part).strip("_")[: min(longest, 24)] or "x" for part in every]
-    if not words[0][0].isalpha():
-        words[0] = f"f{words[0]}"
-    return "__".join([*words, f"x{digest}"])
+    for longest in (24, (_LONGEST - len(digest) - 1) // len(every) - 3):
+        words = [re.sub(r"[^A-Za-z0-9]+", "_", part).strip("_")[:longest] or "x" for part in every]
+        if not words[0][0].isalpha():
+            words[0] = f"f{words[0]}"
+        name = "__".join([*words, f"x{digest}"])
+        if len(name) <= _LONGEST:
+            break
+    return name
 
 
 def parameter_values(config: FlowConfig) -> dict[str, str]:

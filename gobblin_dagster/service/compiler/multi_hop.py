@@ -17,7 +17,7 @@ from gobblin_dagster.service.compiler.routed_flow import RoutedFlow, read_routed
 from gobblin_dagster.service.compiler.ways import Found, Quest, Step, find_ways, follow_path
 from gobblin_dagster.service.model import Dag, DagJob, FlowConfig
 from gobblin_dagster.service.topology.graph import FlowGraph
-from gobblin_dagster.service.topology.model import DatasetSpec
+from gobblin_dagster.service.topology.model import ANY, DatasetSpec
 
 
 class MultiHopCompiler:
@@ -166,9 +166,9 @@ def _dataset_values(flow: RoutedFlow, sub_path: str, step: Step) -> dict[str, st
         **{f"input.{name}": value for name, value in step.before.model_dump().items()},
         **{f"output.{name}": value for name, value in step.after.model_dump().items()},
         "dataset.path": step.before.path,
+        "dataset.subPaths": ",".join([sub_path] if sub_path else flow.sub_paths) or ANY,
     }
-    sub_paths = [sub_path] if sub_path else flow.sub_paths
-    return {**{name: value for name, value in found.items() if value != "any"}, "dataset.subPaths": ",".join(sub_paths)}
+    return {name: value for name, value in found.items() if value != ANY}
 
 
 def _missing(graph: FlowGraph, step: Step, template: Template, values: Mapping[str, str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gobblin_dagster.service.topology.model import ANY, DatasetSpec
+from gobblin_dagster.service.topology.model import ANY, ANYTHING, DatasetSpec
 
 SOURCE = "gobblin.flow.sourceIdentifier"
 """Gobblin's property with the data node that a flow begins at."""
@@ -47,8 +47,8 @@ class RoutedFlow:
 
     source: str
     destinations: tuple[str, ...]
-    dataset: DatasetSpec = DatasetSpec()
-    wanted: DatasetSpec = DatasetSpec()
+    dataset: DatasetSpec = ANYTHING
+    wanted: DatasetSpec = ANYTHING
     sub_paths: tuple[str, ...] = ()
     is_combined: bool = False
     """Whether one job carries all sub-paths; else each has jobs of its own, side by side."""

@@ -13,7 +13,7 @@ from itertools import count
 
 from gobblin_dagster.service.compiler.explanation import MOST_USEFUL, Refusal
 from gobblin_dagster.service.topology.graph import FlowEdge, FlowGraph
-from gobblin_dagster.service.topology.model import ANY, DatasetSpec
+from gobblin_dagster.service.topology.model import ANY, ANYTHING, DatasetSpec
 from gobblin_dagster.spec.explain import nearest
 
 
@@ -23,9 +23,9 @@ class Quest:
 
     source: str
     destinations: tuple[str, ...]
-    dataset: DatasetSpec = DatasetSpec()
+    dataset: DatasetSpec = ANYTHING
     """The dataset at the source."""
-    wanted: DatasetSpec = DatasetSpec()
+    wanted: DatasetSpec = ANYTHING
     """What it must be at each destination."""
     excluded: frozenset[str] = frozenset()
     """Edges that the flow does not want."""
@@ -208,8 +208,7 @@ _FAR = (10**9, 10**9)
 
 
 def _distances(graph: FlowGraph, quest: Quest, destination: str) -> dict[str, tuple[int, int]]:
-    """Return, for each node from which edges lead to a destination, (edges that no flow may take, edges) of the way
-    with the fewest of both."""
+    """Return how far each node is from a destination that it leads to: edges that no flow may take, then all edges."""
     distances: dict[str, tuple[int, int]] = {}
     heap = [(0, 0, destination)]
     while heap:

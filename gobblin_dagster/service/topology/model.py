@@ -69,6 +69,10 @@ def _is_path(paths: str, pattern: str) -> bool:
     return all(any(fnmatchcase(path, one) for one in patterns) for path in paths.split(","))
 
 
+ANYTHING = DatasetSpec()
+"""A dataset of which nothing is known; as a constraint, every dataset fits it."""
+
+
 class NodeSpec(SpecModel):
     """A data node: a place that holds datasets.
 
@@ -141,9 +145,9 @@ class EdgeSpec(SpecModel):
     """What the way costs; of several ways the cheapest is taken."""
     enabled: bool = True
     """Whether flows may go this way."""
-    input: DatasetSpec = DatasetSpec()
+    input: DatasetSpec = ANYTHING
     """Datasets that it takes."""
-    output: DatasetSpec = DatasetSpec()
+    output: DatasetSpec = ANYTHING
     """What datasets are after it; `any` leaves a field as it was."""
     values: dict[str, str] = Field(default_factory=dict)
     """Values for parameters of the template; flows cannot change them."""

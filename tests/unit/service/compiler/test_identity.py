@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from gobblin_dagster.core.errors import FlowCompileError
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
 from gobblin_dagster.service.compiler.identity import IdentityCompiler, job_name
 from gobblin_dagster.service.model import FlowConfig, FlowId
-from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.job import NAME_PATTERN, JobSpec
 
 TEMPLATE = """
 template: {name}
@@ -114,7 +115,7 @@ def test_jobs_of_two_flows_never_have_one_name(one: tuple[str, str, str], two: t
         assert name.isascii()
         assert name.replace("_", "").isalnum()
         assert name[0].isalpha()
-        assert len(name) <= 100
+        assert re.fullmatch(NAME_PATTERN, name)
 
 
 @pytest.mark.parametrize(
