@@ -17,7 +17,7 @@ from gobblin_dagster.service.compiler.routed_flow import RoutedFlow, read_routed
 from gobblin_dagster.service.compiler.ways import Found, Quest, Step, find_ways, follow_path
 from gobblin_dagster.service.model import Dag, DagJob, FlowConfig
 from gobblin_dagster.service.topology.graph import FlowGraph
-from gobblin_dagster.service.topology.model import ANY, DatasetSpec
+from gobblin_dagster.service.topology.model import ANY, Dataset
 
 
 class MultiHopCompiler:
@@ -74,12 +74,12 @@ class MultiHopCompiler:
         return Explanation(dag, tuple(dict.fromkeys(reasons)), tuple(ways), tuple(refused.values()))
 
 
-def _find(graph: FlowGraph, flow: RoutedFlow, dataset: DatasetSpec) -> Found:
+def _find(graph: FlowGraph, flow: RoutedFlow, dataset: Dataset) -> Found:
     quest = Quest(flow.source, flow.destinations, dataset, flow.wanted, flow.excluded)
     return follow_path(graph, quest, flow.path) if flow.path else find_ways(graph, quest)
 
 
-_Key = tuple[str, str, DatasetSpec]
+_Key = tuple[str, str, Dataset]
 """Edge, sub-path and the dataset before the edge: what makes two hops one job."""
 
 
@@ -163,8 +163,8 @@ def _operators_values(graph: FlowGraph, step: Step) -> dict[str, str]:
 def _dataset_values(flow: RoutedFlow, sub_path: str, step: Step) -> dict[str, str]:
     """Return what is known of the dataset at this hop: `dataset.*`, `input.*` and `output.*`; `any` is not set."""
     found = {
-        **{f"input.{name}": value for name, value in step.before.model_dump().items()},
-        **{f"output.{name}": value for name, value in step.after.model_dump().items()},
+        **{f"input.{name}": value for name, value in step.before._asdict().items()},
+        **{f"output.{name}": value for name, value in step.after._asdict().items()},
         "dataset.path": step.before.path,
         "dataset.subPaths": ",".join([sub_path] if sub_path else flow.sub_paths) or ANY,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gobblin_dagster.service.topology.model import ANY, ANYTHING, DatasetSpec
+from gobblin_dagster.service.topology.model import ANY, ANYTHING, Dataset
 
 SOURCE = "gobblin.flow.sourceIdentifier"
 """Gobblin's property with the data node that a flow begins at."""
@@ -47,8 +47,8 @@ class RoutedFlow:
 
     source: str
     destinations: tuple[str, ...]
-    dataset: DatasetSpec = ANYTHING
-    wanted: DatasetSpec = ANYTHING
+    dataset: Dataset = ANYTHING
+    wanted: Dataset = ANYTHING
     sub_paths: tuple[str, ...] = ()
     is_combined: bool = False
     """Whether one job carries all sub-paths; else each has jobs of its own, side by side."""
@@ -56,17 +56,14 @@ class RoutedFlow:
     excluded: frozenset[str] = frozenset()
 
     @property
-    def parts(self) -> tuple[tuple[str, DatasetSpec], ...]:
+    def parts(self) -> tuple[tuple[str, Dataset], ...]:
         """Sub-path and dataset of each part that has jobs of its own."""
         if not self.sub_paths:
             return (("", self.dataset),)
         paths = [_below(self.dataset.path, one) for one in self.sub_paths]
         if self.is_combined:
-            return (("", self.dataset.model_copy(update={"path": ",".join(paths)})),)
-        return tuple(
-            (one, self.dataset.model_copy(update={"path": path}))
-            for one, path in zip(self.sub_paths, paths, strict=True)
-        )
+            return (("", self.dataset._replace(path=",".join(paths))),)
+        return tuple((one, self.dataset._replace(path=path)) for one, path in zip(self.sub_paths, paths, strict=True))
 
 
 def read_routed_flow(properties: Mapping[str, str]) -> tuple[RoutedFlow, list[str]]:
@@ -109,7 +106,7 @@ def _names(properties: Mapping[str, str], key: str, most: int, reasons: list[str
     return tuple(names[:most])
 
 
-def _dataset(properties: Mapping[str, str], prefix: str, reasons: list[str]) -> DatasetSpec:
+def _dataset(properties: Mapping[str, str], prefix: str, reasons: list[str]) -> Dataset:
     fields = {}
     for key, value in properties.items():
         name = key.removeprefix(prefix)
@@ -119,7 +116,7 @@ def _dataset(properties: Mapping[str, str], prefix: str, reasons: list[str]) -> 
             fields[_FIELDS[name]] = value.strip() or ANY
         else:
             reasons.append(f"{key} is not known; known are {', '.join(prefix + one for one in _FIELDS)}")
-    return DatasetSpec(**fields)
+    return Dataset(**fields)
 
 
 def _leaves(path: str) -> bool:

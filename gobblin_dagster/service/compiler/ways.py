@@ -7,13 +7,13 @@ cost the one with fewer hops is taken.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 from gobblin_dagster.service.compiler.explanation import MOST_USEFUL, Refusal
 from gobblin_dagster.service.topology.graph import FlowEdge, FlowGraph
-from gobblin_dagster.service.topology.model import ANY, ANYTHING, DatasetSpec
+from gobblin_dagster.service.topology.model import ANY, ANYTHING, Dataset
 from gobblin_dagster.spec.explain import nearest
 
 
@@ -23,9 +23,9 @@ class Quest:
 
     source: str
     destinations: tuple[str, ...]
-    dataset: DatasetSpec = ANYTHING
+    dataset: Dataset = ANYTHING
     """The dataset at the source."""
-    wanted: DatasetSpec = ANYTHING
+    wanted: Dataset = ANYTHING
     """What it must be at each destination."""
     excluded: frozenset[str] = frozenset()
     """Edges that the flow does not want."""
@@ -36,8 +36,8 @@ class Step:
     """An edge that is taken, and the dataset before and after it."""
 
     edge: FlowEdge
-    before: DatasetSpec
-    after: DatasetSpec
+    before: Dataset
+    after: Dataset
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Found:
     """Edges that could not be taken, the most useful first."""
 
 
-_State = tuple[str, DatasetSpec]
+_State = tuple[str, Dataset]
 
 
 @dataclass(slots=True)
@@ -85,8 +85,12 @@ def find_ways(graph: FlowGraph, quest: Quest) -> Found:
             found.ways[destination] = _steps(reached, reached.goals[destination])
     missing = [destination for destination in quest.destinations if destination not in found.ways]
     for destination in missing:
-        found.reasons += _reasons(graph, quest, reached, destination)
-    found.refused = _ranked(graph, quest, reached, missing or quest.destinations)
+        distances = _distances(graph, quest, [destination])
+        found.refused = _ranked(graph, reached, [destination], distances)
+        found.reasons += _reasons(quest, reached, destination, found.refused, distances)
+    if len(missing) != 1:
+        every = missing or quest.destinations
+        found.refused = _ranked(graph, reached, every, _distances(graph, quest, every))
     return found
 
 
@@ -107,7 +111,7 @@ def follow_path(graph: FlowGraph, quest: Quest, path: Sequence[str]) -> Found:
         elif told := _refusal(edge, dataset, quest.excluded):
             found.refused.append(Refusal(name, edge.spec.source, edge.spec.destination, told))
         node = edge.spec.destination
-        after = dataset.through(edge.spec.input, edge.spec.output, graph.nodes[node].platform)
+        after = dataset.through(edge.takes, edge.makes, graph.nodes[node].platform)
         steps.append(Step(edge, dataset, after))
         dataset = after
     if node != destination:
@@ -127,15 +131,15 @@ def _faults(graph: FlowGraph, quest: Quest) -> Iterator[str]:
     if quest.source in quest.destinations:
         yield f"{quest.source!r} is both source and destination"
     if quest.source in graph.nodes:
-        platform = DatasetSpec(platform=graph.nodes[quest.source].platform)
-        if told := platform.mismatch(DatasetSpec(platform=quest.dataset.platform)):
+        platform = Dataset(platform=graph.nodes[quest.source].platform)
+        if told := platform.mismatch(Dataset(platform=quest.dataset.platform)):
             yield f"the dataset at {quest.source!r}: {told}"
 
 
-def _at_source(graph: FlowGraph, quest: Quest) -> DatasetSpec:
+def _at_source(graph: FlowGraph, quest: Quest) -> Dataset:
     """Return what is known of the dataset before its first hop."""
     platform = graph.nodes[quest.source].platform
-    return quest.dataset if platform == ANY else quest.dataset.model_copy(update={"platform": platform})
+    return quest.dataset if platform == ANY else quest.dataset._replace(platform=platform)
 
 
 def _search(graph: FlowGraph, quest: Quest, start: _State) -> _Reached:
@@ -165,17 +169,17 @@ def _search(graph: FlowGraph, quest: Quest, start: _State) -> _Reached:
                 continue
             reached.taken.add(edge.name)
             there = edge.spec.destination
-            after = dataset.through(edge.spec.input, edge.spec.output, graph.nodes[there].platform)
+            after = dataset.through(edge.takes, edge.makes, graph.nodes[there].platform)
             if (there, after) not in reached.came_by:
                 entry = (cost + edge.spec.cost, hops + 1, next(numbers), (there, after), (state, edge))
                 heapq.heappush(heap, entry)
     return reached
 
 
-def _refusal(edge: FlowEdge, dataset: DatasetSpec, excluded: Collection[str]) -> str:
+def _refusal(edge: FlowEdge, dataset: Dataset, excluded: Collection[str]) -> str:
     if edge.name in excluded:
         return "the flow excludes it"
-    return edge.refusal or dataset.mismatch(edge.spec.input)
+    return edge.refusal or dataset.mismatch(edge.takes)
 
 
 def _steps(reached: _Reached, goal: _State) -> tuple[Step, ...]:
@@ -188,29 +192,28 @@ def _steps(reached: _Reached, goal: _State) -> tuple[Step, ...]:
     return tuple(reversed(steps))
 
 
-def _ranked(graph: FlowGraph, quest: Quest, reached: _Reached, destinations: Collection[str]) -> list[Refusal]:
+_Distances = Mapping[str, tuple[int, int]]
+"""How far nodes are from the nearest destination: edges that no flow may take, then all edges."""
+_FAR = (10**9, 10**9)
+"""The distance of a node from which no edges lead to a destination."""
+
+
+def _ranked(graph: FlowGraph, reached: _Reached, destinations: Collection[str], distances: _Distances) -> list[Refusal]:
     """Return the refusals, those first without which a destination would be reached with the fewest other changes."""
-    distances = [_distances(graph, quest, destination) for destination in destinations]
     ranked = []
     for name, reason in reached.refusals.items():
         if name not in reached.taken:
             edge = graph.edges[name]
-            far = min(
-                (distance[edge.destination] for distance in distances if edge.destination in distance), default=_FAR
-            )
+            far = distances.get(edge.destination, _FAR)
             ranked.append((far, name, Refusal(name, edge.source, edge.destination, reason)))
     arrivals = [reached.arrivals[one] for one in destinations if one in reached.arrivals and one not in reached.goals]
     return [*arrivals, *(refusal for *_, refusal in sorted(ranked, key=lambda one: one[:2]))]
 
 
-_FAR = (10**9, 10**9)
-"""The distance of a node from which no edges lead to the destination."""
-
-
-def _distances(graph: FlowGraph, quest: Quest, destination: str) -> dict[str, tuple[int, int]]:
-    """Return how far each node is from a destination that it leads to: edges that no flow may take, then all edges."""
+def _distances(graph: FlowGraph, quest: Quest, destinations: Collection[str]) -> _Distances:
+    """Return the distance of each node from which edges lead to one of the destinations."""
     distances: dict[str, tuple[int, int]] = {}
-    heap = [(0, 0, destination)]
+    heap = [(0, 0, destination) for destination in destinations]
     while heap:
         blocked, hops, node = heapq.heappop(heap)
         if node in distances:
@@ -223,21 +226,20 @@ def _distances(graph: FlowGraph, quest: Quest, destination: str) -> dict[str, tu
     return distances
 
 
-def _reasons(graph: FlowGraph, quest: Quest, reached: _Reached, destination: str) -> list[str]:
+def _reasons(
+    quest: Quest, reached: _Reached, destination: str, refused: Sequence[Refusal], distances: _Distances
+) -> list[str]:
     """Return why a destination has no way: at most `MOST_USEFUL` refused edges, or where the data end."""
-    leads_there = _distances(graph, quest, destination)
-    ways = f"no way from {quest.source!r} to {destination!r}"
-    ranked = _ranked(graph, quest, reached, [destination])
-    useful = [one for one in ranked if one.destination in leads_there]
+    way = f"no way from {quest.source!r} to {destination!r}"
+    useful = [one for one in refused if one.destination in distances][:MOST_USEFUL]
     if not useful:
         nodes = sorted({node for node, _ in reached.came_by} - {quest.source})
-        before = sorted(set(leads_there) - {destination})
-        return [
-            f"{ways}: from the source the data reach {_some(nodes)}; edges lead to the destination from {_some(before)}"
-        ]
-    reasons = [f"{ways}: {refusal}" for refusal in useful[:MOST_USEFUL]]
-    if len(ranked) > MOST_USEFUL:
-        reasons[-1] += f" (and {len(ranked) - len(reasons)} more refused edges; `gobblin flow explain` lists all)"
+        before = sorted(set(distances) - {destination})
+        told = f"from the source the data reach {_some(nodes)}; edges lead to the destination from {_some(before)}"
+        return [f"{way}: {told}"]
+    reasons = [f"{way}: {refusal}" for refusal in useful]
+    if len(refused) > len(useful):
+        reasons[-1] += f" (and {len(refused) - len(useful)} more refused edges; `gobblin flow explain` lists all)"
     return reasons
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
-from gobblin_dagster.service.topology.model import EdgeSpec, NodeSpec, TopologySpec
+from gobblin_dagster.service.topology.model import ANYTHING, Dataset, EdgeSpec, NodeSpec, TopologySpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,10 @@ class FlowEdge:
     """The first of its executors that can run it; empty if none can."""
     refusal: str = ""
     """Why no flow can take it today; empty if flows can."""
+    takes: Dataset = ANYTHING
+    """Datasets that fit it."""
+    makes: Dataset = ANYTHING
+    """What datasets are after it."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +68,13 @@ class FlowGraph:
     def edge(self, name: str) -> FlowEdge:
         """Return an edge by name, with the executor that would run it now; raises KeyError."""
         spec = self.edges[name]
+        ends = spec.input.dataset, spec.output.dataset
         if not spec.enabled:
-            return FlowEdge(name, spec, "", "it is not enabled")
+            return FlowEdge(name, spec, "", "it is not enabled", *ends)
         candidates = self.capable_executors(spec)
         ready = next((one for one in candidates if self.executors[one].enabled), "")
         told = f"no executor that can run it is enabled: {', '.join(candidates)}" if not ready else ""
-        return FlowEdge(name, spec, ready, told)
+        return FlowEdge(name, spec, ready, told, *ends)
 
     def capable_executors(self, edge: EdgeSpec) -> list[str]:
         """Return the executors that may run an edge and have the capability, the preferred one first."""

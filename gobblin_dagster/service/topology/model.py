@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
@@ -14,11 +14,51 @@ ANY = "any"
 """Matches every value of a dataset's field, and every type of node."""
 
 
-class DatasetSpec(SpecModel):
-    """What is known of a dataset, or what an edge takes: `any` stands for everything.
+class Dataset(NamedTuple):
+    """What is known of a dataset, or what an edge takes: `any` stands for everything. `DatasetSpec` declares one.
+
+    A tuple, because compilers compare and hash many thousands of them.
 
     Source: gobblin-service `DatasetDescriptor`. Differs: a field that is not known fits each constraint.
     """
+
+    platform: str = ANY
+    path: str = ANY
+    format: str = ANY
+    codec: str = ANY
+    encryption: str = ANY
+
+    def mismatch(self, wanted: Dataset) -> str:
+        """Return why this dataset does not fit a constraint, as `format is csv, not parquet`; empty if it fits."""
+        if wanted == ANYTHING:
+            return ""
+        for name, found, want in zip(self._fields, self, wanted, strict=True):
+            if ANY not in (found, want) and not (_is_path(found, want) if name == "path" else found == want):
+                return f"{name} is {found}, not {want}"
+        return ""
+
+    def through(self, taken: Dataset, made: Dataset, platform: str) -> Dataset:
+        """Return the dataset after an edge.
+
+        Args:
+            taken: what the edge takes; tells what was not known before.
+            made: what the edge makes; `any` leaves a field as it is.
+            platform: platform of the node that the edge leads to.
+        """
+        known = [
+            next((value for value in values if value != ANY), ANY) for values in zip(made, self, taken, strict=True)
+        ]
+        # A pattern says which paths an edge takes, not where this dataset lies.
+        path = self.path if made.path == ANY else made.path
+        return Dataset(platform, path, *known[2:])
+
+
+ANYTHING = Dataset()
+"""A dataset of which nothing is known; as a constraint, every dataset fits it."""
+
+
+class DatasetSpec(SpecModel):
+    """A dataset that an edge takes or makes, as files declare it."""
 
     platform: str = ANY
     """Where it lies: the platform of its data node."""
@@ -32,45 +72,15 @@ class DatasetSpec(SpecModel):
     encryption: str = ANY
     """Encryption, such as `gpg`, or `none`."""
 
-    def mismatch(self, wanted: DatasetSpec) -> str:
-        """Return why this dataset does not fit a constraint, as `format is csv, not parquet`; empty if it fits."""
-        for name in type(self).model_fields:
-            found, want = getattr(self, name), getattr(wanted, name)
-            if ANY not in (found, want) and not (_is_path(found, want) if name == "path" else found == want):
-                return f"{name} is {found}, not {want}"
-        return ""
-
-    def through(self, taken: DatasetSpec, made: DatasetSpec, platform: str) -> DatasetSpec:
-        """Return the dataset after an edge.
-
-        Args:
-            taken: what the edge takes; tells what was not known before.
-            made: what the edge makes; `any` leaves a field as it is.
-            platform: platform of the node that the edge leads to.
-        """
-
-        def after(name: str) -> str:
-            known = (getattr(made, name), getattr(self, name), getattr(taken, name))
-            return next((value for value in known if value != ANY), ANY)
-
-        # A pattern says which paths an edge takes, not where this dataset lies.
-        path = self.path if made.path == ANY else made.path
-        return DatasetSpec(
-            platform=platform,
-            path=path,
-            format=after("format"),
-            codec=after("codec"),
-            encryption=after("encryption"),
-        )
+    @property
+    def dataset(self) -> Dataset:
+        """The declaration as a value."""
+        return Dataset(self.platform, self.path, self.format, self.codec, self.encryption)
 
 
 def _is_path(paths: str, pattern: str) -> bool:
     patterns = pattern, f"{pattern.rstrip('/')}/*"
     return all(any(fnmatchcase(path, one) for one in patterns) for path in paths.split(","))
-
-
-ANYTHING = DatasetSpec()
-"""A dataset of which nothing is known; as a constraint, every dataset fits it."""
 
 
 class NodeSpec(SpecModel):
@@ -145,9 +155,9 @@ class EdgeSpec(SpecModel):
     """What the way costs; of several ways the cheapest is taken."""
     enabled: bool = True
     """Whether flows may go this way."""
-    input: DatasetSpec = ANYTHING
+    input: DatasetSpec = DatasetSpec()
     """Datasets that it takes."""
-    output: DatasetSpec = ANYTHING
+    output: DatasetSpec = DatasetSpec()
     """What datasets are after it; `any` leaves a field as it was."""
     values: dict[str, str] = Field(default_factory=dict)
     """Values for parameters of the template; flows cannot change them."""

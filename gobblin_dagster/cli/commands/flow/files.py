@@ -22,6 +22,7 @@ from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.client import FlowClient
 from gobblin_dagster.core.errors import FlowNotFoundError, InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.core.utils.text import count
+from gobblin_dagster.service.compiler.routed_flow import SOURCE, is_routed
 from gobblin_dagster.spec.document import read_document
 
 FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of flow files.")]
@@ -74,7 +75,7 @@ def export(ctx: typer.Context, folder: FolderArgument, url: UrlOption = None) ->
         path = folder / _file_name(*_names(flow))
         document = {
             "flow": "/".join(_names(flow)),
-            "templates": flow["templateUris"].split(","),
+            **({"templates": flow["templateUris"].split(",")} if flow["templateUris"] else {}),
             **({"schedule": flow["schedule"]["cronSchedule"]} if "schedule" in flow else {}),
             # A `$` would else begin a reference when the file is read.
             "set": {key: value.replace("$", "$$") for key, value in flow["properties"].items()},
@@ -102,7 +103,7 @@ def _read(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         if flow in seen:
             raise UsageError(problem=f"The flow {flow} stands in {seen[flow]} and in {path}.")
         seen[flow] = path
-        templates = document.data["templates"]
+        templates = document.data.get("templates", "")
         found: dict[str, Any] = {
             "templateUris": templates if isinstance(templates, str) else ",".join(templates),
             "properties": {name: _plain(value) for name, value in (document.data.get("set") or {}).items()},
@@ -120,9 +121,10 @@ def _faults(data: Any) -> Iterator[SpecFault]:
         yield SpecFault(key, f"is not known; keys: {', '.join(sorted(_KEYS))}")
     if not re.fullmatch(r"[^/]+/.+", str(data.get("flow", ""))):
         yield SpecFault("flow", f"takes GROUP/NAME, got {str(data.get('flow'))[:80]!r}")
-    templates = data.get("templates")
+    values = data.get("set")
+    templates = data.get("templates", "" if isinstance(values, dict) and is_routed(values) else None)
     if not (isinstance(templates, str) or (isinstance(templates, list) and templates)):
-        yield SpecFault("templates", "takes a URI or a list of URIs")
+        yield SpecFault("templates", f"takes a URI or a list of URIs; only a flow that sets {SOURCE} has none")
     if not isinstance(data.get("set") or {}, dict):
         yield SpecFault("set", "takes names and values")
     if not isinstance(data.get("schedule") or "", str):

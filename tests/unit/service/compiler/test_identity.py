@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from gobblin_dagster.core.allow import AllowLists
 from gobblin_dagster.core.errors import FlowCompileError
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
-from gobblin_dagster.service.compiler.identity import IdentityCompiler, job_name
+from gobblin_dagster.service.compiler.identity import IdentityCompiler
+from gobblin_dagster.service.compiler.jobs import job_name
 from gobblin_dagster.service.model import FlowConfig, FlowId
 from gobblin_dagster.spec.job import NAME_PATTERN, JobSpec
 

@@ -16,7 +16,7 @@ from gobblin_dagster.service.compiler.routed_flow import (
     is_routed,
     read_routed_flow,
 )
-from gobblin_dagster.service.topology.model import DatasetSpec
+from gobblin_dagster.service.topology.model import Dataset
 
 ENDS = {SOURCE: "landing", DESTINATIONS: "lake, shop"}
 
@@ -33,9 +33,13 @@ def test_flow_is_read_by_gobblins_properties() -> None:
         }
     )
     assert reasons == []
-    assert (flow.source, flow.destinations, flow.excluded) == ("landing", ("lake", "shop"), {"slow", "broken"})
-    assert flow.dataset == DatasetSpec(format="csv", path="orders")
-    assert flow.wanted == DatasetSpec(encryption="gpg")
+    assert (flow.source, flow.destinations, flow.excluded) == (
+        "landing",
+        ("lake", "shop"),
+        frozenset({"slow", "broken"}),
+    )
+    assert flow.dataset == Dataset(format="csv", path="orders")
+    assert flow.wanted == Dataset(encryption="gpg")
     assert is_routed(ENDS)
     assert not is_routed({"table": "orders"})
 
@@ -46,7 +50,7 @@ def test_sub_paths_are_parts_of_their_own_or_one() -> None:
     flow, _ = read_routed_flow({**ENDS, SUB_PATHS: "eu,us", COMBINE: "true"})
     assert [(name, dataset.path) for name, dataset in flow.parts] == [("", "eu,us")]
     flow, _ = read_routed_flow(ENDS)
-    assert flow.parts == (("", DatasetSpec()),)
+    assert flow.parts == (("", Dataset()),)
 
 
 @pytest.mark.parametrize(

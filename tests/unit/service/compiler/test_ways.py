@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gobblin_dagster.service.compiler.ways import Found, Quest, find_ways, follow_path
 from gobblin_dagster.service.topology.graph import FlowGraph
-from gobblin_dagster.service.topology.model import CapabilitySpec, DatasetSpec, EdgeSpec, NodeSpec, TopologySpec
+from gobblin_dagster.service.topology.model import CapabilitySpec, Dataset, EdgeSpec, NodeSpec, TopologySpec
 
 X = TopologySpec(capabilities=(CapabilitySpec(),))
 
@@ -57,7 +57,7 @@ def test_way_goes_where_the_dataset_gets_the_wanted_form() -> None:
         convert=edge("ab", 3, input={"format": "csv"}, output={"format": "parquet"}),
         on=edge("bd", 3, input={"format": "parquet"}),
     )
-    wanted = replace(QUEST, dataset=DatasetSpec(format="csv"), wanted=DatasetSpec(format="parquet"))
+    wanted = replace(QUEST, dataset=Dataset(format="csv"), wanted=Dataset(format="parquet"))
     found = find_ways(edges, wanted)
     assert taken(found) == {"d": ["convert", "on"]}
     assert [step.after.format for step in found.ways["d"]] == ["parquet", "parquet"]
@@ -73,8 +73,8 @@ def test_edge_tells_what_was_not_known_of_the_dataset() -> None:
 def test_data_are_on_the_platform_of_their_node() -> None:
     nodes = {"a": NodeSpec(type="n", platform="local"), "d": NodeSpec(type="n", platform="s3")}
     found = FlowGraph(nodes, {"e": edge("ad", input={"platform": "local"})}, {"x": X})
-    assert taken(find_ways(found, replace(QUEST, wanted=DatasetSpec(platform="s3")))) == {"d": ["e"]}
-    told = find_ways(found, replace(QUEST, dataset=DatasetSpec(platform="hdfs"))).reasons
+    assert taken(find_ways(found, replace(QUEST, wanted=Dataset(platform="s3")))) == {"d": ["e"]}
+    told = find_ways(found, replace(QUEST, dataset=Dataset(platform="hdfs"))).reasons
     assert told == ["the dataset at 'a': platform is local, not hdfs"]
 
 
@@ -97,7 +97,7 @@ def test_three_most_useful_refusals_come_first() -> None:
         "blocked": edge("cd", enabled=False),
         "excluded": edge("ad"),
     }
-    quest = replace(QUEST, dataset=DatasetSpec(format="json"), excluded=frozenset({"excluded"}))
+    quest = replace(QUEST, dataset=Dataset(format="json"), excluded=frozenset({"excluded"}))
     found = find_ways(graph(**edges), quest)
     assert [refusal.edge for refusal in found.refused[:4]] == ["excluded", "one_hop", "two_hops", "blocked_twice"]
     assert len(found.refused) == 14
@@ -148,7 +148,7 @@ def test_path_that_cannot_be_taken_says_where_it_breaks(path: list[str], told: s
 
 
 def test_path_that_brings_data_of_the_wrong_kind_is_refused() -> None:
-    quest = replace(QUEST, dataset=DatasetSpec(format="csv"), wanted=DatasetSpec(format="orc"))
+    quest = replace(QUEST, dataset=Dataset(format="csv"), wanted=Dataset(format="orc"))
     assert follow_path(PATH, quest, ["e1", "e2"]).reasons == [
         "the path brings data of the wrong kind to 'd': format is csv, not orc"
     ]
@@ -163,7 +163,7 @@ def test_way_is_as_cheap_as_the_cheapest_of_all_paths(given_edges: list[tuple[tu
     edges = {
         f"e{n}": edge("".join(ends), cost, input={"format": kind}) for n, (ends, cost, kind) in enumerate(given_edges)
     }
-    found = find_ways(graph(**edges), replace(QUEST, dataset=DatasetSpec(format="csv")))
+    found = find_ways(graph(**edges), replace(QUEST, dataset=Dataset(format="csv")))
     costs = [
         sum(edges[name].cost for name in path)
         for size in range(1, 4)

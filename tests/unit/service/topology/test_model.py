@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gobblin_dagster.service.topology.model import CapabilitySpec, DatasetSpec, TopologySpec
+from gobblin_dagster.service.topology.model import CapabilitySpec, Dataset, TopologySpec
 
 
 @pytest.mark.parametrize(
@@ -24,15 +24,15 @@ from gobblin_dagster.service.topology.model import CapabilitySpec, DatasetSpec, 
 def test_dataset_fits_a_constraint_if_each_field_does_and_any_matches(
     found: dict[str, str], wanted: dict[str, str], told: str
 ) -> None:
-    assert DatasetSpec(**found).mismatch(DatasetSpec(**wanted)) == told
+    assert Dataset(**found).mismatch(Dataset(**wanted)) == told
 
 
 def test_dataset_after_an_edge_is_what_the_edge_makes_then_what_it_was_then_what_the_edge_takes() -> None:
-    before = DatasetSpec(platform="local", path="orders", codec="gzip")
-    taken = DatasetSpec(format="csv", encryption="none", path="ord*")
-    after = before.through(taken, DatasetSpec(format="parquet"), "s3")
-    assert after == DatasetSpec(platform="s3", path="orders", format="parquet", codec="gzip", encryption="none")
-    assert after.through(DatasetSpec(), DatasetSpec(path="copy"), "any").path == "copy"
+    before = Dataset(platform="local", path="orders", codec="gzip")
+    taken = Dataset(format="csv", encryption="none", path="ord*")
+    after = before.through(taken, Dataset(format="parquet"), "s3")
+    assert after == Dataset(platform="s3", path="orders", format="parquet", codec="gzip", encryption="none")
+    assert after.through(Dataset(), Dataset(path="copy"), "any").path == "copy"
 
 
 def test_capability_covers_types_of_nodes() -> None:

@@ -92,3 +92,15 @@ def test_explain_over_rest_tells_reasons_and_refusals(client: FlowClient) -> Non
     assert [one["edge"] for one in json.loads(told["gobblin.flow.refused"])] == ["old", "in"]
     (first, _) = json.loads(told["gobblin.flow.compile.errors"])
     assert first == "no way from 'landing' to 'shop': edge 'old' (landing -> shop): it is not enabled"
+
+
+def test_flow_without_templates_goes_through_files_and_back(cli: Cli, client: FlowClient, tmp_path: Path) -> None:
+    assert cli("flow", "create", "g/n", "--from", "landing", "--to", "lake", "--schedule", NEVER).code == 0
+    folder = tmp_path / "flows"
+    assert cli("flow", "export", folder).code == 0
+    (file,) = folder.iterdir()
+    assert "templates" not in file.read_text()
+    assert "Nothing to do" in cli("flow", "apply", folder, "--yes").out
+    file.write_text("flow: g/n\n")
+    told = cli("flow", "apply", folder, "--yes")
+    assert "templates: takes a URI or a list of URIs; only a flow that sets gobblin.flow.sourceIdentifier" in told.err
