@@ -24,6 +24,7 @@ from gobblin_dagster.engine.validation import check_construct, check_parts
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
 from gobblin_dagster.service.compiler.identity import IdentityCompiler
 from gobblin_dagster.service.model import FlowConfig, FlowId
+from gobblin_dagster.service.topology.files import read_topology
 from gobblin_dagster.spec.load import load_job
 from gobblin_dagster.spec.project import ProjectSpec
 
@@ -77,6 +78,10 @@ def test_job_file_is_without_fault(text: str, tmp_path: Path) -> None:
         values = {name: "Ab1" for name, one in part["parameters"].items() if "default" not in one}
         config = FlowConfig(FlowId("g", "n"), "FS:///example.template", values)
         assert IdentityCompiler(TemplateCatalog(tmp_path), ["embedded"]).compile(config).jobs
+        return
+    if "edges" in part:
+        (tmp_path / "example.yaml").write_text(text, encoding="utf-8")
+        assert read_topology(tmp_path).faults == ()
         return
     if part.keys() <= ProjectSpec.model_fields.keys():
         ProjectSpec.model_validate({"project": "example", **part})

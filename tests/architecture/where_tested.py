@@ -414,6 +414,8 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/api/messages.py": ("unit/service/api/test_rest.py", "gobblin_dagster.service.api.app"),
     "service/api/openapi.py": ("unit/service/api/test_rest.py", "gobblin_dagster.service.api.app"),
     "service/api/records.py": ("unit/service/api/test_rest.py", "flow.runImmediately"),
+    "service/compiler/explanation.py": ("unit/service/compiler/test_multi_hop.py", ""),
+    "service/compiler/jobs.py": ("unit/service/compiler/test_identity.py", ""),
     "service/executors/job_body.py": ("services/flow_project.py", ""),
     "service/executors/messages.py": (
         "unit/service/executors/test_embedded.py",
