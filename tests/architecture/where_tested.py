@@ -398,7 +398,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "testing/rows_source.py": ("contract/test_sources.py", ""),
     "cli/commands/flow/__init__.py": ("e2e/test_serve.py", "FS:///shop/to-lake.template"),
     "cli/commands/flow/catalog.py": ("e2e/test_serve.py", "No flow"),
-    "cli/commands/flow/change.py": ("e2e/test_serve.py", "NAME=VALUE"),
     "cli/commands/flow/connect.py": ("e2e/test_serve.py", "GROUP/NAME"),
     "cli/commands/flow/executions.py": ("e2e/test_serve.py", "never ran"),
     "cli/commands/serve.py": ("e2e/test_serve.py", "answers at"),
@@ -414,7 +413,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/api/messages.py": ("unit/service/api/test_rest.py", "gobblin_dagster.service.api.app"),
     "service/api/openapi.py": ("unit/service/api/test_rest.py", "gobblin_dagster.service.api.app"),
     "service/api/records.py": ("unit/service/api/test_rest.py", "flow.runImmediately"),
-    "service/compiler/explanation.py": ("unit/service/compiler/test_multi_hop.py", ""),
+    "service/compiler/explanation.py": ("unit/service/compiler/test_compilers.py", ""),
     "service/compiler/jobs.py": ("unit/service/compiler/test_identity.py", ""),
     "service/executors/job_body.py": ("services/flow_project.py", ""),
     "service/executors/messages.py": (
