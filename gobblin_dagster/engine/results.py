@@ -29,11 +29,15 @@ class DatasetResult(CommitFacts):
     """Files of earlier publications that the new snapshot no longer holds."""
     snapshot: int = field(default=0, kw_only=True)
     sequence_id: str = field(default="", kw_only=True)
+    startpoint: Startpoint | None = field(default=None, kw_only=True)
+    """The startpoint that the commit consumed, the newest one if there were several; the first note tells of all."""
 
     @classmethod
     def of_commit(cls, sequence: CommitSequence) -> DatasetResult:
         """Return the result that a commit sequence stores."""
-        return cls(sequence.dataset_urn, DatasetOutcome.COMMITTED, **_facts(sequence.report)).committed_by(sequence)
+        report = sequence.report
+        facts = _facts(report) | {"startpoint": report.startpoint}
+        return cls(sequence.dataset_urn, DatasetOutcome.COMMITTED, **facts).committed_by(sequence)
 
     @property
     def problem(self) -> str:
@@ -58,9 +62,9 @@ class DatasetResult(CommitFacts):
             files_removed=len(sequence.removed),
         )
 
-    def to_report(self, startpoint: Startpoint | None = None) -> CommitReport:
+    def to_report(self) -> CommitReport:
         """Return the report that the commit sequence stores: the facts, and the startpoint that it consumes."""
-        return CommitReport(**_facts(self), startpoint=startpoint)
+        return CommitReport(**_facts(self), startpoint=self.startpoint)
 
 
 def _facts(holder: CommitFacts) -> dict[str, Any]:

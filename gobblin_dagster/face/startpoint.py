@@ -163,7 +163,9 @@ class StartpointMethods:
         with self._session.use_store() as store:
             names = known_jobs(store, several(job))
             found = [one for name in (*names, ALL_JOBS) for one in store.list_startpoints(name)]
-        return Listing(count(len(found), "startpoint"), _STARTPOINTS, found)
+            expired = sum(one.is_expired(store.now()) for one in found)
+        title = count(len(found), "startpoint") + (f", {expired:,} expired" if expired else "")
+        return Listing(title, _STARTPOINTS, found)
 
     def history(self, job: str | Sequence[str] | None = None) -> Listing[StartpointEvent]:
         """Return what happened to startpoints: set, replaced, fanned out, removed, expired; the newest last.

@@ -90,6 +90,8 @@ def materialization(binding: JobBinding, branch: str, publication: Publication) 
     metadata |= {md.RUN_ID: publication.run_id, md.PATH: dg.MetadataValue.path(folder), md.URI: _uri(folder)}
     if columns := type_texts(publication.schemas.get(branch, "")):
         metadata[md.COLUMNS] = dg.TableSchema([dg.TableColumn(name, type_) for name, type_ in columns.items()])
+    if result.startpoint is not None and result.notes:
+        metadata[md.STARTPOINT] = result.notes[0]
     if result.failures:
         metadata[md.FAILURES] = "\n".join(failure.message for failure in result.failures)
     if branch in result.queues:  # last, because it is long

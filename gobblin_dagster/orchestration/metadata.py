@@ -40,6 +40,8 @@ COLUMNS = "dagster/column_schema"
 """Columns of the branch with their Arrow types, as the writer got them; Dagster's pages show them as a table."""
 URI = "dagster/uri"
 """The folder of `gobblin/path` as a URI, under which Dagster's catalog finds it."""
+STARTPOINT = "gobblin/startpoint"
+"""The startpoints that the commit consumed: where it began, who set them and why; text; only if there were any."""
 FAILURES = "gobblin/failures"
 """Why parts of the dataset were not committed, if the commit policy publishes the other parts; for an observation of a
 failed partition: why nothing was committed; text."""

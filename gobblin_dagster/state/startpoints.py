@@ -230,10 +230,14 @@ class StartpointManager:
         return [one for one in self.fan_outs(job, urns).values() if self.remove(one, who)]
 
     def expire(self, startpoint: Startpoint, who: str) -> bool:
-        """Delete a startpoint that has expired, and note it; return False if its key has another one by now."""
-        is_gone = self._store.delete_startpoint(startpoint)
+        """Delete a startpoint that has expired, and note it; return False if its key has another one by now.
+
+        The copy of a startpoint for all jobs, as `applicable` returns it, stands for the startpoint itself.
+        """
+        stored = replace(startpoint, job=ALL_JOBS, is_copy=False) if startpoint.is_copy else startpoint
+        is_gone = self._store.delete_startpoint(stored)
         if is_gone:
-            self._note(startpoint, "expired", who)
+            self._note(stored, "expired", who)
         return is_gone
 
     def _note(self, startpoint: Startpoint, change: StartpointChange, who: str) -> None:

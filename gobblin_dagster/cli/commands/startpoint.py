@@ -21,7 +21,6 @@ from gobblin_dagster.cli.render.console import MAX_ROWS, console, dataset_name, 
 from gobblin_dagster.cli.render.documents import mark
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.cli.spark import plan_only_spark
-from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.ids import who
 from gobblin_dagster.core.startpoint import (
@@ -158,16 +157,18 @@ def set_startpoint(
 def list_startpoints(
     ctx: typer.Context, jobs: JobsArgument = None, flow: FlowOption = None, output: OutputOption = Output.TEXT
 ) -> None:
-    """List the startpoints that no run has applied yet."""
-    now = SystemClock().now()
+    """List the startpoints that no run has applied yet, those that expired before a run applied them too."""
     with closing(open_store_here(ctx)) as store:
         names = (*jobs_with_flow(ctx, store, flow, jobs), ALL_JOBS)
         found = [one for name in names for one in store.list_startpoints(name)]
+        now = store.now()
     if output is Output.JSON:
         print_json(startpoints=[_view(one, now) for one in found])
         return
     out = console(sys.stdout)
-    out.print(f"{count(len(found), 'startpoint')}", style="bold")
+    expired = sum(one.is_expired(now) for one in found)
+    is_told = f", {expired:,} expired: the next run of the dataset deletes it, or `gobblin clean`" if expired else ""
+    out.print(f"{count(len(found), 'startpoint')}{is_told}", style="bold")
     columns = dict.fromkeys(("dataset", "job", "begins at", "state", "expires", "set by", "why"), "left")
     if found:
         print_table(out, columns, (_row(one, now) for one in found))
@@ -190,8 +191,8 @@ def remove(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Remove a startpoint: the next run begins at the dataset's watermark. A run that works already honours it."""
-    now = SystemClock().now()
     with closing(open_store_here(ctx)) as store:
+        now = store.now()
         if all_jobs:
             names = [ALL_JOBS]
         else:

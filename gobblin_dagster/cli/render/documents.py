@@ -61,7 +61,7 @@ def _dataset_plan(dataset: DatasetPlan) -> dict[str, Any]:
         "rows": dataset.rows if dataset.has_work else 0,
         "bytes": dataset.size_bytes if dataset.has_work else 0,
         "cost_ms": dataset.cost_ms if dataset.has_work else 0,
-        "startpoint": _startpoint(dataset.startpoint) if dataset.startpoint else None,
+        "startpoint": startpoint_view(dataset.startpoint) if dataset.startpoint else None,
         "notes": list(dataset.notes),
         "inferred": dict(dataset.inferred),
         "type_notes": list(dataset.type_notes),
@@ -69,8 +69,16 @@ def _dataset_plan(dataset: DatasetPlan) -> dict[str, Any]:
     }
 
 
-def _startpoint(one: Startpoint) -> dict[str, Any]:
-    return {"id": one.id, "position": str(one.position), "who": one.who, "why": one.why}
+def startpoint_view(one: Startpoint) -> dict[str, Any]:
+    """Return a startpoint: where a run begins, and who set it why."""
+    return {
+        "id": one.id,
+        "partition": one.partition,
+        "position": str(one.position),
+        "until": None if one.until is None else str(one.until),
+        "who": one.who,
+        "why": one.why,
+    }
 
 
 def run_view(result: RunResult) -> dict[str, Any]:
@@ -104,6 +112,7 @@ def _dataset_result(dataset: DatasetResult) -> dict[str, Any]:
         "bytes_written": dataset.bytes_written,
         "snapshot": dataset.snapshot,
         "sequence": dataset.sequence_id,
+        "startpoint": startpoint_view(dataset.startpoint) if dataset.startpoint else None,
         "checks": [
             {
                 "policy": p.policy,

@@ -7,7 +7,7 @@ from datetime import datetime
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.utils.json_text import parse_json
 from gobblin_dagster.core.watermark import CompositeWatermark, LongWatermark, NameWatermark, Watermark
-from gobblin_dagster.core.watermark.file_set import FileSetWatermark
+from gobblin_dagster.core.watermark.file_set import FileSetSummary, FileSetWatermark
 
 
 def parse_watermark(kind: type[Watermark], text: str) -> Watermark:
@@ -19,7 +19,7 @@ def parse_watermark(kind: type[Watermark], text: str) -> Watermark:
     Raises:
         UsageError: the text is no watermark of this type.
     """
-    if kind is FileSetWatermark:
+    if kind in (FileSetWatermark, FileSetSummary):
         raise UsageError(
             problem="The watermark of this dataset is a set of files; it cannot be written by hand.",
             hint="`gobblin state reset` lets the next run read every file again.",

@@ -102,13 +102,13 @@ def clean(project: Project, job: JobSpec, *, dry_run: bool = False, store: State
             states, _ = open_store.load_readable_states(job.job)
             fill_manifests(project.storage(job), open_store, project.output_root(job), job.job, states)
         expired = _Expiry(project, job, open_store, leases).clean(dry_run=dry_run)
-        startpoints = _expired_startpoints(project, job, open_store, dry_run=dry_run)
+        startpoints = _expired_startpoints(job, open_store, dry_run=dry_run)
         commits = tuple(prune(job, open_store, project.spec.history_runs, dry_run=dry_run))
     return CleanResult(job.job, tuple(staging), tuple(expired), tuple(startpoints), commits)
 
 
-def _expired_startpoints(project: Project, job: JobSpec, store: StateStore, *, dry_run: bool) -> Iterable[Startpoint]:
-    now = project.clock.now()
+def _expired_startpoints(job: JobSpec, store: StateStore, *, dry_run: bool) -> Iterable[Startpoint]:
+    now = store.now()
     manager = StartpointManager(store)
     found = [one for name in (job.job, ALL_JOBS) for one in manager.find(name) if one.is_expired(now)]
     return found if dry_run else [one for one in found if manager.expire(one, who())]

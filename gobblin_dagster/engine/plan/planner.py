@@ -69,7 +69,7 @@ def make_plan(
         store: gives the states, sequences, startpoints and run records.
         run_id: id of the run.
         selection: the datasets to plan.
-        clock: gives the time at which startpoints expire.
+        clock: gives the time to the source. Startpoints expire by the clock of the store.
         packs: number of packs, unless the job sets `execution.packs`.
         on_work: called once, while planning goes on, as soon as the first work unit is found.
         startpoints: by dataset.urn, used beside the stored startpoints, and instead of the stored one of its key.
@@ -100,7 +100,7 @@ def make_plan(
         for urn, wish in (startpoints or {}).items():
             others = (one for one in found.get(urn, ()) if (one.key, one.is_copy) != (wish.key, wish.is_copy))
             found[urn] = [*others, wish]
-        starts = find_starts(spec.job, source, context, found)
+        starts = find_starts(spec.job, source, context, found, store.now() if found else clock.now())
     moved = moved_states(spec.job, _as_planned(states), starts, clock.now())
     offers = source.plan(dataclasses.replace(context, states=moved))
     readable = {urn: start for urn, start in starts.items() if urn not in damaged}
@@ -215,7 +215,7 @@ def _dataset_plans(
         problem, code = _problem(offer, start)
         low, high, units = offer.low, offer.expected_high, offer.work_units
         if offer.is_absent and start.startpoints:
-            start = Start(notes=(f"its startpoint waits: {_ABSENT}",), expired=start.expired)
+            start = Start(told=(f"its startpoint waits: {_ABSENT}", *start.told), expired=start.expired)
             low = high = state.watermark if state is not None else None
         if leftover is not None:
             error = QuarantinedError(dataset_urn=urn, sequence_id=leftover.sequence_id, reason=leftover.reason)
@@ -247,7 +247,8 @@ def _dataset_plans(
         if start.is_of_others and urn not in states:
             continue
         why = start.problem or _ABSENT
-        notes = (f"its startpoint waits: {why}",) if start.startpoints or start.problem else start.notes
+        waits = (f"its startpoint waits: {why}",) if start.startpoints or start.problem else ()
+        notes = (*waits, *start.told)
         yield DatasetPlan(
             urn, new_commit_id(), version, low=mark, expected_high=mark, notes=notes, expired=start.expired
         )

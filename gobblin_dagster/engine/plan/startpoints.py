@@ -51,8 +51,10 @@ class Start:
     """The ranges that count as read; None if the dataset was never committed and begins at its oldest position
     anyway."""
     problem: str = ""
-    notes: tuple[str, ...] = ()
-    """Remarks for people: first where the dataset begins, then startpoints that wait or have expired."""
+    begins: str = ""
+    """Where the dataset begins and by whose startpoints, for people; empty if none is in force."""
+    told: tuple[str, ...] = ()
+    """Which startpoints wait or have expired, for people."""
     expired: tuple[Startpoint, ...] = ()
     """Startpoints that have expired and are not applied."""
     only: CommittedRanges | None = None
@@ -60,14 +62,23 @@ class Start:
     is_of_others: bool = False
     """Whether they are all for all jobs: this job need not have the dataset."""
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks for people: first where the dataset begins."""
+        return (self.begins, *self.told) if self.begins else self.told
+
 
 def find_starts(
-    job: str, source: Source, context: SourceContext, wishes: Mapping[str, Sequence[Startpoint]]
+    job: str, source: Source, context: SourceContext, wishes: Mapping[str, Sequence[Startpoint]], now: datetime
 ) -> dict[str, Start]:
-    """Resolve the startpoints of the selected datasets; an error is put into the `problem` of its dataset."""
+    """Resolve the startpoints of the selected datasets; an error is put into the `problem` of its dataset.
+
+    `now` is the time by the clock of the state store: clocks of drivers may differ, and one that is ahead would let
+    startpoints expire that others still wait for.
+    """
     return {
         urn: dataclasses.replace(
-            _Resolution(job, urn, source, context).start(startpoints),
+            _Resolution(job, urn, source, context, now).start(startpoints),
             is_of_others=all(one.is_copy for one in startpoints),
         )
         for urn, startpoints in sorted(wishes.items())
@@ -105,8 +116,9 @@ class _Absent(Exception):
 class _Resolution:
     """Resolves the startpoints of one dataset."""
 
-    def __init__(self, job: str, dataset_urn: str, source: Source, context: SourceContext) -> None:
+    def __init__(self, job: str, dataset_urn: str, source: Source, context: SourceContext, now: datetime) -> None:
         self._job = job
+        self._now = now
         self._source = source
         self._context = context
         self._urn = dataset_urn
@@ -115,11 +127,10 @@ class _Resolution:
 
     def start(self, startpoints: Sequence[Startpoint]) -> Start:
         """Return the resolved startpoints; errors of this dataset are in its `problem`, never raised."""
-        now = self._context.clock.now()
-        expired = tuple(one for one in by_precedence(startpoints) if one.is_expired(now))
-        notes = [
-            f"its startpoint {one} expired at {one.expires_at.astimezone(UTC):%Y-%m-%d %H:%M}Z and is not applied; the "
-            "next run deletes it."
+        expired = tuple(one for one in by_precedence(startpoints) if one.is_expired(self._now))
+        told = [
+            f"its startpoint {one} of {one.who} expired at {one.expires_at.astimezone(UTC):%Y-%m-%d %H:%M}Z and is not "
+            "applied; the run deletes it."
             for one in expired
         ]
         in_force: list[Startpoint] = []
@@ -129,7 +140,7 @@ class _Resolution:
             if one in expired:
                 continue
             try:
-                self._require_past(one, now)
+                self._require_past(one)
                 if one.until is not None:
                     begin, only = self._bounded(one, one.until, begin, only)
                 elif only is not None:
@@ -137,14 +148,15 @@ class _Resolution:
                 else:
                     begin = self._begin(one, begin)
             except _Absent as absence:
-                notes.append(f"its startpoint {one} waits: {absence}.")
+                told.append(f"its startpoint {one} waits: {absence}.")
             except GobblinDagsterError as error:
-                return Start(problem=str(error), notes=tuple(notes), expired=expired)
+                return Start(problem=str(error), told=tuple(told), expired=expired)
             else:
                 in_force.append(self._pinned(one, begin))
         if not in_force:
-            return Start(notes=tuple(notes), expired=expired)
-        return Start(tuple(in_force), begin, notes=(_begin_note(in_force, begin), *notes), expired=expired, only=only)
+            return Start(told=tuple(told), expired=expired)
+        begins = _begin_note(in_force, begin)
+        return Start(tuple(in_force), begin, begins=begins, told=tuple(told), expired=expired, only=only)
 
     def _bounded(
         self,
@@ -181,12 +193,13 @@ class _Resolution:
         total = again if only is None else CommittedRanges(again.watermark_type, {**only.ranges, **again.ranges})
         return CommittedRanges(base.watermark_type, left), total
 
-    def _require_past(self, startpoint: Startpoint, now: datetime) -> None:
-        if startpoint.is_from_the_future(now):
+    def _require_past(self, startpoint: Startpoint) -> None:
+        if startpoint.is_from_the_future(self._now):
+            ahead = startpoint.created_at - self._now
             raise self._error(
                 startpoint,
-                f"it was created at {startpoint.created_at.isoformat()}, {startpoint.created_at - now} ahead of this "
-                "clock, and would win over all others until then; set the clocks, and set it again",
+                f"it was created at {startpoint.created_at.isoformat()}, {ahead} ahead of the state store's clock, and "
+                "would win over all others until then; set the clocks, and set it again",
             )
 
     def _pinned(self, startpoint: Startpoint, begin: CommittedRanges | None) -> Startpoint:

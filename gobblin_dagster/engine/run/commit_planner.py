@@ -164,8 +164,8 @@ def _unread(
 
 def _commit(plan: DatasetPlan, result: DatasetResult, sequence: CommitSequence) -> DatasetCommit:
     """Store the result in the sequence; consume the startpoints of the plan, which the history then shows."""
-    result = result.committed_by(sequence)
-    sequence = dataclasses.replace(sequence, report=result.to_report(plan.startpoint))
+    result = dataclasses.replace(result.committed_by(sequence), startpoint=plan.startpoint)
+    sequence = dataclasses.replace(sequence, report=result.to_report())
     if plan.startpoints:
         after = dataclasses.replace(sequence.after, applied_startpoints=plan.applied_startpoints)
         sequence = dataclasses.replace(sequence, after=after, startpoints=tuple(one.id for one in plan.startpoints))

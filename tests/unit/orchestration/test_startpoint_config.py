@@ -26,6 +26,10 @@ def test_run_begins_there_for_the_chosen_datasets_alone(world: World) -> None:
     assert run_from(world, WISH, ["a"]).success
     assert published(world.root, world.job, "a") == sorted([*range(30), 28, 29])
     assert published(world.root, world.job, "c c") == list(range(20))
+    told = world.events("a")[0]["gobblin/startpoint"]
+    assert "begins at 28, by the startpoint 28 of" in told
+    assert "by Dagster: snow" in told
+    assert "gobblin/startpoint" not in world.events("c c")[0]
     assert waiting(world.root, world.job) == {}
 
 

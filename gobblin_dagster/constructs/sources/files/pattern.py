@@ -161,6 +161,18 @@ class PathPattern:
         """Return the end (exclusive) of the date that begins at `start`."""
         return self.shift(start, 1)
 
+    def dates_around(self, instant: datetime) -> tuple[datetime, datetime] | None:
+        """Return the beginning and the end of the date that holds an instant; None if a date begins or ends there.
+
+        Raises:
+            ValueError: the instant is too far away.
+            OverflowError: as above.
+        """
+        start = self.start_of(self._text_of(instant))
+        # In the night when clocks go back, the first hour of two with one name ends where the second one begins.
+        before = self.start_of(self._text_of(instant - timedelta(microseconds=1)))
+        return None if instant in (start, self.end_of(before)) else (start, self.end_of(start))
+
     def shift(self, start: datetime, periods: int) -> datetime:
         """Return the beginning of another date: `periods` dates after (or before) the one that begins at `start`.
 

@@ -190,11 +190,12 @@ def test_expired_one_is_told_by_list_and_plan_and_deleted_by_run_or_clean(cli: C
             store.save_startpoint(Startpoint("numbers", "a", Specific("20"), then, then, "anna@host"))
 
     wish()
-    assert "expired" in cli("startpoint", "list").out
-    assert (
-        "its startpoint 20 expired at 2013-01-31 00:00Z and is not applied; the next run deletes it." in cli("plan").out
-    )
-    assert rows_read(cli) == {"a": 0, "b/c": 0}
+    assert cli("startpoint", "list").out.startswith("1 startpoint, 1 expired: the next run of the dataset deletes it")
+    told = "a: its startpoint 20 of anna@host expired at 2013-01-31 00:00Z and is not applied; the run deletes it."
+    assert told in cli("plan").out
+    assert told in cli("run").out
+    (event,) = cli("startpoint", "history", "-o", "json").json()["events"]
+    assert (event["change"], event["position"], event["who"]) == ("expired", "20", "anna@host")
     assert waiting(cli) == {}
     wish()
     said = "a: startpoint 20 of anna@host expired at 2013-01-31 00:00:00Z, "
@@ -260,3 +261,37 @@ def test_range_is_read_again(cli: Cli, ran: Path) -> None:
     assert cli("startpoint", "set", "a", "5", "--until", "9", *WHY, "--yes").code == 0
     assert waiting(cli) == {"a": "5"}
     assert rows_read(cli) == {"a": 4, "b/c": 0}
+
+
+def test_state_show_tells_which_startpoint_waits_and_which_one_the_newest_commit_consumed(cli: Cli, ran: Path) -> None:
+    cli("startpoint", "set", "a", "20", *WHY, "--yes")
+    (waits,) = cli("state", "show", "a", "-o", "json").json()["startpoints_waiting"]
+    assert (waits["position"], waits["job"], waits["why"]) == ("20", "numbers", "snow")
+    assert "startpoints waiting" in cli("state", "show", "a").out
+    cli("run")
+    shown = cli("state", "show", "a", "-o", "json").json()
+    assert (shown["startpoint_applied"]["id"], shown["startpoints_waiting"]) == (waits["id"], [])
+    assert "by version 2: begins at 20, by the startpoint 20 of" in " ".join(cli("state", "show", "a").out.split())
+    write_job(ran, {"a": {"rows": 26}, "b/c": {"rows": 3}})
+    cli("run")
+    assert cli("state", "show", "a", "-o", "json").json()["startpoint_applied"] is None, "of the newest commit alone"
+
+
+def test_run_tells_the_startpoint_that_each_commit_consumed(cli: Cli, ran: Path) -> None:
+    cli("startpoint", "set", "a", "5", "--until", "9", *WHY, "--yes")
+    first, second = cli("run", "-o", "json").json()["jobs"][0]["datasets"]
+    told = first["startpoint"]
+    assert (told["position"], told["until"], told["why"], second["startpoint"]) == ("5", "9", "snow", None)
+
+
+def test_expired_startpoint_for_all_jobs_is_told_once_and_deleted_by_the_run(
+    cli: Cli, ran: Path
+) -> None:
+    then = datetime(2013, 1, 31, tzinfo=UTC)
+    with closing(open_project(ran).open_store()) as store:
+        store.save_startpoint(Startpoint("*", "a", Specific("20"), then, then, "anna@host"))
+    assert "a: its startpoint 20 of anna@host expired" in cli("run").out
+    assert waiting(cli) == {}
+    (event,) = cli("startpoint", "history", "-o", "json").json()["events"]
+    assert (event["change"], event["job"]) == ("expired", "*")
+    assert "expired" not in cli("run").out

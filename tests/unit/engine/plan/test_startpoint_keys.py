@@ -221,7 +221,7 @@ def test_startpoint_from_the_future_is_refused_when_it_is_used(tmp_path: Path) -
     run(tmp_path, JOB)
     created = NOW + timedelta(days=400)
     saved = wish(tmp_path, JOB, Oldest(), created_at=created, expires_at=created + timedelta(days=7))
-    assert "ahead of this clock" in planned(tmp_path, JOB).problem
+    assert "ahead of the state store's clock" in planned(tmp_path, JOB).problem
     assert by_urn(run(tmp_path, JOB))["a"].outcome is DatasetOutcome.FAILED
     assert waits(tmp_path) == [str(saved)]
 

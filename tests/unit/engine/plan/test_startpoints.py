@@ -298,7 +298,7 @@ def test_source_that_looks_nothing_up_takes_watermarks_and_oldest(tmp_path: Path
 
 
 LONG_AGO = datetime(2026, 1, 31, 5, tzinfo=UTC)
-EXPIRED = "its startpoint 4 expired at 2026-01-31 05:00Z and is not applied; the next run deletes it."
+EXPIRED = "its startpoint 4 of anna@host expired at 2026-01-31 05:00Z and is not applied; the run deletes it."
 
 
 @pytest.mark.parametrize(("rows", "outcome"), [(10, DatasetOutcome.IDLE), (12, DatasetOutcome.COMMITTED)])

@@ -88,6 +88,38 @@ def test_upcoming_is_behind_all_files_whatever_a_run_may_take(tmp_path: Path) ->
     assert days(tmp_path, spec) == [6]
 
 
+@pytest.mark.parametrize("is_first", [True, False], ids=["first-run", "later-run"])
+@pytest.mark.parametrize("position", ["2013-01-04T06:00", "2013-01-04T23:59:59.999999Z"])
+def test_time_inside_of_a_date_is_refused_when_it_is_set_and_the_dates_around_it_are_named(
+    tmp_path: Path, position: str, is_first: bool
+) -> None:
+    for day in range(1, 6):
+        add(tmp_path, day)
+    if not is_first:
+        run(tmp_path, job("date"))
+    wish(tmp_path, job("date"), Specific(position))
+    problem = planned(tmp_path, job("date")).problem
+    assert "inside of a day, whose files are read together; begin at 2013-01-04 to read them" in problem
+    assert "or at 2013-01-05 not to" in problem
+
+
+def test_date_begins_by_the_clock_of_the_zone_of_the_paths(tmp_path: Path) -> None:
+    for day in range(1, 6):
+        add(tmp_path, day)
+    spec = job("date", timezone="America/New_York")
+    wish(tmp_path, spec, Specific("2013-01-04"))
+    assert "begin at 2013-01-03T05:00:00Z to read them, or at 2013-01-04T05:00:00Z" in planned(tmp_path, spec).problem
+    wish(tmp_path, spec, Specific("2013-01-04T05:00"))
+    run(tmp_path, spec)
+    assert days(tmp_path, spec) == [4, 5]
+
+
+def test_lookback_whose_positions_are_no_text_is_refused_in_words_before_the_first_run(tmp_path: Path) -> None:
+    add(tmp_path, 1)
+    wish(tmp_path, job("lookback"), Specific("2013-01-01"))
+    assert "is a set of files; it cannot be written by hand" in planned(tmp_path, job("lookback")).problem
+
+
 def test_names_tell_no_time(tmp_path: Path) -> None:
     add(tmp_path, 1)
     wish(tmp_path, job("name"), Timestamp(NOON))
