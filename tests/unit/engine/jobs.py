@@ -11,9 +11,11 @@ from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import DatasetResult, RunResult
 from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.spec.job import JobSpec
-from gobblin_dagster.spec.project import ProjectSpec
+from gobblin_dagster.spec.project import STATE_STORE, ProjectSpec
 from gobblin_dagster.testing.inline_runner import InlineRunner
 
+STATE = STATE_STORE
+"""URL of the state store of these projects; tests of other stores set it (`monkeypatch`)."""
 TWO_BRANCHES = {
     "branches": [{"name": "all"}, {"name": "masked", "converters": [{"type": "drop", "columns": ["value"]}]}]
 }
@@ -33,7 +35,7 @@ def job_spec(datasets: dict[str, dict[str, Any]], **parts: Any) -> JobSpec:
 
 def project(root: Path, *jobs: JobSpec) -> Project:
     """Return a project in a folder, without files."""
-    return Project(root, ProjectSpec(project="tests"), jobs)
+    return Project(root, ProjectSpec(project="tests", state=STATE), jobs)
 
 
 def run(root: Path, job: JobSpec, selection: Selection | None = None, listener: RunListener | None = None) -> RunResult:
