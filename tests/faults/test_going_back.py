@@ -6,7 +6,7 @@ import errno
 import os
 import random
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -47,23 +47,29 @@ def job(rows: int = MANY) -> JobSpec:
     return job_spec({"a": {"rows": rows}}, commit={"keep_snapshots": 1})
 
 
+@contextmanager
+def counted(points: FaultPoints) -> Iterator[None]:
+    """Make the stores and storages of all projects fault points."""
+    open_store, storage = Project.open_store, Project.storage
+
+    def counted_open(self: Project) -> StateStore:
+        return counted_store(open_store(self), points)
+
+    def counted_files(self: Project, job: JobSpec) -> Storage:
+        return counted_storage(storage(self, job), points)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Project, "open_store", counted_open)
+        patch.setattr(Project, "storage", counted_files)
+        yield
+
+
 def strike(root: Path, number: int, action: Action, work: Callable[[Project], object]) -> bool:
     """Do work in a child and let a fault strike one of its operations; False where there are not so many."""
     points = FaultPoints(Fault(number, action))
 
     def faulty() -> None:
-        open_store, storage = Project.open_store, Project.storage
-
-        def counted_open(self: Project) -> StateStore:
-            return counted_store(open_store(self), points)
-
-        def counted_files(self: Project, job: JobSpec) -> Storage:
-            return counted_storage(storage(self, job), points)
-
-        # Only in the child, which ends with this function.
-        Project.open_store = counted_open  # type: ignore[method-assign]
-        Project.storage = counted_files  # type: ignore[method-assign]
-        with suppress(GobblinDagsterError, OSError):
+        with counted(points), suppress(GobblinDagsterError, OSError):
             work(project(root, job()))
         if len(points.trace) >= number:
             os._exit(CRASHED)

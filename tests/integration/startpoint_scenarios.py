@@ -6,7 +6,6 @@ and the time `when(n)`; rows come in this order.
 
 from __future__ import annotations
 
-import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -32,14 +31,13 @@ from gobblin_dagster.core.startpoint import (
     Upcoming,
 )
 from gobblin_dagster.engine.plan.model import DatasetPlan
-from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import DatasetResult
-from gobblin_dagster.engine.run.job_run import plan_job, run_job
+from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.startpoints import StartpointManager
 from gobblin_dagster.state.store import StateStore
-from gobblin_dagster.testing.faults import CRASHED, Fault, FaultPoints, counted_store, crash_before, run_in_child
-from gobblin_dagster.testing.inline_runner import InlineRunner
+from gobblin_dagster.testing.faults import CRASHED, Fault, FaultPoints, crash_before, run_in_child
+from tests.faults.test_going_back import counted
 from tests.unit.engine.jobs import by_urn, project, run
 from tests.unit.engine.plan.test_startpoints import run_of, store_of
 
@@ -51,7 +49,6 @@ class World(ABC):
     """A job over a real source, with two datasets; nothing is in them before `add`."""
 
     root: Path
-
     urns: tuple[str, str]
     """The datasets."""
 
@@ -67,6 +64,10 @@ class World(ABC):
     @abstractmethod
     def at(self, number: int) -> str:
         """Return the position of a row of the first dataset, as people write it."""
+
+    def after(self, number: int) -> str:
+        """Return the watermark of a commit whose last row is this one."""
+        return self.at(number + 1)
 
     @abstractmethod
     def when(self, number: int) -> datetime:
@@ -99,14 +100,13 @@ class World(ABC):
     def die_at(self, call: str, number: int = 1) -> None:
         """Kill a run before a call of its state store."""
 
-        def killed() -> None:
-            open_store, points = Project.open_store, FaultPoints(Fault(number, crash_before, call))
-            # Only in the child, which ends with this function.
-            Project.open_store = lambda own: counted_store(open_store(own), points)  # type: ignore[method-assign]
-            run_job(project(self.root, self.spec), self.spec, runner=InlineRunner())
-            os.write(2, f"no call {number} of {call}: {points.trace}".encode())
+        spec = self.spec
 
-        assert run_in_child(killed) == CRASHED
+        def killed() -> None:
+            with counted(FaultPoints(Fault(number, crash_before, call))):
+                run(self.root, spec)
+
+        assert run_in_child(killed) == CRASHED, f"there is no call {number} of {call}"
 
     @contextmanager
     def store(self) -> Iterator[StateStore]:
@@ -195,7 +195,7 @@ class StartpointScenarios:
         world.run()
         for which in (0, 1):
             world.write(Upcoming(), which=which)
-        world.die_at("store.fan_out_startpoint" if world.waiting()[0].is_copy else "store.pin_startpoint", 2)
+        world.die_at("store.pin_startpoint", 2)
         assert sorted(one.pinned is not None for one in world.waiting()) == [False, True]
         world.die()
         for which in (0, 1):
@@ -312,13 +312,13 @@ class StartpointScenarios:
         world.run()
         world.add(range(3, 5))
         world.run()
-        saved = world.write(Specific(world.at(3)), on_rewind="refuse")
+        saved = world.write(Specific(world.after(2)), on_rewind="refuse")
         assert "twice" in world.run().failures[0].message
         assert (world.ids(), world.waiting()) == (list(range(5)), [saved])
-        world.write(Specific(world.at(3)), on_rewind="replace")
+        world.write(Specific(world.after(2)), on_rewind="replace")
         assert world.run().files_removed > 0
         assert (world.ids(), world.state().generation) == (list(range(5)), 1)
-        world.write(Specific(world.at(3)), on_rewind="append")
+        world.write(Specific(world.after(2)), on_rewind="append")
         world.run()
         assert (world.ids(), world.state().generation) == ([0, 1, 2, 3, 3, 4, 4], 2)
 

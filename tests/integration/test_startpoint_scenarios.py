@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gobblin_dagster.core.clock import ManualClock
+from gobblin_dagster.testing.conformance.state_store.opening import ManualClock
 from gobblin_dagster.core.startpoint import Specific
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.run.job_run import run_job
@@ -29,8 +29,6 @@ def job(source: dict[str, Any]) -> JobSpec:
 @dataclass
 class Files(World):
     """A file of one row for each day."""
-
-    urns: tuple[str, str] = ("a", "b")
 
     @property
     def spec(self) -> JobSpec:
@@ -66,7 +64,7 @@ class TestFiles(StartpointScenarios):
     @pytest.fixture
     def world(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
         monkeypatch.setattr(jobs, "STATE", "files:state")
-        return Files(tmp_path)
+        return Files(tmp_path, ("a", "b"))
 
 
 @dataclass
@@ -75,7 +73,6 @@ class Tables(World):
 
     server: PostgresServer
     database: str
-    urns: tuple[str, str] = ("public.a", "public.b")
 
     @property
     def spec(self) -> JobSpec:
@@ -96,6 +93,9 @@ class Tables(World):
 
     def at(self, number: int) -> str:
         return self.when(number).isoformat()
+
+    def after(self, number: int) -> str:
+        return (self.when(number) + timedelta(microseconds=1)).isoformat()
 
     def when(self, number: int) -> datetime:
         return NOON + timedelta(hours=number)
@@ -123,7 +123,8 @@ class TestPostgres(StartpointScenarios):
         world.add(range(5))
         world.run()
         world.write(Specific(world.at(3)))
-        clock = ManualClock(datetime.now(UTC) + timedelta(days=400))
+        clock = ManualClock()
+        clock.instant = datetime.now(UTC) + timedelta(days=400)
         opened = Project(world.root, ProjectSpec(project="tests", state=jobs.STATE), (world.spec,), clock)
         run_job(opened, world.spec, runner=InlineRunner())
         assert world.ids() == [0, 1, 2, 3, 3, 4, 4]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -39,6 +40,36 @@ def run_once(store: FileStateStore) -> None:
         seq = sequence("two", 1)
         store.prepare(seq, epoch)
         store.commit(seq.id, epoch, CommitEffect(state(2), files_of(seq), startpoints=[OLD.id]))
+
+
+@pytest.mark.parametrize("is_done_first", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("has_older", [False, True], ids=["new key", "older one"])
+def test_crash_at_any_operation_of_a_fan_out_leaves_what_was_there_or_the_copy(
+    has_older: bool, is_done_first: bool
+) -> None:
+    """X5: a second fan-out ends the first one, and the startpoints of other partitions stay."""
+    copy = replace(NEW, created_at=START + timedelta(seconds=1), is_copy=True, generation=2)
+    other = replace(OLD, partition="a-1", id="other")
+    seen = set()
+    for number in range(1, 20):
+        storage = FailingStorage()
+        open_on(storage).save_startpoint(other)
+        if has_older:
+            open_on(storage).save_startpoint(OLD)
+        before = open_on(storage).list_startpoints(JOB)
+        storage.arm(Crash(), number, is_done_first)
+        with suppress(Crash):
+            open_on(storage).fan_out_startpoint(copy)
+        is_through = storage.fault is not None
+        storage.fault = None
+        left = open_on(storage).list_startpoints(JOB)
+        assert left in (before, [copy, other])
+        seen.add(left == before)
+        assert open_on(storage).fan_out_startpoint(copy) is True
+        assert open_on(storage).list_startpoints(JOB) == [copy, other]
+        if is_through:
+            break
+    assert seen == {True, False}
 
 
 @pytest.mark.parametrize("is_done_first", [False, True], ids=["before", "after"])
