@@ -145,8 +145,8 @@ class FlowDatasets:
         with StartpointManager(self._state()) as startpoints:
             return startpoints.save(startpoint)
 
-    def remove_startpoint(self, flow: FlowId, urn: str, *, job: str | None) -> Startpoint:
-        """Remove a dataset's startpoint, and return it.
+    def remove_startpoint(self, flow: FlowId, urn: str, *, job: str | None, who: str) -> Startpoint:
+        """Remove a dataset's startpoint, and return it; the history tells who removed it.
 
         Raises:
             FlowNotFoundError: there never was such a flow, or the dataset has no startpoint.
@@ -156,7 +156,7 @@ class FlowDatasets:
         if len(having) > 1:
             raise UsageError(problem=_unclear(flow, urn, [one.job for one in having]))
         startpoint = having[0].startpoint if having else None
-        if startpoint is None or not self._state().delete_startpoint(startpoint):
+        if startpoint is None or not StartpointManager(self._state()).remove(startpoint, who):
             raise FlowNotFoundError(problem=f"Dataset {urn!r} of flow {flow} has no startpoint.")
         return startpoint
 

@@ -11,6 +11,7 @@ import pytest
 
 from gobblin_dagster.core.startpoint import ALL_JOBS, Specific, Upcoming
 from gobblin_dagster.engine.run.job_run import plan_job
+from gobblin_dagster.spec.project import STATE_STORE
 from gobblin_dagster.testing.faults import FaultPoints, kills
 from tests.faults.test_going_back import counted, strike
 from tests.faults.test_startpoints import work
@@ -60,7 +61,10 @@ def test_kill_after_each_change_of_fan_out_and_commit_applies_each_startpoint_on
     again = ["p0:3", "p1:2", "p1:3"]
     everything = [f"{name}:{number}" for name, end in ENDS["a"].items() for number in range(end)]
     seen = set()
-    for number, action in kills(trace(copy())):
+    calls = trace(copy())
+    for number, action in kills(calls):
+        if jobs.STATE != STATE_STORE and not calls[number - 1].startswith("store."):
+            continue  # what a kill leaves in the storage, SQLite's turn shows
         root = copy()
         assert strike(root, number, action, partial(work, spec=JOB))
         killed = state(root, JOB)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from gobblin_dagster.testing.conformance.state_store.opening import ManualClock
 from gobblin_dagster.core.startpoint import Specific
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
+from gobblin_dagster.testing.conformance.state_store.opening import ManualClock
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.integration.startpoint_scenarios import JOB, NOON, StartpointScenarios, World
 from tests.services.postgres import PostgresServer

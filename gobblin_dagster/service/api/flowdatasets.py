@@ -96,7 +96,7 @@ class FlowDatasetsResource:
                 on_rewind=on_rewind,
             )
         else:
-            changed = self._datasets.remove_startpoint(flow, urn, job=job)
+            changed = self._datasets.remove_startpoint(flow, urn, job=job, who=request.principal.name)
         return Answer(200, {"value": startpoint_document(changed)})
 
 

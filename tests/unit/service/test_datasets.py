@@ -110,6 +110,10 @@ def test_startpoint_by_rest_is_honoured_once_and_audited(
     assert "startpoint" not in client.dataset("shop", "orders", "b/c")
     client.set_startpoint("shop", "orders", "a", "oldest", "again", expires_in_days=1)
     assert client.remove_startpoint("shop", "orders", "a", "set by mistake")["position"] == "oldest"
+    with open_state(tmp_path) as store:
+        (job,) = store.list_jobs()
+        last = store.load_startpoint_events(job)[-1]
+        assert (last.change, last.startpoint.dataset_urn, last.who) == ("removed", "a", "owner")
     assert audited(core)[-3:] == [
         ("shop/orders", "allowed", "startpoint of 'b/c' set to 4: bad files"),
         ("shop/orders", "allowed", "startpoint of 'a' set to oldest: again"),

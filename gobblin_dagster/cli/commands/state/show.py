@@ -91,7 +91,9 @@ def _newest_report(store: StateStore, state: DatasetState) -> CommitReport:
 
 
 def _told(one: Startpoint) -> str:
-    return f"{one} of {one.who}" + (" for all jobs" if one.job == ALL_JOBS else "") + (f": {one.why}" if one.why else "")
+    return (
+        f"{one} of {one.who}" + (" for all jobs" if one.job == ALL_JOBS else "") + (f": {one.why}" if one.why else "")
+    )
 
 
 def _by(run_id: str) -> str:

@@ -284,9 +284,7 @@ def test_run_tells_the_startpoint_that_each_commit_consumed(cli: Cli, ran: Path)
     assert (told["position"], told["until"], told["why"], second["startpoint"]) == ("5", "9", "snow", None)
 
 
-def test_expired_startpoint_for_all_jobs_is_told_once_and_deleted_by_the_run(
-    cli: Cli, ran: Path
-) -> None:
+def test_expired_startpoint_for_all_jobs_is_told_once_and_deleted_by_the_run(cli: Cli, ran: Path) -> None:
     then = datetime(2013, 1, 31, tzinfo=UTC)
     with closing(open_project(ran).open_store()) as store:
         store.save_startpoint(Startpoint("*", "a", Specific("20"), then, then, "anna@host"))

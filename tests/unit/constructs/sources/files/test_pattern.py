@@ -139,6 +139,27 @@ def test_odd_date_of_the_calendar_is_one(date_format: str, text: str, zone: str)
     assert pattern.end_of(pattern.start_of(text)) > pattern.start_of(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "zone", "instant", "around"),
+    [
+        ("%Y-%m-%d", "UTC", "2013-01-04T00:00Z", None),
+        ("%Y-%m-%d", "UTC", "2013-01-04T23:59Z", ("2013-01-04T00:00Z", "2013-01-05T00:00Z")),
+        ("%Y-%m-%d", "America/New_York", "2013-01-04T05:00Z", None),
+        ("%Y-%m-%d", "America/New_York", "2013-01-04T00:00Z", ("2013-01-03T05:00Z", "2013-01-04T05:00Z")),
+        ("%Y-%m", "UTC", "2013-01-04T00:00Z", ("2013-01-01T00:00Z", "2013-02-01T00:00Z")),
+        ("%Y-%m-%d-%H", "Europe/Berlin", "2026-10-25T00:30Z", ("2026-10-25T00:00Z", "2026-10-25T01:00Z")),
+        ("%Y-%m-%d-%H", "Europe/Berlin", "2026-10-25T01:00Z", None),
+    ],
+    ids=["beginning", "inside", "local beginning", "local day", "month", "hour", "second hour of one name"],
+)
+def test_instant_inside_of_a_date_is_told_from_its_ends(
+    text: str, zone: str, instant: str, around: tuple[str, str] | None
+) -> None:
+    pattern = PathPattern.parse(f"{{date:{text}}}.csv", zone)
+    expected = None if around is None else tuple(datetime.fromisoformat(one) for one in around)
+    assert pattern.dates_around(datetime.fromisoformat(instant)) == expected
+
+
 def test_bind_takes_the_urn_as_plain_text() -> None:
     assert PathPattern.parse("in/{dataset}/{date:%Y%m%d}.csv").bind("a*{b}").root() == "in/a*{b}"
     assert PathPattern.parse("in/{dataset:**}/{date:%Y%m%d}.csv").bind("a/b").root() == "in/a/b"
