@@ -161,6 +161,7 @@ def test_commit_of_an_older_store_is_reported_to_dagster_as_it_was(store: StateS
         snapshot=2,
         sequence_id=UNDER_STARTPOINT,
         notes=REPORTS[UNDER_STARTPOINT].notes,
+        startpoint=REPORTS[UNDER_STARTPOINT].startpoint,
     )
 
 

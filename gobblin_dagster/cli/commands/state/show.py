@@ -91,9 +91,8 @@ def _newest_report(store: StateStore, state: DatasetState) -> CommitReport:
 
 
 def _told(one: Startpoint) -> str:
-    return (
-        f"{one} of {one.who}" + (" for all jobs" if one.job == ALL_JOBS else "") + (f": {one.why}" if one.why else "")
-    )
+    whose = f"{one} of {one.who}" + (" for all jobs" if one.job == ALL_JOBS else "")
+    return f"{whose}: {one.why}" if one.why else whose
 
 
 def _by(run_id: str) -> str:

@@ -194,8 +194,8 @@ class FilesSource:
         if inside is not None:
             start, end = (str(TimestampWatermark(one)) for one in inside)
             problem = (
-                f"it lies inside of a {self._options.pattern.granularity}, whose files are read together; begin at {start} "
-                f"to read them, or at {end} not to"
+                f"it lies inside of a {self._options.pattern.granularity}, whose files are read together; begin at "
+                f"{start} to read them, or at {end} not to"
             )
             raise StartpointError(dataset_urn=dataset_urn, startpoint=str(mark), problem=problem)
 
