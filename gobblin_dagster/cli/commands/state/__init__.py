@@ -18,7 +18,7 @@ COMMANDS = {
         ),
     ),
     "show": LazyCommand(
-        "Show all that is known of one dataset: ranges, gaps, totals and files of its newest snapshot.",
+        "Show all that is known of one dataset: ranges, gaps, startpoints, totals and files of its newest snapshot.",
         function_of(
             "state.show", "show", "gobblin state show AA-EWR", "gobblin state show AA-EWR --job flights --output json"
         ),
