@@ -35,6 +35,8 @@ class Extracted:
     """Partition keys that the Dagster run was launched for; None if it was launched without partitions."""
     reconciled: frozenset[str]
     """Datasets whose earlier commits this run has reported."""
+    failed_before: Mapping[str, str]
+    """Datasets that another run of the same backfill has tried in vain, with the reason; this run left them out."""
     log_event: Callable[[Event], None]
     profiler: RunProfiler
     """Measured the run since its plan began."""
@@ -69,7 +71,7 @@ class CommitStepIOManager(dg.IOManager):
             result = obj.run.publish(obj.commit, obj.recovered)
             step = context.step_context
             report = RunReport(self._binding, obj.store, step.instance, step.dagster_run, step.step.key, obj.log_event)
-            outcome = report.log_commits(obj.commit, result)
+            outcome = report.log_commits(obj.commit, result, obj.failed_before)
             obj.store.mark_reported([one.commit_id for one in outcome.committed.values()])
             report.log_idle(outcome, result, obj.planned_keys, obj.reconciled)
             profile = obj.profiler.profile().to_document(obj.profiler.since_end_s())

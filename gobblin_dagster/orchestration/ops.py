@@ -24,6 +24,7 @@ from gobblin_dagster.engine.run.job_run import JobRun
 from gobblin_dagster.engine.run.profile import RunProfiler
 from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.orchestration._internal import assets_of_run
+from gobblin_dagster.orchestration.backfill import Backfill
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.events import Event
 from gobblin_dagster.orchestration.io_manager import Extracted
@@ -116,10 +117,15 @@ def _extract(
 ) -> Extracted:
     urns: list[str] | None = config.get("urns")
     keys = tagged_keys(context.instance, context.run, binding.partitions_name)
-    if keys is not None:
-        urns = [to_urn(key) for key in keys]
     with ExitStack() as resources:
         store = resources.enter_context(closing(binding.project.open_store()))
+        backfill = Backfill()
+        if keys is not None:
+            own = frozenset(map(to_urn, keys))
+            # Assets below run right after this step, so their run must commit its datasets itself.
+            if assets_of_run(context) <= set(binding.keys.values()):
+                backfill = Backfill.of_run(context.instance, context.run, own, binding, store)
+            urns = sorted((own | backfill.waiting) - backfill.failed.keys())
         opened = JobContext.of(
             binding.project,
             binding.job,
@@ -129,7 +135,7 @@ def _extract(
             # A retried step must not use the staging folder of its first try.
             run_id=f"{context.run_id}.{context.retry_number}" if context.retry_number else context.run_id,
         )
-        _wait_for_others(opened, config["busy_wait_s"], context.log)
+        _wait_for_others(opened, config["busy_wait_s"], context.log, backfill)
         # What a run that this one repeats has set waits still, unless it was applied.
         if "startpoint" in config and not context.retry_number and context.run.parent_run_id is None:
             set_startpoints(opened, urns, config["startpoint"], runner)
@@ -144,18 +150,19 @@ def _extract(
         commit = run.extract(plan)
         # From here on the IO manager releases leases and store.
         logger = _logger(context)
-        return Extracted(run, commit, recovered, store, keys, reconciled, logger, profiler, resources.pop_all())
+        failed = backfill.failed
+        return Extracted(run, commit, recovered, store, keys, reconciled, failed, logger, profiler, resources.pop_all())
 
 
-def _wait_for_others(opened: JobContext, wait_s: float, log: dg.DagsterLogManager) -> None:
-    """Wait until no other run holds a dataset of this run, at most `wait_s` seconds.
+def _wait_for_others(opened: JobContext, wait_s: float, log: dg.DagsterLogManager, backfill: Backfill) -> None:
+    """Wait until no other run holds a dataset of this run, at most `wait_s` seconds; not for runs of its backfill.
 
     A run of the command line and one of a sensor often meet at the same new data. What the other run commits needs no
     second run, so waiting costs less than a run that fails.
     """
     end = time.monotonic() + wait_s
     is_told = False
-    while held := _held(opened):
+    while held := _held(opened, backfill):
         if not is_told:
             log.info(f"Waiting up to {wait_s:.0f} s for {len(held)} datasets that other runs hold: {held[0]!r}, ...")
             is_told = True
@@ -164,10 +171,12 @@ def _wait_for_others(opened: JobContext, wait_s: float, log: dg.DagsterLogManage
         time.sleep(min(_POLL_S, wait_s))
 
 
-def _held(opened: JobContext) -> list[str]:
+def _held(opened: JobContext, backfill: Backfill) -> list[str]:
     now = opened.project.clock.now()
-    leases = opened.store.load_leases(opened.job.job)
-    return sorted(urn for urn, lease in leases.items() if opened.selection.matches(urn) and lease.is_held(now))
+    leases = {urn: one for urn, one in opened.store.load_leases(opened.job.job).items() if one.is_held(now)}
+    return sorted(
+        urn for urn, lease in leases.items() if opened.selection.matches(urn) and not backfill.holds(lease.owner.run_id)
+    )
 
 
 def _logger(context: dg.OpExecutionContext) -> Callable[[Event], None]:

@@ -13,6 +13,7 @@ from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.engine.results import CommitPlan, DatasetResult, RunResult
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration._internal import log_planned, materialized_keys
+from gobblin_dagster.orchestration.backfill import BACKFILL_TAG
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.checks import evaluations
 from gobblin_dagster.orchestration.events import (
@@ -64,10 +65,14 @@ class RunReport:
     step_key: str
     log_event: Callable[[Event], None]
 
-    def log_commits(self, commit: CommitPlan, result: RunResult) -> Outcome:
-        """Log materializations and checks of committed datasets, and checks of failed ones; return the results."""
+    def log_commits(self, commit: CommitPlan, result: RunResult, failed_before: Mapping[str, str]) -> Outcome:
+        """Log materializations and checks of committed datasets, and checks of failed ones; return the results.
+
+        `failed_before` are datasets of the run that another run of its backfill has tried in vain, with the reason.
+        """
         decided = {one.result.dataset_urn: one for one in commit.datasets}
-        committed, failed, partly, busy = {}, {}, {}, {}
+        failed = dict(failed_before)
+        committed, partly, busy = {}, {}, {}
         waits = result.status is RunStatus.BUSY
         quarantined = {one.dataset_urn for one in result.with_outcome(DatasetOutcome.QUARANTINED)}
         for dataset in result.datasets:
@@ -103,11 +108,15 @@ class RunReport:
         materialization of what was committed before it was made.
         """
         planned = {to_urn(key) for key in planned_keys or ()}
+        # The page of a backfill shows partitions without a materialization of its runs as failed.
+        is_backfill = BACKFILL_TAG in self.run.tags
+        if is_backfill:
+            planned -= outcome.busy.keys()
         last = self._last(planned - {*outcome.failed, *outcome.committed, *reconciled}, result.run_id)
         shown = materialized_keys(self.instance, list(self.binding.keys.values())[-1]) if last else frozenset()
         for publication in last:
             is_new_here = bool(publication.commit_id) and to_key(publication.result.dataset_urn) not in shown
-            if outcome.problems or is_new_here:
+            if outcome.problems or is_new_here or is_backfill:
                 self._log_materializations(publication)
         self._log_checks([publication.result for publication in last])
 
@@ -122,6 +131,9 @@ class RunReport:
         problems = outcome.problems
         if not problems:
             return
+        status = result.status
+        if status is RunStatus.SUCCEEDED:  # what failed was tried by another run of the backfill
+            status = RunStatus.PARTIAL if outcome.committed else RunStatus.FAILED
         for urn, reason in outcome.failed.items():
             # Also if Dagster has planned it: this run may have reported an earlier commit of the dataset since then.
             for key in self.binding.keys.values():
@@ -129,9 +141,9 @@ class RunReport:
                 # Dagster's page of a failed partition says only that it was not materialized.
                 self.log_event(failure_observation(key, urn, reason))
         raise dg.Failure(
-            description=_describe(outcome, problems, result.status),
+            description=_describe(outcome, problems, status),
             metadata={
-                md.RUN_STATUS: result.status.value,
+                md.RUN_STATUS: status.value,
                 md.FAILED_DATASETS: dg.JsonMetadataValue(sorted(problems)),
                 md.QUARANTINED_DATASETS: dg.JsonMetadataValue(sorted(outcome.quarantined)),
             },

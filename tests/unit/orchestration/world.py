@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,13 +71,20 @@ class World:
         return job.execute_in_process(instance=self.instance, run_config=config, raise_on_error=False)
 
     def run_range(
-        self, first: str, last: str | None = None, select: Sequence[str] = ("all", "masked"), beyond: Sequence[str] = ()
+        self,
+        first: str,
+        last: str | None = None,
+        select: Sequence[str] = ("all", "masked"),
+        beyond: Sequence[str] = (),
+        tags: Mapping[str, str] | None = None,
     ) -> dg.ExecuteInProcessResult:
         """Run as Dagster's pages do: for one partition or a range of them, of some branches and assets beyond."""
-        tags = {PARTITION_TAG: first} if last is None else dict(zip(RANGE_TAGS, (first, last), strict=True))
+        partitions = {PARTITION_TAG: first} if last is None else dict(zip(RANGE_TAGS, (first, last), strict=True))
         chosen = [*(self.binding.keys[branch] for branch in select), *(dg.AssetKey(name) for name in beyond)]
         job = self.definitions.resolve_implicit_global_asset_job_def()
-        return job.execute_in_process(instance=self.instance, tags=tags, asset_selection=chosen, raise_on_error=False)
+        return job.execute_in_process(
+            instance=self.instance, tags={**partitions, **(tags or {})}, asset_selection=chosen, raise_on_error=False
+        )
 
     def run_elsewhere(self) -> RunResult:
         """Run as the command line does: Dagster does not hear of it."""
