@@ -26,7 +26,7 @@ from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.spark.lazy import LazySparkRunner
 from gobblin_dagster.engine.task.runner import SessionRunner
-from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.job import ConstructSpec, JobSpec
 from gobblin_dagster.spec.project import SparkSpec
 from gobblin_dagster.state.store import StateStore
 
@@ -66,7 +66,7 @@ def look(
     `store` stays open; default: open one and close it. Raises as `make_plan`.
     """
     with project.use_store(store) as open_store:
-        plan = JobContext.of(project, _uncounted(job), open_store, runner=spark).plan()
+        plan = JobContext.of(project, _cheap(job), open_store, runner=spark).plan()
         states = open_store.load_readable_states(job.job)[0] if job.extract.reads_everything else {}
     marks = {urn: str(state.watermark) for urn, state in states.items()}
     new = [
@@ -82,11 +82,15 @@ def plans_with_spark(job: JobSpec) -> bool:
     return issubclass(registry.load(ConstructKind.SOURCE, job.source.type), FrameSource)
 
 
-def _uncounted(job: JobSpec) -> JobSpec:
-    """Return the job with row counting of the source switched off, if the source has such an option."""
-    if "count_rows" not in registry.load(ConstructKind.SOURCE, job.source.type).Options.model_fields:
-        return job
-    return job.model_copy(update={"source": job.source.model_copy(update={"count_rows": False})})
+def _cheap(job: JobSpec) -> JobSpec:
+    """Return the job without what its plans do by reading files: counting rows, and inferring types of columns."""
+    fields = registry.load(ConstructKind.SOURCE, job.source.type).Options.model_fields
+    changes: dict[str, object] = {"count_rows": False} if "count_rows" in fields else {}
+    if "format" in fields and (written := job.source.options.get("format")):
+        chosen = ConstructSpec.model_validate(written)
+        if "infer" in registry.load(ConstructKind.FORMAT, chosen.type).Options.model_fields:
+            changes["format"] = chosen.options | {"type": chosen.type, "infer": False}
+    return job.model_copy(update={"source": job.source.model_copy(update=changes)})
 
 
 class NewDataPoller:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.engine.project import Project, open_project
-from gobblin_dagster.orchestration.definitions import job_definitions
+from gobblin_dagster.orchestration.definitions import job_definitions, project_definitions
 from gobblin_dagster.orchestration.translator import BranchData, GobblinTranslator
 from gobblin_dagster.spec.document import show_loc
 from gobblin_dagster.spec.explain import explain
@@ -85,7 +85,7 @@ class GobblinJobComponent(dg.Component, dg.Resolvable):
         project = self._open(context.path)
         match self.job:
             case None:
-                jobs = project.jobs
+                return project_definitions(project, translator=_ComponentTranslator(self), checks=self.checks)
             case JobSpec():
                 jobs = (self.job,)
             case Path():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,17 +45,37 @@ def build_definitions(
         InvalidSpecError, UsageError: the project cannot be loaded.
     """
     opened, errors = (project, {}) if isinstance(project, Project) else open_sound_jobs(Path(project))
-    jobs = []
-    for job in opened.jobs:
+    made = project_definitions(opened, errors, translator=translator, checks=checks, runner=runner)
+    # One process per run, so that Spark starts once.
+    return dg.Definitions.merge(made, dg.Definitions(executor=dg.in_process_executor))
+
+
+def project_definitions(
+    project: Project,
+    errors: Mapping[str, SpecError] | None = None,
+    *,
+    translator: GobblinTranslator | None = None,
+    checks: bool = True,
+    runner: TaskRunner | None = None,
+) -> dg.Definitions:
+    """Return what `build_definitions` does, without an executor; `errors` are those of jobs that are not in `project`.
+
+    Two sensors serve all jobs: a tick of a sensor costs Dagster's daemon more than what it does for a job.
+    """
+    faults = dict(errors or {})
+    sound, made = [], []
+    for job in project.jobs:
         try:
-            jobs.append(job_definitions(opened, job, translator=translator, checks=checks, runner=runner))
+            made.append(_assets_and_job(project, job, translator, checks, runner))
+            sound.append(job)
         except SpecError as fault:
-            errors[job.job] = fault
-    # One process per run: `extract` and `report` share objects, and Spark starts once.
-    for name, error in errors.items():
+            faults[job.job] = fault
+    for name, error in faults.items():
         log.warning("%s cannot be loaded: %s", name, error)
-    faulty = [_faulty_jobs(errors)] if errors else []
-    return dg.Definitions.merge(*jobs, dg.Definitions(jobs=faulty, executor=dg.in_process_executor))
+    served = dataclasses.replace(project, jobs=tuple(sound))
+    sensors = [new_data_sensor(served, translator=translator), sweep_sensor(served, translator=translator)]
+    faulty = [_faulty_jobs(faults)] if faults else []
+    return dg.Definitions.merge(*made, dg.Definitions(jobs=faulty, sensors=sensors if sound else []))
 
 
 def _faulty_jobs(errors: Mapping[str, SpecError]) -> dg.JobDefinition:
@@ -81,9 +102,17 @@ def job_definitions(
     runner: TaskRunner | None = None,
 ) -> dg.Definitions:
     """Return the assets, the Dagster job and the sensors of one job; arguments as in `gobblin_assets`."""
+    sensors = [new_data_sensor(project, job), sweep_sensor(project, job, translator=translator)]
+    return dg.Definitions.merge(
+        _assets_and_job(project, job, translator, checks, runner), dg.Definitions(sensors=sensors)
+    )
+
+
+def _assets_and_job(
+    project: Project, job: JobSpec, translator: GobblinTranslator | None, checks: bool, runner: TaskRunner | None
+) -> dg.Definitions:
     return dg.Definitions(
         assets=[gobblin_assets(project, job, translator=translator, checks=checks, runner=runner)],
         jobs=[gobblin_job(project, job, translator=translator)],
-        sensors=[new_data_sensor(project, job), sweep_sensor(project, job, translator=translator)],
         schedules=[job_schedule(project, job)] if job.schedule else [],
     )

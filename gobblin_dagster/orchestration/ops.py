@@ -6,6 +6,7 @@ yielded: yielding one logs a materialization for every partition of the run, wit
 annotations.
 """
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -95,6 +96,7 @@ def report_op(binding: JobBinding, outputs: list[str]) -> dg.OpDefinition:
     @dg.op(name=f"{binding.name}_{REPORT}", ins={EXTRACTED: dg.In(dg.Nothing)}, out=out)
     def report(context: dg.OpExecutionContext) -> Iterator[dg.Output[None]]:
         """End the run; let assets downstream in the same run go on."""
+        context.log.addFilter(_tells_something)
         keys = tagged_keys(context.instance, context.run, binding.partitions_name)
         beyond = assets_of_run(context) - set(binding.keys.values())
         if keys is None or not beyond:
@@ -179,6 +181,11 @@ def _held(opened: JobContext, backfill: Backfill) -> list[str]:
     )
 
 
+def _tells_something(record: logging.LogRecord) -> bool:
+    """Leave out what Dagster says of outputs that are declared for checks and never yielded: they are logged."""
+    return "did not yield or return expected outputs" not in record.getMessage()
+
+
 def _logger(context: dg.OpExecutionContext) -> Callable[[Event], None]:
     return context.log_event  # type: ignore[return-value]  # it accepts check evaluations too, against its annotation
 
@@ -200,7 +207,12 @@ class _LogObserver(RunListener):
         more = [f"and {len(moving) - SHOWN} more"] if len(moving) > SHOWN else []
         lines = [f"{len(moving)} of {len(plan.datasets)} datasets have something new", *moving[:SHOWN], *more]
         self._log.info("\n".join(lines))
-        told = [f"{one.dataset_urn}: {text}" for one in plan.datasets for text in (*one.notes, one.problem) if text]
+        told = [
+            f"{one.dataset_urn}: {text}"
+            for one in plan.datasets
+            for text in (*one.notes, *one.type_notes, one.problem)
+            if text
+        ]
         if told:
             more = [f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else []
             self._log.warning("\n".join(["What the plan says of datasets:", *told[:SHOWN], *more]))

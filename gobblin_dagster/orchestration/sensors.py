@@ -1,102 +1,110 @@
-"""Sensors: one requests runs for new data; one reports commits of other processes, and finishes what dead runs left."""
+"""Sensors: one requests runs for new data; one reports commits of other processes, and finishes what dead runs left.
+
+Both are made for one job or for all jobs of a project: a tick for many jobs costs Dagster as much as one for one job.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
+from typing import TypedDict
 
 import dagster as dg
 
-from gobblin_dagster.core.commit import canonical_json
-from gobblin_dagster.core.lease import Lease
-from gobblin_dagster.engine.new_data import NewData, NewDataPoller, PollResult, plans_with_spark
-from gobblin_dagster.engine.project import Project
+from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError
+from gobblin_dagster.engine.new_data import NewData, PollResult, plans_with_spark
+from gobblin_dagster.engine.project import Project, open_project
+from gobblin_dagster.orchestration.assets import gobblin_job
 from gobblin_dagster.orchestration.binding import JobBinding
-from gobblin_dagster.orchestration.events import Event, Publication, materializations, to_dagster_run
-from gobblin_dagster.orchestration.ops import run_config
-from gobblin_dagster.orchestration.partitions import missing_keys
-from gobblin_dagster.orchestration.reconcile import is_known, last_publication
+from gobblin_dagster.orchestration.polling import INTERVAL_S, SPARK_INTERVAL_S, JobPolls
+from gobblin_dagster.orchestration.requests import Answer, request, sensor_result
 from gobblin_dagster.orchestration.resources import GobblinSparkResource
+from gobblin_dagster.orchestration.sweep import Sweep, living_datasets
 from gobblin_dagster.orchestration.translator import GobblinTranslator
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
 
 PATIENCE_S = 5.0
-"""Seconds that a tick waits for a plan of the job. Dagster's daemon evaluates one sensor after the other."""
-INTERVAL_S, SPARK_INTERVAL_S = 30, 120
-"""Seconds between two plans; the second for sources that plan with Spark, where each plan costs Spark jobs."""
+"""Seconds that a tick waits for plans. Dagster's daemon evaluates one sensor after the other."""
 TOLD_AT_ONCE = 300
 """Number of commits that one tick of the sweep tells Dagster, about 5 s of CPU: Dagster ends a tick after 60 s."""
-ALL_TOLD = "all told"
-"""Cursor of the sweep once it has compared all datasets with what its Dagster instance shows. Before, the cursor is the
-last dataset.urn that was compared; a new instance has none."""
+SHOWN = 5
+"""Number of jobs that a tick describes."""
 STOPPED, RUNNING = dg.DefaultSensorStatus.STOPPED, dg.DefaultSensorStatus.RUNNING
 
 
 def new_data_sensor(
     project: Project | Path | str,
-    job: JobSpec | str,
+    job: JobSpec | str | None = None,
     *,
+    translator: GobblinTranslator | None = None,
     spark: GobblinSparkResource | None = None,
     interval_s: int | None = None,
     default_status: dg.DefaultSensorStatus = STOPPED,
 ) -> dg.SensorDefinition:
-    """Return a sensor that plans a job and requests one run for all datasets with new data.
+    """Return a sensor that plans jobs, and requests one run of a job for all of its datasets with new data.
 
     It requests a run for the same new data only once. If some datasets of the run fail, one more run is requested for
     them alone; after that, they are read again together with data that come later. Datasets that a run works on are
-    left out. A tick waits at most `PATIENCE_S` seconds for the plan; if the source is slower, a later tick uses it.
+    left out. A tick waits at most `PATIENCE_S` seconds for plans; if a source is slower, a later tick uses its plan.
 
     Args:
         project: a project or its folder.
-        job: a job or its name in the project.
+        job: a job or its name in the project; default: all jobs of the project.
+        translator: the same as for `gobblin_assets`.
         spark: the Spark for sources that plan with Spark, in a process of its own; default: the Spark of
             `gobblin.yaml`. Other sources do not start it.
-        interval_s: seconds between two plans; default: 30, or 120 if the source plans with Spark.
+        interval_s: seconds between two ticks; default: 30, or 120 for a job whose source plans with Spark. A sensor of
+            several jobs plans such a job every 120 seconds.
         default_status: by default, the sensor is stopped until it is switched on in Dagster's pages.
 
     Raises:
         InvalidSpecError, UsageError: the project or the job cannot be loaded.
     """
-    binding = JobBinding.of(project, job)
-    used = spark or GobblinSparkResource.of_project(binding.project)
-    poller = NewDataPoller.of(binding.project, binding.job, used.spec, used.log_path)
+    opened, bindings = _bindings(project, job, translator)
+    hopeless = [one for one in bindings if _finds_everything_new(one.job)]
+    only_spark = bool(bindings) and all(plans_with_spark(one.job) for one in bindings)
+    every_s = interval_s or (SPARK_INTERVAL_S if only_spark else INTERVAL_S)
+    used = spark or GobblinSparkResource.of_project(opened)
+    polls = JobPolls([one for one in bindings if one not in hopeless], used, every_s)
 
     @dg.sensor(
-        name=f"{binding.name}_new_data",
-        job_name=binding.dagster_job,
-        minimum_interval_seconds=interval_s or (SPARK_INTERVAL_S if plans_with_spark(binding.job) else INTERVAL_S),
+        name=f"{_prefix(opened, bindings, job)}_new_data",
+        **_targets(bindings, translator, job),
+        minimum_interval_seconds=every_s,
         default_status=default_status,
-        description="Requests one run for all datasets with new data.",
+        description="Requests one run of a job for all of its datasets with new data.",
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        if _finds_everything_new(binding.job):
-            reason = (
-                "The source has no `watermark`, so each run reads everything and new data cannot be found: "
-                "give the job a schedule."
-            )
-            return dg.SensorResult(skip_reason=reason)
-        seen = poller.ask(PATIENCE_S)
-        if seen is None:
-            return dg.SensorResult(
-                skip_reason=f"Still planning, for {poller.seconds:.0f} s so far; a later tick uses the plan."
-            )
-        new = _free(binding, seen.new)
-        if not new:
-            return dg.SensorResult(skip_reason=_nothing_new(seen))
-        found: list[list[object]] = [[one.dataset_urn, one.high, one.version, one.startpoint] for one in new]
-        return _requests(binding, context.instance, {"new-data": (found, [one.dataset_urn for one in new])})
+        answers, said, errors = [], [(one.name, _HOPELESS) for one in hopeless], []
+        with closing(opened.open_store()) as store:
+            for answer in polls.ask(PATIENCE_S):
+                name = answer.binding.name
+                if answer.error is not None:
+                    errors.append((name, answer.error))
+                elif answer.result is None:
+                    waits = f"Still planning, for {answer.seconds:.0f} s so far; a later tick uses the plan."
+                    said.append((name, waits))
+                else:
+                    new = _free(answer.binding, store, answer.result.new)
+                    answers.append((answer.binding, _asked(answer.binding, new)))
+                    if not new and (answer.result.problems or len(bindings) == 1):
+                        said.append((name, _nothing_new(answer.result)))
+        if not any(one.requests for _, one in answers):
+            _raise_first(errors)
+        for name, error in errors:
+            context.log.error(f"Job {name!r} cannot be planned: {error}")
+        nothing = f"None of {len(answers)} jobs has new data to read."
+        return sensor_result(context.instance, answers, _told(said, nothing if len(bindings) > 1 else ""))
 
     return evaluate
 
 
 def sweep_sensor(
     project: Project | Path | str,
-    job: JobSpec | str,
+    job: JobSpec | str | None = None,
     *,
     translator: GobblinTranslator | None = None,
     interval_s: int = INTERVAL_S,
@@ -104,7 +112,7 @@ def sweep_sensor(
 ) -> dg.SensorDefinition:
     """Return a sensor that cleans up after other processes and dead runs. It reads the state store.
 
-    Only while the job has no partitions, it also plans the job, as `new_data_sensor` does: without partitions,
+    Only while a job has no partitions, it also plans the job, as `new_data_sensor` does: without partitions,
     Dagster's pages offer no way to start the first run.
 
     - It reports commits of the command line, and of runs that died before they reported them, in bounded batches.
@@ -112,11 +120,11 @@ def sweep_sensor(
       commit of each dataset with what Dagster shows, and reports those that Dagster does not know.
     - It reports a run as failed once its leases have expired or its process is provably gone. Dagster itself shows
       such a run as started for ever if its code server died with it.
-    - It requests one run to finish commit sequences that dead runs left.
+    - It requests one run of a job to finish commit sequences that dead runs left.
 
     Args:
         project: a project or its folder.
-        job: a job or its name in the project.
+        job: a job or its name in the project; default: all jobs of the project.
         translator: the same as for `gobblin_assets`.
         interval_s: seconds between two looks at the store.
         default_status: by default, the sensor runs, because it is cheap.
@@ -124,104 +132,85 @@ def sweep_sensor(
     Raises:
         InvalidSpecError, UsageError: the project or the job cannot be loaded.
     """
-    binding = JobBinding.of(project, job, translator)
-    spark = GobblinSparkResource.of_project(binding.project)
-    poller = NewDataPoller.of(binding.project, binding.job, spark.spec, spark.log_path)
+    opened, bindings = _bindings(project, job, translator)
+    polls = JobPolls(bindings, GobblinSparkResource.of_project(opened), interval_s)
 
     @dg.sensor(
-        name=f"{binding.name}_sweep",
-        job_name=binding.dagster_job,
+        name=f"{_prefix(opened, bindings, job)}_sweep",
+        **_targets(bindings, translator, job),
         minimum_interval_seconds=interval_s,
         default_status=default_status,
         description="Reports commits of other processes, ends dead runs, and finishes their commit sequences.",
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        with closing(binding.project.open_store()) as store:
-            is_new = not context.instance.get_dynamic_partitions(binding.partitions_name)
-            planned = poller.ask(PATIENCE_S) if is_new else None
-            first = [one.dataset_urn for one in planned.new] if planned else []
-            return _Sweep(binding, store, context.instance).result(context.cursor or "", first)
+        instance, cursors = context.instance, load_cursors(context.cursor)
+        empty = {one.name for one in bindings if not instance.get_dynamic_partitions(one.partitions_name)}
+        planned = {one.binding.name: one for one in polls.ask(PATIENCE_S, lambda one: one.name in empty)}
+        errors = [(name, one.error) for name, one in planned.items() if one.error is not None]
+        answers, budget = [], TOLD_AT_ONCE
+        with closing(opened.open_store()) as store:
+            for binding in bindings:
+                seen = planned[binding.name].result if binding.name in planned else None
+                first = [one.dataset_urn for one in seen.new] if seen else []
+                sweep = Sweep(binding, store, instance)
+                try:
+                    answer, cursor = sweep.result(cursors.get(binding.name, ""), first, max(budget, 1))
+                except GobblinDagsterError as error:
+                    errors.append((binding.name, error))
+                else:
+                    cursors[binding.name] = cursor
+                    budget -= len(answer.events) // len(binding.specs)
+                    answers.append((binding, answer))
+        if not answers:
+            _raise_first(errors)
+        for name, error in errors:
+            context.log.error(f"Job {name!r}: {error}")
+        kept = {one.name: cursors[one.name] for one in bindings if one.name in cursors}
+        return sensor_result(instance, answers, cursor=json.dumps(kept))
 
     return evaluate
 
 
-@dataclass(frozen=True, slots=True)
-class _Sweep:
-    """One tick of the sweep."""
+def load_cursors(text: str | None) -> dict[str, str]:
+    """Return the cursor of each job from the cursor of a sweep sensor; empty if it is none, so that all is compared."""
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return {str(job): str(cursor) for job, cursor in found.items()} if isinstance(found, dict) else {}
 
-    binding: JobBinding
-    store: StateStore
-    instance: dg.DagsterInstance
 
-    def result(self, cursor: str, first: Sequence[str]) -> dg.SensorResult:
-        """Return the answer of the tick; `first` are datasets that need a partition before their first run."""
-        held = self._end_dead_runs(self.store.load_leases(self.binding.name))
-        waiting = [one for one in self.store.load_sequences(self.binding.name) if one.dataset_urn not in held]
-        found = [[one.id, one.redo_failures] for one in waiting]
-        urns = [one.dataset_urn for one in waiting]
-        publications = self._unreported()
-        states = self.store.load_readable_states(self.binding.name)[0]
-        if cursor != ALL_TOLD and not publications:
-            compared = sorted(urn for urn in states if urn > cursor)[:TOLD_AT_ONCE]
-            publications = self._unknown(compared)
-            cursor = compared[-1] if compared else ALL_TOLD
-        known = [*publications, *states, *first]
-        return _requests(
-            self.binding,
-            self.instance,
-            {"recover": (found, urns)} if waiting else {},
-            known,
-            # No check evaluations: Dagster stores one per check, partition and run, and a sensor has no run, so it
-            # would refuse those of a dataset's second commit. The counts are in the metadata of the materializations.
-            [event for one in publications.values() for event in materializations(self.binding, one)],
-            cursor=cursor,
-        )
+class _Target(TypedDict, total=False):
+    job_name: str
+    jobs: Sequence[dg.UnresolvedAssetJobDefinition]
 
-    def _end_dead_runs(self, leases: dict[str, Lease]) -> frozenset[str]:
-        """Report runs of dead owners as failed; return the datasets that living owners hold."""
-        living = _living(self.binding, leases)
-        dead = {lease.owner.run_id for urn, lease in leases.items() if urn not in living}
-        for run_id in sorted({to_dagster_run(engine_run_id) for engine_run_id in dead}):
-            run = self.instance.get_run_by_id(run_id)
-            if run is not None and not run.is_finished:
-                self.instance.report_run_failed(
-                    run,
-                    "The run's process is gone: it did not renew its leases. The next run finishes what it left.",
-                )
-        return living
 
-    def _unreported(self) -> dict[str, Publication]:
-        """Return commits to report to Dagster by dataset.urn; mark those as reported that Dagster knows already.
+def _bindings(
+    project: Project | Path | str, job: JobSpec | str | None, translator: GobblinTranslator | None
+) -> tuple[Project, list[JobBinding]]:
+    if job is None:
+        opened = project if isinstance(project, Project) else open_project(Path(project))
+        return opened, [JobBinding.of(opened, one, translator) for one in opened.jobs]
+    binding = JobBinding.of(project, job, translator)
+    return binding.project, [binding]
 
-        Of several commits of a dataset only the newest is reported: an older one that is logged later would be shown.
-        """
-        found, heard = {}, []
-        stored = self.store.load_unreported(self.binding.name, TOLD_AT_ONCE)
-        by_dataset = groupby(sorted(stored, key=lambda one: one.dataset_urn), lambda one: one.dataset_urn)
-        for urn, group in by_dataset:
-            commits = [one for one in group if not self._is_running(one.run_id)]
-            if commits:
-                last = Publication.of_stored(commits[-1], self.store.places)
-                if is_known(self.binding, self.instance, last):
-                    heard += [one.id for one in commits]
-                else:
-                    found[urn] = last
-        self.store.mark_reported(heard)
-        return found
 
-    def _unknown(self, urns: Iterable[str]) -> dict[str, Publication]:
-        """Return the newest commits of datasets that Dagster does not show, by dataset.urn."""
-        found = {}
-        for urn in urns:
-            last = last_publication(self.binding, self.store, urn)
-            if last and not self._is_running(last.run_id) and not is_known(self.binding, self.instance, last):
-                found[urn] = last
-        return found
+def _prefix(project: Project, bindings: Sequence[JobBinding], job: JobSpec | str | None) -> str:
+    return project.spec.project if job is None else bindings[0].name
 
-    def _is_running(self, run_id: str) -> bool:
-        """Return whether a run of Dagster goes on; it reports its commits itself."""
-        run = self.instance.get_run_by_id(to_dagster_run(run_id))
-        return run is not None and not run.is_finished
+
+def _targets(
+    bindings: Sequence[JobBinding], translator: GobblinTranslator | None, job: JobSpec | str | None
+) -> _Target:
+    """Return the jobs that a sensor may request, as arguments of `dg.sensor`."""
+    if job is not None:
+        return {"job_name": bindings[0].dagster_job}
+    return {"jobs": [gobblin_job(one.project, one.job, translator=translator) for one in bindings]}
+
+
+_HOPELESS = (
+    "The source has no `watermark`, so each run reads everything and new data cannot be found: give the job a schedule."
+)
 
 
 def _finds_everything_new(job: JobSpec) -> bool:
@@ -229,11 +218,20 @@ def _finds_everything_new(job: JobSpec) -> bool:
     return job.source.type == "spark" and not job.source.options.get("watermark")
 
 
-def _free(binding: JobBinding, new: Iterable[NewData]) -> list[NewData]:
+def _asked(binding: JobBinding, new: Sequence[NewData]) -> Answer:
+    if not new:
+        return Answer()
+    found: list[list[object]] = [[one.dataset_urn, one.high, one.version, one.startpoint] for one in new]
+    urns = [one.dataset_urn for one in new]
+    return Answer((request(binding, "new-data", found, urns),), urns)
+
+
+def _free(binding: JobBinding, store: StateStore, new: Sequence[NewData]) -> list[NewData]:
     """Leave out datasets that a run works on, or that were committed after the plan was made."""
-    with closing(binding.project.open_store()) as store:
-        held = _living(binding, store.load_leases(binding.name))
-        states = store.load_dataset_states(binding.name, [one.dataset_urn for one in new])
+    if not new:
+        return []
+    held = living_datasets(binding, store.load_leases(binding.name))
+    states = store.load_dataset_states(binding.name, [one.dataset_urn for one in new])
     versions = {urn: state.version for urn, state in states.items()}
     return [one for one in new if one.dataset_urn not in held and versions.get(one.dataset_urn, 0) == one.version]
 
@@ -245,45 +243,21 @@ def _nothing_new(seen: PollResult) -> str:
     return said
 
 
-def _living(binding: JobBinding, leases: Mapping[str, Lease]) -> frozenset[str]:
-    """Return the datasets whose leases have not expired and whose owners may still be alive."""
-    now = binding.project.clock.now()
-    return frozenset(urn for urn, lease in leases.items() if lease.is_held(now))
+def _told(said: Sequence[tuple[str, str]], intro: str) -> str:
+    """Return what a tick without requests says; of a sensor of several jobs with their names, after `intro`."""
+    if not intro:
+        return " ".join(text for _, text in said)
+    lines = [f"{name}: {text}" for name, text in said[:SHOWN]]
+    lines += [f"and {len(said) - SHOWN} more jobs"] if len(said) > SHOWN else []
+    return "\n".join([intro, *lines])
 
 
-def _requests(
-    binding: JobBinding,
-    instance: dg.DagsterInstance,
-    wanted: dict[str, tuple[list[list[object]], list[str]]],
-    known: Iterable[str] = (),
-    events: Iterable[Event] = (),
-    cursor: str | None = None,
-) -> dg.SensorResult:
-    """Return a sensor result.
-
-    Args:
-        binding: the job.
-        instance: the Dagster instance.
-        wanted: run requests by reason: what was found (hashed into the run key), and the dataset.urns to run.
-        known: further dataset.urns that need a partition.
-        events: events to log.
-        cursor: the sensor's new cursor.
-    """
-    urns = [*known, *(urn for _, chosen in wanted.values() for urn in chosen)]
-    new = missing_keys(instance, binding.partitions_name, urns)
-    requests = [
-        dg.RunRequest(
-            # Dagster starts only one run per run key, for ever.
-            run_key=f"{why}-{hashlib.sha256(canonical_json(sorted(found)).encode()).hexdigest()[:32]}",
-            run_config=run_config(binding.name, sorted(chosen)),
+def _raise_first(errors: Sequence[tuple[str, Exception]]) -> None:
+    """Raise the error of the only job that has one; of several, one error that describes the first ones."""
+    if len(errors) == 1:
+        raise errors[0][1]
+    if errors:
+        raise EnvironmentFaultError(
+            problem=f"{len(errors)} jobs have an error. {_told([(name, str(one)) for name, one in errors], ' ')}",
+            hint="`gobblin plan` does the same for each of them.",
         )
-        for why, (found, chosen) in wanted.items()
-    ]
-    logged = list(events)
-    return dg.SensorResult(
-        run_requests=requests,
-        skip_reason=None if requests else f"Nothing to run; reported {len(logged)} events of other processes.",
-        dynamic_partitions_requests=[binding.partitions.build_add_request(new)] if new else [],
-        asset_events=logged,
-        cursor=cursor,
-    )

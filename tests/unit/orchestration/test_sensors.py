@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from gobblin_dagster.engine.new_data import PollResult, look
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration import new_data_sensor, sensors, sweep_sensor
 from gobblin_dagster.orchestration.ops import run_config
+from gobblin_dagster.orchestration.sweep import ALL_TOLD
 from tests.unit.orchestration.world import World
 
 
@@ -42,7 +44,10 @@ def new_data(world: World) -> Any:
     return tick(world, new_data_sensor(world.binding.project, world.job))
 
 
-def sweep(world: World, cursor: str | None = sensors.ALL_TOLD) -> Any:
+TOLD = json.dumps({"numbers": ALL_TOLD})
+
+
+def sweep(world: World, cursor: str | None = TOLD) -> Any:
     return tick(world, sweep_sensor(world.binding.project, world.job), cursor)
 
 
@@ -177,7 +182,7 @@ def test_sweep_tells_a_new_instance_everything_once(world: World, monkeypatch: p
     with dg.DagsterInstance.ephemeral() as other:
         world.instance = other
         cursor, told = None, []
-        while cursor != sensors.ALL_TOLD:
+        while cursor != TOLD:
             data = sweep(world, cursor)
             cursor = data.cursor
             told.append(len(data.asset_events))
