@@ -9,7 +9,7 @@ annotations.
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from typing import Any
 
@@ -204,20 +204,20 @@ class _LogObserver(RunListener):
 
     def planned(self, plan: JobPlan) -> None:
         moving = [f"{one.dataset_urn}: {one.low} -> {one.expected_high}" for one in plan.datasets if one.is_moving]
-        more = [f"and {len(moving) - SHOWN} more"] if len(moving) > SHOWN else []
-        lines = [f"{len(moving)} of {len(plan.datasets)} datasets have something new", *moving[:SHOWN], *more]
-        self._log.info("\n".join(lines))
-        told = [
-            f"{one.dataset_urn}: {text}"
-            for one in plan.datasets
-            for text in (*one.notes, *one.type_notes, one.problem)
-            if text
-        ]
-        if told:
-            more = [f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else []
-            self._log.warning("\n".join(["What the plan says of datasets:", *told[:SHOWN], *more]))
+        self._log.info(_listed(f"{len(moving)} of {len(plan.datasets)} datasets have something new", moving))
+        if types := [f"{one.dataset_urn}: {text}" for one in plan.datasets for text in one.type_notes]:
+            self._log.info(_listed("Types of columns:", types))
+        if told := [
+            f"{one.dataset_urn}: {text}" for one in plan.datasets for text in (*one.notes, one.problem) if text
+        ]:
+            self._log.warning(_listed("What the plan says of datasets:", told))
 
     def finished(self, result: RunResult) -> None:
         counts = Counter(dataset.outcome.value for dataset in result.datasets)
         said = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())) or "none"
         self._log.info(f"Datasets: {said}; {sum(one.rows_read for one in result.datasets)} rows read")
+
+
+def _listed(title: str, lines: Sequence[str]) -> str:
+    more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+    return "\n".join([title, *lines[:SHOWN], *more])

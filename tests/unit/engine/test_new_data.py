@@ -88,6 +88,17 @@ class Slow:
         return self._answer()
 
 
+@pytest.mark.parametrize("written", ["csv", {"type": "csv", "delimiter": ","}])
+def test_files_are_not_opened_to_find_something_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: object
+) -> None:
+    """A plan for people opens them to infer types of columns; a sensor needs none."""
+    (tmp_path / "2013-01-01.csv").write_text("day,count\n2013-01-01,5\n")
+    job = job_spec({}, source={"type": "files", "path": "{date:%Y-%m-%d}.csv", "format": written})
+    monkeypatch.delattr("gobblin_dagster.constructs.sources.files.source.infer_types")
+    assert len(look(project(tmp_path, job), job).new) == 1
+
+
 def test_slow_look_is_not_waited_for_and_answers_later_once() -> None:
     slow = Slow(lambda: PollResult(7))
     poller = NewDataPoller(slow)

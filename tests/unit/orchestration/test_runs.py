@@ -474,3 +474,18 @@ def test_notes_of_the_plan_stand_in_the_log_of_the_run(world: World) -> None:
     entries = world.instance.all_logs(result.run_id)
     said = [entry.user_message for entry in entries if not entry.is_dagster_event]
     assert "What the plan says of datasets:\na: 2 path(s) left out: x.csv." in said
+
+
+def test_log_of_a_run_says_nothing_of_outputs_that_stand_for_checks(world: World) -> None:
+    world.parts["task_policies"] = [{"type": "row_count"}]
+    result = world.run_all()
+    assert result.success
+    assert not [one for one in world.instance.all_logs(result.run_id) if "did not yield" in one.user_message]
+
+
+def test_log_of_a_run_tells_types_that_were_inferred(world: World) -> None:
+    (world.root / "2013-01-01.csv").write_text("day,count\n2013-01-01,5\n")
+    world.parts["source"] = {"type": "files", "path": "{date:%Y-%m-%d}.csv", "format": "csv"}
+    result = world.run_all()
+    said = [entry.user_message for entry in world.instance.all_logs(result.run_id) if not entry.is_dagster_event]
+    assert [one for one in said if one.startswith("Types of columns:") and "count" in one]

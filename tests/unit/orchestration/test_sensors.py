@@ -17,15 +17,19 @@ import dagster as dg
 import pytest
 
 from gobblin_dagster.core.commit import SequenceState
-from gobblin_dagster.core.errors import SourceError
+from gobblin_dagster.core.errors import EnvironmentFaultError, SourceError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.startpoint import Startpoint, Upcoming
 from gobblin_dagster.engine import new_data as new_data_module
 from gobblin_dagster.engine.new_data import PollResult, look
+from gobblin_dagster.engine.project import Project
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration import new_data_sensor, sensors, sweep_sensor
 from gobblin_dagster.orchestration.ops import run_config
+from gobblin_dagster.orchestration.sensors import load_cursors
 from gobblin_dagster.orchestration.sweep import ALL_TOLD
+from gobblin_dagster.spec.job import JobSpec
+from tests.unit.engine.jobs import job_spec, project, run
 from tests.unit.orchestration.world import World
 
 
@@ -326,3 +330,91 @@ def test_new_data_starts_stopped_and_sweep_running(world: World) -> None:
     project = world.binding.project
     assert new_data_sensor(project, world.job).default_status is dg.DefaultSensorStatus.STOPPED
     assert sweep_sensor(project, world.job).default_status is dg.DefaultSensorStatus.RUNNING
+
+
+def several(world: World, *broken: str) -> Project:
+    """Return a project of three jobs; the sources of `broken` cannot be planned."""
+    missing = {"type": "files", "path": "nowhere/{date:%Y-%m-%d}.csv", "format": {"type": "csv"}}
+    jobs = [
+        job_spec(
+            world.datasets,
+            job=name,
+            extract={"namespace": "test", "table": name},
+            **({"source": missing} if name in broken else {}),
+        )
+        for name in ("first", "second", "third")
+    ]
+    return project(world.root, *jobs)
+
+
+def test_one_sensor_asks_for_runs_of_all_jobs_of_a_project(world: World) -> None:
+    made = several(world)
+    sensor = new_data_sensor(made)
+    assert (sensor.name, [target.job_name for target in sensor.targets]) == (
+        "tests_new_data",
+        ["first_job", "second_job", "third_job"],
+    )
+    requests = tick(world, sensor).run_requests
+    assert {one.job_name: one.run_config for one in requests} == {
+        f"{name}_job": run_config(name, ["a", "b/1", "c c"]) for name in ("first", "second", "third")
+    }
+    assert world.instance.get_dynamic_partitions("third.dataset_urn") == ["a", "b/1", "c%20c"]
+    run(world.root, made.job("second"))
+    assert {one.job_name for one in tick(world, sensor).run_requests} == {"first_job", "third_job"}
+
+
+def test_job_that_cannot_be_planned_stops_no_other_job_of_the_sensor(world: World) -> None:
+    made = several(world, "second")
+    assert {one.job_name for one in tick(world, new_data_sensor(made)).run_requests} == {"first_job", "third_job"}
+    for name in ("first", "third"):
+        run(world.root, made.job(name))
+    with pytest.raises(SourceError, match="nowhere"):
+        tick(world, new_data_sensor(made))
+    with pytest.raises(EnvironmentFaultError, match=r"3 jobs have an error[\s\S]*second: .*nowhere"):
+        tick(world, new_data_sensor(several(world, "first", "second", "third")))
+    assert {one.partitions_def_name for one in sweep_all(world, made).dynamic_partitions_requests} == set()
+
+
+def sweep_all(world: World, made: Project, cursor: str | None = None) -> Any:
+    return tick(world, sweep_sensor(made), cursor)
+
+
+def test_slow_job_does_not_keep_the_others_of_its_sensor_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    go = threading.Event()
+
+    def slow(project: Project, job: JobSpec) -> PollResult:
+        assert job.job != "first" or go.wait(120)
+        return look(project, job)
+
+    monkeypatch.setattr(new_data_module, "look", slow)
+    monkeypatch.setattr(sensors, "PATIENCE_S", 0.2)
+    sensor = new_data_sensor(several(world))
+    assert not tick(world, sensor).run_requests
+    monkeypatch.setattr(sensors, "PATIENCE_S", 30.0)
+    assert {one.job_name for one in tick(world, sensor).run_requests} == {"second_job", "third_job"}
+    go.set()
+    names: set[str] = set()
+    while "first_job" not in names:
+        names = {one.job_name for one in tick(world, sensor).run_requests}
+
+
+def test_sweep_of_a_project_reports_commits_of_all_jobs_within_its_bound(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sensors, "TOLD_AT_ONCE", 4)
+    made = several(world)
+    for job in made.jobs:
+        run(world.root, job)
+    cursor, told = None, []
+    for _ in range(6):
+        data = sweep_all(world, made, cursor)
+        cursor = data.cursor
+        told.append(len(data.asset_events))
+    assert sum(told) == 18, "three jobs of three datasets and two branches"
+    assert max(told) <= 2 * (4 + 2), "a job that comes after the bound tells one dataset"
+    assert json.loads(str(cursor)) == dict.fromkeys(("first", "second", "third"), ALL_TOLD)
+
+
+@pytest.mark.parametrize("text", ["all told", "[1]", '"x"', "{", ""])
+def test_cursor_that_is_none_of_a_sweep_lets_it_compare_all(text: str) -> None:
+    assert load_cursors(text) == {}
