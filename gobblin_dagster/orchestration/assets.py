@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import cache
 from pathlib import Path
 
 import dagster as dg
@@ -96,12 +97,19 @@ def gobblin_job(
     automation or a sensor launch them. It runs in one process, so that Spark starts once. Raises like `gobblin_assets`.
     """
     binding = JobBinding.of(project, job, translator)
+    return _dagster_job(binding.dagster_job, tuple(binding.keys.values()), binding.job.description or None)
+
+
+@cache
+def _dagster_job(name: str, keys: tuple[dg.AssetKey, ...], description: str | None) -> dg.UnresolvedAssetJobDefinition:
+    # The same object for equal arguments: sensors of several jobs name these jobs too, and Dagster refuses a job that
+    # is there as two objects.
     return dg.define_asset_job(
-        binding.dagster_job,
+        name,
         # Checks are evaluated all the same, for each dataset. If selected, Dagster would plan one more of each without
         # a partition, and show it as skipped or failed.
-        selection=dg.AssetSelection.assets(*binding.keys.values()).without_checks(),
-        description=binding.job.description or None,
+        selection=dg.AssetSelection.assets(*keys).without_checks(),
+        description=description,
         executor_def=dg.in_process_executor,
         tags={"dagster/max_runtime": str(MAX_RUNTIME_S)},
     )

@@ -67,9 +67,8 @@ def names(defs: dg.Definitions) -> list[str]:
 def test_project_folder_gives_all_its_jobs_with_their_sensors(sandbox: DefsFolderSandbox, project: Path) -> None:
     defs = load(sandbox, TYPE + f"attributes: {{project: {project}}}\n")
     assert names(defs) == ["test/letters/main", "test/numbers/main"]
-    assert {sensor.name for sensor in defs.sensors or ()} == {
-        f"{job}_{what}" for job in ("letters", "numbers") for what in ("new_data", "sweep")
-    }
+    assert {sensor.name for sensor in defs.sensors or ()} == {"lakes_new_data", "lakes_sweep"}
+    assert {"letters_job", "numbers_job"} <= set(defs.get_repository_def().job_names)
     assert defs.resolve_job_def("numbers_job")
 
 

@@ -74,6 +74,18 @@ def test_jobs_hold_only_their_branches_and_end_in_time(tmp_path: Path) -> None:
     assert job.executor_def is dg.in_process_executor
 
 
+def test_project_of_several_jobs_has_one_sensor_of_each_kind(tmp_path: Path) -> None:
+    write_demo(tmp_path / "demo")
+    first = tmp_path / "demo" / "jobs" / "flights.yaml"
+    text = first.read_text().replace("job: flights", "job: trains").replace("table: flights", "table: trains")
+    first.with_name("trains.yaml").write_text(text)
+    repository = build_definitions(tmp_path / "demo").get_repository_def()
+    sensors = {one.name: {target.job_name for target in one.targets} for one in repository.sensor_defs}
+    both = {"flights_job", "trains_job"}
+    assert {name: jobs for name, jobs in sensors.items() if jobs == both} == {"demo_new_data": both, "demo_sweep": both}
+    assert both <= set(repository.job_names)
+
+
 def test_a_faulty_job_file_stops_no_other_job_and_says_why(tmp_path: Path) -> None:
     write_demo(tmp_path / "demo")
     job = tmp_path / "demo" / "jobs" / "flights.yaml"
