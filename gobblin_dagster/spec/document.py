@@ -136,6 +136,29 @@ def _common(text: str, at: int, form: str) -> int:
 _Loader.yaml_implicit_resolvers = plain_scalars()
 
 
+class _FastLoader(getattr(yaml, "CSafeLoader", _Loader)):  # type: ignore[misc]  # libyaml is not built everywhere
+    """libyaml's parser, ten times as fast. It does not know pairs of surrogates, and describes faults otherwise."""
+
+
+_FastLoader.yaml_implicit_resolvers = plain_scalars()
+
+
+_DIFFERENT = re.compile(rb"[^\n\r -~]|[?\\]|---|[|>][-+0-9]*#")
+"""What libyaml reads otherwise than PyYAML, or may: `?`, escapes, tabs, other alphabets, markers of documents, and a
+comment right behind the sign of a block."""
+
+
+def _compose(content: bytes) -> yaml.Node | None:
+    """Return the root node; raises yaml.YAMLError, RecursionError."""
+    if not _DIFFERENT.search(content):
+        try:
+            return yaml.compose(content, Loader=_FastLoader)  # type: ignore[no-any-return]
+        except yaml.YAMLError:
+            pass  # PyYAML's own parser describes the fault
+    # _Loader is a SafeLoader, and its constructors are not used.
+    return yaml.compose(content, Loader=_Loader)
+
+
 def read_document(content: bytes, environ: Mapping[str, str] | None, *, has_defaults: bool = True) -> Document:
     """Read YAML; faults are collected in the document, never raised.
 
@@ -146,8 +169,9 @@ def read_document(content: bytes, environ: Mapping[str, str] | None, *, has_defa
     """
     document = Document()
     try:
-        # _Loader is a SafeLoader, and its constructors are not used.
-        root = yaml.compose(content, Loader=_Loader)
+        root = _compose(content)
+        if root is not None:
+            _Builder(document, environ, has_defaults).build(root)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = content.split(b"\n")[mark.line] if mark and mark.line <= content.count(b"\n") else b""
@@ -155,10 +179,7 @@ def read_document(content: bytes, environ: Mapping[str, str] | None, *, has_defa
     except yaml.YAMLError as error:
         document.faults.append(((), f"is not readable as text: {str(error).splitlines()[0]}", 1))
     except RecursionError:
-        document.faults.append(((), "is nested too deeply", 1))
-    else:
-        if root is not None:
-            _Builder(document, environ, has_defaults).build(root)
+        return Document(faults=[((), "is nested too deeply", 1)])
     return document
 
 
@@ -262,7 +283,7 @@ class _Builder:
             self._document.written[loc] = node.value
             self._document.values[loc] = expanded.values
             # Only a plain reference is parsed by its value; quotes mean text.
-            if expanded.is_whole and node.style is None:
+            if expanded.is_whole and not node.style:
                 tag = _plain_tag(expanded.text)
         try:
             return _scalar(tag, expanded.text)

@@ -176,3 +176,31 @@ def test_reference_without_quotes_in_flow_style_says_to_quote_it(text: str) -> N
     assert problem.endswith('inside {...} and [...] a reference needs quotes: "${LAKE}"')
     assert line == text.count("\n") + 1
     assert read(text.replace("${LAKE}", '"${LAKE}"'), LAKE="/lake").faults == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: [1, 2.5, 0x10, ~, true, 'x', \"y\"]\nb: &b {c: 1}\nd:\n  <<: *b\n  c: ${FIVE}\n",
+        "text: >-\n  one\n  two\nkeep: |+\n  three\n\n",
+        "a: 1\na: 2\n",
+        "port: ${FIVE}\nname: '${FIVE}'\n",
+        "day: 2013-01-01\nzip: 007\n",
+        "key: d? elta\nother: {a? b: 1}\n",
+        "---",
+        "---\na: 1\n--- \nb: 2\n",
+        "a: |#x\n  text\n",
+        "a: >2#x\n  text\n",
+        'smile: "\\ud83d\\ude00"\n',
+        "tab:\t1\n",
+        "name: Größe\n",
+        "a: b: c\n",
+        "- " * 900 + "x",
+        "",
+    ],
+)
+def test_libyaml_is_used_only_where_both_parsers_read_the_same(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = [read_document(text.encode(), {"FIVE": "5"})]
+    monkeypatch.setattr(module, "_FastLoader", module._Loader)
+    read.append(read_document(text.encode(), {"FIVE": "5"}))
+    assert read[0] == read[1]
