@@ -10,7 +10,6 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.urn import DatasetUrn
@@ -26,6 +25,7 @@ from gobblin_dagster.engine.snapshots.reader import writer_options
 from gobblin_dagster.spec.job import JobSpec
 
 if TYPE_CHECKING:
+    import pyarrow.dataset as ds
     from pyspark.sql import DataFrame, SparkSession
 
 

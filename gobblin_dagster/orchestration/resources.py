@@ -33,9 +33,7 @@ class GobblinSparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
     @classmethod
     def of_project(cls, project: Project) -> GobblinSparkResource:
         """Return the Spark with the settings of `gobblin.yaml`."""
-        spark = project.spec.spark
-        log_file = str(project.root / SPARK_LOG)
-        return cls(master=spark.master, remote=spark.remote, conf=dict(spark.conf), log_file=log_file)
+        return _of_spec(cls, project.spec.spark.model_dump_json(), str(project.root / SPARK_LOG))
 
     @property
     def spec(self) -> SparkSpec:
@@ -56,6 +54,13 @@ class GobblinSparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
     def session(self) -> SparkSession:
         """The Spark session, for assets that read with Spark. Starts Spark if needed; raises EnvironmentFaultError."""
         return self.runner.started().session
+
+
+@cache
+def _of_spec(kind: type[GobblinSparkResource], spec_json: str, log_file: str) -> GobblinSparkResource:
+    # Once for all jobs of a project: Dagster takes milliseconds to make a resource.
+    spark = SparkSpec.model_validate_json(spec_json)
+    return kind(master=spark.master, remote=spark.remote, conf=dict(spark.conf), log_file=log_file)
 
 
 @cache

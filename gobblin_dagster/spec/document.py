@@ -147,10 +147,13 @@ _DIFFERENT = re.compile(rb"[^\n\r -~]|[?\\]|---|[|>][-+0-9]*#")
 """What libyaml reads otherwise than PyYAML, or may: `?`, escapes, tabs, other alphabets, markers of documents, and a
 comment right behind the sign of a block."""
 
+_MANY = 1000
+
 
 def _compose(content: bytes) -> yaml.Node | None:
     """Return the root node; raises yaml.YAMLError, RecursionError."""
-    if not _DIFFERENT.search(content):
+    # libyaml's time grows with the square of open brackets.
+    if not _DIFFERENT.search(content) and content.count(b"[") + content.count(b"{") < _MANY:
         try:
             return yaml.compose(content, Loader=_FastLoader)  # type: ignore[no-any-return]
         except yaml.YAMLError:

@@ -6,6 +6,8 @@ import importlib
 import importlib.util
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import dagster as dg
@@ -138,3 +140,11 @@ def test_a_schedule_that_no_clock_understands_is_a_fault_of_its_job_alone(
 ) -> None:
     faulty = build_definitions(with_schedule(tmp_path, schedule)).resolve_job_def("jobs_with_faults")
     assert said in (faulty.description or "")
+
+
+def test_runs_load_neither_pandas_nor_the_service() -> None:
+    """Each run of Dagster is a process that imports the layer again; both cost a fifth of that."""
+    dear = "{'pandas', 'pyarrow.dataset', 'gobblin_dagster.service'}"
+    code = f"import sys, gobblin_dagster.orchestration as o; print({dear} & {{*sys.modules}}); o.flow_schedule_sensor"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "set()"
