@@ -5,11 +5,10 @@ The only package besides `cli` that imports Dagster; may import everything up to
 Read first: `assets.py` (a job as an asset), then `io_manager.py` (its `handle_output` publishes) and `sensors.py`.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job, job_schedule
 from gobblin_dagster.orchestration.component import GobblinJobComponent
 from gobblin_dagster.orchestration.definitions import build_definitions
+from gobblin_dagster.orchestration.flows import flow_schedule_sensor
 from gobblin_dagster.orchestration.io_manager import CommitStepIOManager
 from gobblin_dagster.orchestration.published import PublishedDatasets
 from gobblin_dagster.orchestration.resources import GobblinSparkResource
@@ -31,14 +30,3 @@ __all__ = [
     "new_data_sensor",
     "sweep_sensor",
 ]
-
-if TYPE_CHECKING:
-    from gobblin_dagster.orchestration.flows import flow_schedule_sensor
-else:
-
-    def __getattr__(name: str) -> Any:
-        if name == "flow_schedule_sensor":  # it loads the service, which runs of jobs do not need
-            from gobblin_dagster.orchestration.flows import flow_schedule_sensor  # noqa: PLC0415
-
-            return flow_schedule_sensor
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

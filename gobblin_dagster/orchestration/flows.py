@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import dagster as dg
 
 from gobblin_dagster.core.clock import Clock, SystemClock
-from gobblin_dagster.core.errors import TransientError
-from gobblin_dagster.database.engine import parse_url
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.orchestration.sensors import STOPPED
-from gobblin_dagster.service.catalog.templates import TemplateCatalog
-from gobblin_dagster.service.compiler.identity import IdentityCompiler
-from gobblin_dagster.service.executors.embedded import NAME as EMBEDDED
-from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
-from gobblin_dagster.service.scheduler.scheduler import BATCH, Scheduler
-from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.spec.load import load_project
 
 INTERVAL_S = 30
 """Seconds between two looks at what is due."""
-TICK_S = 20.0
-"""Seconds after which a tick takes no further batch: Dagster ends a tick after 60 s."""
 
 
 def flow_schedule_sensor(
@@ -55,7 +44,6 @@ def flow_schedule_sensor(
     """
     root = project.root if isinstance(project, Project) else Path(project)
     spec = project.spec if isinstance(project, Project) else load_project(root)
-    compiler = IdentityCompiler(TemplateCatalog(root / spec.service.templates), [EMBEDDED], spec.allow.lists)
 
     @dg.sensor(
         name=name,
@@ -64,22 +52,9 @@ def flow_schedule_sensor(
         description="Fires flows of the service whose time has come.",
     )
     def evaluate() -> dg.SkipReason:
-        until = time.monotonic() + TICK_S
-        flows = executions = skipped = 0
-        try:
-            with ServiceStore(parse_url(spec.service.store, root), clock or SystemClock()) as store:
-                scheduler = Scheduler(store, Orchestrator(store, compiler.compile))
-                while True:
-                    fired = scheduler.fire_due()
-                    flows, executions = flows + fired.flows, executions + fired.executions
-                    skipped += fired.skipped
-                    if fired.flows < BATCH or time.monotonic() > until:
-                        break
-        except TransientError as error:
-            return dg.SkipReason(f"The service's store is away; flows that are due fire later. {error}")
-        if not flows:
-            return dg.SkipReason("No flow is due.")
-        left_out = f", {skipped} fire times skipped" if skipped else ""
-        return dg.SkipReason(f"Fired {flows} flows: {executions} executions{left_out}.")
+        # Loads the service, which runs of jobs do not need: each is a process that imports this package again.
+        from gobblin_dagster.orchestration.fire_flows import fire_flows  # noqa: PLC0415
+
+        return dg.SkipReason(fire_flows(root, spec, clock or SystemClock()))
 
     return evaluate
