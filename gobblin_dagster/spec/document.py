@@ -155,7 +155,7 @@ def _compose(content: bytes) -> yaml.Node | None:
     # libyaml's time grows with the square of open brackets.
     if not _DIFFERENT.search(content) and content.count(b"[") + content.count(b"{") < _MANY:
         try:
-            return yaml.compose(content, Loader=_FastLoader)  # type: ignore[no-any-return]
+            return yaml.compose(content, Loader=_FastLoader)
         except yaml.YAMLError:
             pass  # PyYAML's own parser describes the fault
     # _Loader is a SafeLoader, and its constructors are not used.
