@@ -45,7 +45,9 @@ def sensor_result(
     cursor: str | None = None,
 ) -> dg.SensorResult:
     """Return the answers of all jobs as one result; `skip_reason` is for a tick without requests."""
-    requests, partitions, events = [], [], []
+    requests: list[dg.RunRequest] = []
+    partitions: list[dg.AddDynamicPartitionsRequest] = []
+    events: list[Event] = []
     for binding, answer in answers:
         requests += answer.requests
         events += answer.events

@@ -146,7 +146,9 @@ def sweep_sensor(
         instance, cursors = context.instance, load_cursors(context.cursor)
         empty = {one.name for one in bindings if not instance.get_dynamic_partitions(one.partitions_name)}
         planned = {one.binding.name: one for one in polls.ask(PATIENCE_S, lambda one: one.name in empty)}
-        errors = [(name, one.error) for name, one in planned.items() if one.error is not None]
+        errors: list[tuple[str, Exception]] = [
+            (name, one.error) for name, one in planned.items() if one.error is not None
+        ]
         answers, budget = [], TOLD_AT_ONCE
         with closing(opened.open_store()) as store:
             for binding in bindings:
@@ -155,8 +157,8 @@ def sweep_sensor(
                 sweep = Sweep(binding, store, instance)
                 try:
                     answer, cursor = sweep.result(cursors.get(binding.name, ""), first, max(budget, 1))
-                except GobblinDagsterError as error:
-                    errors.append((binding.name, error))
+                except GobblinDagsterError as fault:
+                    errors.append((binding.name, fault))
                 else:
                     cursors[binding.name] = cursor
                     budget -= len(answer.events) // len(binding.specs)
