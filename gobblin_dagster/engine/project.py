@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -22,11 +22,21 @@ from gobblin_dagster.engine.validation import (
     check_parts,
 )
 from gobblin_dagster.spec.job import JobSpec
-from gobblin_dagster.spec.load import load_jobs, load_project
+from gobblin_dagster.spec.load import LoadedJob, load_jobs, load_project
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.state import open_store
 from gobblin_dagster.state.store import StateStore
 from gobblin_dagster.storage import open_storage, storage_path
+
+
+@dataclass(frozen=True, slots=True)
+class JobLines:
+    """The file of a job, and the lines of its branches."""
+
+    file: Path
+    """Absolute path."""
+    branches: Mapping[str, int]
+    """Line by branch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +48,8 @@ class Project:
     spec: ProjectSpec
     jobs: tuple[JobSpec, ...] = ()
     clock: Clock = field(default_factory=SystemClock)
+    lines: Mapping[str, JobLines] = field(default_factory=dict)
+    """Where jobs stand, by name; jobs that were not loaded from a file are absent."""
 
     def open_store(self) -> StateStore:
         """Open the state store; raises StoreVersionError, TransientError, UsageError."""
@@ -105,7 +117,7 @@ def open_project(root: Path, names: Collection[str] = ()) -> Project:
     for job in loaded:
         if not names or job.spec.job in names:
             _check(job.spec, root, spec)
-    return Project(root.resolve(), spec, tuple(job.spec for job in loaded))
+    return Project(root.resolve(), spec, tuple(job.spec for job in loaded), lines=_lines(loaded))
 
 
 def open_sound_jobs(root: Path) -> tuple[Project, dict[str, SpecError]]:
@@ -126,7 +138,11 @@ def open_sound_jobs(root: Path) -> tuple[Project, dict[str, SpecError]]:
             sound.append(job.spec)
         except SpecError as error:
             errors[job.spec.job] = error
-    return Project(root.resolve(), spec, tuple(sound)), errors
+    return Project(root.resolve(), spec, tuple(sound), lines=_lines(loaded)), errors
+
+
+def _lines(loaded: Iterable[LoadedJob]) -> dict[str, JobLines]:
+    return {one.spec.job: JobLines(one.path.resolve(), one.lines) for one in loaded}
 
 
 def _check(job: JobSpec, root: Path, spec: ProjectSpec) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,7 @@ from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.checks import check_specs
 from gobblin_dagster.orchestration.io_manager import CommitStepIOManager
-from gobblin_dagster.orchestration.ops import EXTRACT, EXTRACTED, REPORT, extract_op, report_op
+from gobblin_dagster.orchestration.ops import EXTRACT, EXTRACTED, REPORT, extract_op, report_op, upstream_inputs
 from gobblin_dagster.orchestration.resources import GobblinSparkResource
 from gobblin_dagster.orchestration.translator import GobblinTranslator
 from gobblin_dagster.spec.job import JobSpec
@@ -61,11 +62,16 @@ def gobblin_assets(
     outputs = [*binding.specs, *check_outputs]
     extract, report = extract_op(binding, runner), report_op(binding, outputs)
 
-    def body() -> dict[str, object]:
-        reported = report.alias(REPORT)(**{EXTRACTED: extract.alias(EXTRACT)()})
+    inputs = upstream_inputs(binding)
+
+    def body(**upstream: object) -> dict[str, object]:
+        reported = report.alias(REPORT)(**{EXTRACTED: extract.alias(EXTRACT)(**upstream)})
         # For an op with one output, Dagster returns this output itself.
         return {name: getattr(reported, name) if len(outputs) > 1 else reported for name in outputs}
 
+    # Dagster reads the inputs of the graph from the signature.
+    named = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in inputs]
+    body.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
     resources: dict[str, dg.ResourceDefinition] = {
         binding.io_manager_key: dg.IOManagerDefinition.hardcoded_io_manager(CommitStepIOManager(binding))
     }
@@ -77,6 +83,7 @@ def gobblin_assets(
         warnings.simplefilter("ignore", dg.BetaWarning)
         made = dg.graph_multi_asset(
             name=binding.name,
+            ins=inputs,
             outs={branch: dg.AssetOut(key=spec.key, is_required=False) for branch, spec in binding.specs.items()},
             partitions_def=binding.partitions,
             backfill_policy=dg.BackfillPolicy.single_run(),

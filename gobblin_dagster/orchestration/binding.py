@@ -21,6 +21,8 @@ class JobBinding:
     job: JobSpec
     specs: Mapping[str, dg.AssetSpec]
     """The translator's asset spec of each branch, in the order of the fork."""
+    upstream: tuple[dg.AssetSpec, ...] = ()
+    """The external assets that the job reads from."""
     has_checks: bool = True
     """Whether policies are shown as asset checks."""
 
@@ -41,9 +43,9 @@ class JobBinding:
         names = [job] if isinstance(job, str) else []
         opened = project if isinstance(project, Project) else open_project(Path(project), names)
         spec = opened.job(job) if isinstance(job, str) else job
-        translate = (translator or GobblinTranslator()).get_asset_spec
-        specs = {branch.name: translate(BranchData(spec, branch)) for branch in spec.fork.branches}
-        return cls(opened, spec, specs, has_checks)
+        used, lines = translator or GobblinTranslator(), opened.lines.get(spec.job)
+        specs = {branch.name: used.get_asset_spec(BranchData(spec, branch, lines)) for branch in spec.fork.branches}
+        return cls(opened, spec, specs, tuple(used.get_upstream_specs(spec)), has_checks)
 
     @property
     def name(self) -> str:

@@ -76,6 +76,10 @@ class GobblinJobComponent(dg.Component, dg.Resolvable):
         """Return the asset spec of a branch; override it like the method of GobblinTranslator."""
         return GobblinTranslator().get_asset_spec(data)
 
+    def get_upstream_specs(self, job: JobSpec) -> list[dg.AssetSpec]:
+        """Return the external assets that a job reads from; override it like the method of GobblinTranslator."""
+        return GobblinTranslator().get_upstream_specs(job)
+
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return assets, jobs and sensors.
 
@@ -123,6 +127,9 @@ class _ComponentTranslator(GobblinTranslator):
 
     def get_asset_spec(self, data: BranchData) -> dg.AssetSpec:
         return self._component.get_asset_spec(data)
+
+    def get_upstream_specs(self, job: JobSpec) -> list[dg.AssetSpec]:
+        return self._component.get_upstream_specs(job)
 
 
 def _inline_job(context: dg.ResolutionContext, raw: Mapping[str, Any]) -> JobSpec:

@@ -65,6 +65,12 @@ def run_config(job: str, urns: list[str] | None = None, busy_wait_s: float | Non
     return {"ops": {job: {"ops": {EXTRACT: {"config": config}}}}}
 
 
+def upstream_inputs(binding: JobBinding) -> dict[str, dg.AssetIn]:
+    """Return an input for each external asset that the job reads from; nothing is loaded for it."""
+    keys = [spec.key for spec in binding.upstream]
+    return {f"upstream_{number}": dg.AssetIn(key, dagster_type=dg.Nothing) for number, key in enumerate(keys)}
+
+
 def extract_op(binding: JobBinding, runner: TaskRunner | None) -> dg.OpDefinition:
     """Return the op that recovers, plans and runs work units; if `runner` is None, with the job's Spark resource."""
     needed = {"io_manager"} if runner else {"io_manager", binding.spark_key}
@@ -72,6 +78,7 @@ def extract_op(binding: JobBinding, runner: TaskRunner | None) -> dg.OpDefinitio
     # Dagster requires the key `io_manager` if a single branch is selected, although nothing here uses it.
     @dg.op(
         name=f"{binding.name}_{EXTRACT}",
+        ins={name: dg.In(dg.Nothing) for name in upstream_inputs(binding)},
         out=dg.Out(io_manager_key=binding.io_manager_key),
         config_schema=_CONFIG,
         required_resource_keys=needed,

@@ -1,11 +1,17 @@
-"""GobblinTranslator: the asset key, group and so on of a job's branches. Override its method to change them."""
+"""GobblinTranslator: the asset key, group and so on of a job's branches. Override its methods to change them."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 
+from gobblin_dagster.engine.project import JobLines
+from gobblin_dagster.orchestration.upstream import upstream_specs
+from gobblin_dagster.spec.asset import age
 from gobblin_dagster.spec.job import BranchSpec, JobSpec
 
 
@@ -15,6 +21,8 @@ class BranchData:
 
     job: JobSpec
     branch: BranchSpec
+    lines: JobLines | None = None
+    """Where the job stands; None if it was not loaded from a file."""
 
 
 class GobblinTranslator:
@@ -30,13 +38,66 @@ class GobblinTranslator:
         """Return key, description, group, kinds, tags, owners and so on of a branch's asset.
 
         Called when definitions are loaded, once per branch and use. Partitions and dependencies of the spec are
-        ignored: a partition is always a dataset, and a job reads from outside of Dagster.
+        ignored: a partition is always a dataset, and `get_upstream_specs` says what a job reads from.
         """
         job, branch = data.job, data.branch
-        writer = job.writer_of(branch).type
+        writer, shown = job.writer_of(branch).type, job.asset
         return dg.AssetSpec(
             key=[job.extract.namespace, job.extract.table, branch.name],
             description=job.description or None,
-            group_name=job.job,  # Dagster's pages show the last part of a key, which is `main` for most jobs
+            # Dagster's pages show the last part of a key, which is `main` for most jobs.
+            group_name=shown.group or job.job,
             kinds={"spark", writer} if writer.isidentifier() else {"spark"},
+            owners=shown.owners,
+            tags=shown.tags,
+            metadata=_metadata(data),
+            freshness_policy=_freshness(job),
         )
+
+    def get_upstream_specs(self, job: JobSpec) -> list[dg.AssetSpec]:
+        """Return the external assets that a job reads from: the folder, tables, topics or API of its source.
+
+        To connect the job to an asset that is defined elsewhere, return a spec with nothing but its key.
+        """
+        return upstream_specs(job)
+
+
+def _metadata(data: BranchData) -> Mapping[str, Any]:
+    found: dict[str, Any] = {"dagster/table_name": _table_name(data)}
+    if data.lines is not None:
+        line, file = data.lines.branches.get(data.branch.name, 1), str(data.lines.file)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", dg.BetaWarning)  # our users cannot do anything about the warning
+            place = dg.LocalFileCodeReference(file_path=file, line_number=line, label=f"{data.lines.file.name}:{line}")
+            found["dagster/code_references"] = dg.CodeReferencesMetadataValue(code_references=[place])
+    return found
+
+
+def _table_name(data: BranchData) -> str:
+    """Return the table that a branch is published to, or a name of the same form for a folder of files."""
+    publisher = data.job.publisher_of(data.branch)
+    if publisher.type in ("iceberg", "sql_table") and "table" in publisher.options:
+        return str(publisher.options["table"]).format_map(_Names(data))
+    return f"{data.job.extract.namespace}.{data.job.extract.table}.{data.branch.name}"
+
+
+class _Names(dict[str, str]):
+    """The words in braces that names of tables may hold; one that is not known at load, such as the dataset, stays."""
+
+    def __init__(self, data: BranchData) -> None:
+        extract = data.job.extract
+        super().__init__(namespace=extract.namespace, table=extract.table, branch=data.branch.name)
+
+    def __missing__(self, name: str) -> str:
+        return f"{{{name}}}"
+
+
+def _freshness(job: JobSpec) -> Any:
+    wanted = job.asset.freshness
+    if wanted is None:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        warn = age(wanted.warn_after) if wanted.warn_after else None
+        return dg.FreshnessPolicy.time_window(fail_window=age(wanted.fail_after), warn_window=warn)

@@ -18,6 +18,8 @@ from pydantic import ConfigDict, Field, StringConstraints, field_validator, mode
 from gobblin_dagster.core.extract import Extract, ExtractType
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.utils.duplicates import repeated
+from gobblin_dagster.spec.asset import AssetSettings
+from gobblin_dagster.spec.model import SpecModel as SpecModel  # noqa: PLC0414  # others import it from here
 from gobblin_dagster.spec.numbers import ExactNumbers
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,62}$"
@@ -31,12 +33,6 @@ _TIMES = r"[0-9*/,\-]+"
 _DAYS = r"[0-9A-Za-z*/,\-#]+"
 _CRON = re.compile(rf"@(hourly|daily|weekly|monthly)|{_TIMES} {_TIMES} {_DAYS} {_DAYS} {_DAYS}")
 """The characters of a crontab line; whether there are such times, Dagster says."""
-
-
-class SpecModel(ExactNumbers):
-    """A frozen declaration that refuses unknown keys, infinite numbers, and booleans for numbers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class ConstructSpec(ExactNumbers):
@@ -464,6 +460,8 @@ class JobSpec(SpecModel):
     """Text for people, shown in Dagster."""
     schedule: ScheduleSpec | None = None
     """When Dagster starts the job. Default: a person, a sensor or a scheduler of your own starts it."""
+    asset: AssetSettings = Field(default_factory=AssetSettings)
+    """How Dagster shows the branches: owners, tags, group, and how old their data may become."""
     source: ConstructSpec
     extract: ExtractSpec
     converters: tuple[ConverterSpec, ...] = ()

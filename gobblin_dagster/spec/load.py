@@ -57,6 +57,8 @@ class LoadedJob:
     path: Path
     warnings: tuple[SpecFault, ...] = ()
     """Keys of a Gobblin file that are ignored on purpose, with reasons."""
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """Line of each branch in the file; of a branch that the file does not name, the line of what stands for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +268,8 @@ def _load_job(
         return _construct_faults(data, check, gobblin.allow, written)
 
     spec, document = _load(path, JobSpec, environ, faults, read_it)
-    return LoadedJob(spec, path, tuple(document.warnings)), document
+    lines = {one.name: document.line(("fork", "branches", at)) for at, one in enumerate(spec.fork.branches)}
+    return LoadedJob(spec, path, tuple(document.warnings), lines), document
 
 
 def _construct_faults(

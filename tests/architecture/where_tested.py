@@ -279,6 +279,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "orchestration/resources.py": ("integration/test_dagster_spark.py", ""),
     "orchestration/sweep.py": ("unit/orchestration/test_sensors.py", ""),
     "orchestration/translator.py": ("unit/orchestration/test_runs.py", ""),
+    "spec/asset.py": ("unit/orchestration/test_upstream.py", ""),
     "spec/explain.py": ("unit/engine/run/test_branch_paths.py", ""),
     "spec/gobblin/combine.py": ("unit/spec/gobblin/test_job.py", "writer for the destination"),
     "spec/gobblin/combine_files.py": ("unit/spec/gobblin/test_classes.py", "names of files as they"),

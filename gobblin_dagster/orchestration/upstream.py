@@ -1,0 +1,91 @@
+"""What a job reads from, as external assets of Dagster: folders, tables, topics and APIs, so that lineage begins there.
+
+Only names that stand in the job file are known: no source is asked. Passwords in addresses are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import dagster as dg
+
+from gobblin_dagster.spec.job import JobSpec
+
+GROUP = "sources"
+"""Group of the external assets; several jobs may read from the same one."""
+
+
+def upstream_specs(job: JobSpec) -> list[dg.AssetSpec]:
+    """Return the external assets that a job reads from; empty if the job file does not name them."""
+    found = _FINDERS.get(job.source.type)
+    return list({spec.key: spec for spec in found(job.source.options)}.values()) if found else []
+
+
+def _files(options: Mapping[str, Any]) -> Iterator[dg.AssetSpec]:
+    # Up to the first folder with a placeholder.
+    folder = re.split(r"[^/]*[{*]", str(options.get("path", "")))[0].rstrip("/")
+    form = options.get("format")
+    kind = form.get("type") if isinstance(form, Mapping) else form
+    if folder:
+        scheme, parts = _address(folder)
+        yield _spec([scheme or "files", *parts], {"file", str(kind)}, {"dagster/uri": _without_secrets(folder)})
+
+
+def _query(options: Mapping[str, Any]) -> Iterator[dg.AssetSpec]:
+    scheme, parts = _address(str(options.get("url", "")))
+    kind = scheme.partition("+")[0]
+    database = parts[-1:] or ["database"]
+    tables = [str(table) for table in options.get("tables", ())]
+    for table in tables or [""]:
+        name = ".".join([*database, table]) if table else database[0]
+        path = [kind, *database, *(table.split(".") if table else ())]
+        yield _spec(path, {kind, "table"}, {"dagster/table_name": name} if table else {})
+
+
+def _kafka(options: Mapping[str, Any]) -> Iterator[dg.AssetSpec]:
+    for topic in options.get("topics", ()):
+        if re.fullmatch(r"[A-Za-z0-9_-]+(?:(?:\\)?\.[A-Za-z0-9_-]+)*", str(topic)):  # a name, and no pattern
+            yield _spec(["kafka", str(topic).replace("\\", "")], {"kafka"}, {})
+
+
+def _rest(options: Mapping[str, Any]) -> Iterator[dg.AssetSpec]:
+    url = str(options.get("url", ""))
+    host = urlsplit(url).hostname
+    if host:
+        yield _spec(["api", host], {"api"}, {"dagster/uri": _without_secrets(url)})
+
+
+def _spark(options: Mapping[str, Any]) -> Iterator[dg.AssetSpec]:
+    if table := str(options.get("table", "")):
+        yield _spec(["spark", *table.split(".")], {"spark", "table"}, {"dagster/table_name": table})
+    elif options.get("path"):
+        yield from _files(options)
+
+
+_FINDERS = {"files": _files, "query": _query, "kafka": _kafka, "rest": _rest, "spark": _spark}
+
+
+def _spec(path: Sequence[str], kinds: set[str], metadata: Mapping[str, Any]) -> dg.AssetSpec:
+    parts = [re.sub(r"[^A-Za-z0-9_.-]+", "_", part) for part in path]
+    named = {kind for kind in kinds if kind.isidentifier()}
+    return dg.AssetSpec([part for part in parts if part], group_name=GROUP, kinds=named, metadata=metadata)
+
+
+def _address(text: str) -> tuple[str, list[str]]:
+    """Return scheme, and host with the parts of the path, of a URL or a path; without user, password and port."""
+    parts = urlsplit(text)
+    if not parts.scheme or "://" not in text:
+        return "", [part for part in text.split("/") if part not in ("", ".", "..")]
+    return parts.scheme, [part for part in (parts.hostname or "", *parts.path.split("/")) if part]
+
+
+def _without_secrets(text: str) -> str:
+    """Return a path or URL without user, password and query."""
+    parts = urlsplit(text)
+    if "://" not in text:
+        return text
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"

@@ -1,0 +1,75 @@
+"""AssetSettings: how Dagster shows the branches of a job: owners, tags, group, and how old their data may become."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Self
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from gobblin_dagster.spec.model import SpecModel
+
+_OWNER = re.compile(r"team:[A-Za-z0-9_.-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
+_TAG = re.compile(r"(?:[A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}")
+_TAG_VALUE = re.compile(r"[A-Za-z0-9_.-]{0,63}")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+Age = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,4}[mhd]$")]
+"""Minutes, hours or days: `90m`, `26h`, `8d`."""
+
+
+def age(text: str) -> timedelta:
+    """Return an `Age` as a value.
+
+    Example:
+        >>> age("26h")
+        datetime.timedelta(days=1, seconds=7200)
+    """
+    return timedelta(**{_UNITS[text[-1]]: int(text[:-1])})
+
+
+class FreshnessSpec(SpecModel):
+    """How old the newest commit of a branch may become before Dagster shows the asset as stale."""
+
+    fail_after: Age
+    """Age from which the asset is shown as failed: `90m`, `26h`, `8d`."""
+    warn_after: Age | None = None
+    """Age from which a warning is shown; less than `fail_after`. Default: no warning."""
+
+    @model_validator(mode="after")
+    def _warns_first(self) -> Self:
+        if self.warn_after is not None and age(self.warn_after) >= age(self.fail_after):
+            raise ValueError(f"warn_after ({self.warn_after}) must be less than fail_after ({self.fail_after})")
+        return self
+
+
+class AssetSettings(SpecModel):
+    """How Dagster shows the branches of the job."""
+
+    owners: tuple[str, ...] = ()
+    """Email addresses, or teams as `team:shop`."""
+    tags: dict[str, str] = Field(default_factory=dict)
+    """Tags by name, such as `{domain: sales}`; letters, digits, `_`, `-` and `.`."""
+    group: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$")] | None = None
+    """Group of the assets. Default: the name of the job."""
+    freshness: FreshnessSpec | None = None
+    """How old the newest commit may become. Default: any age."""
+
+    @field_validator("owners")
+    @classmethod
+    def _known_forms(cls, owners: tuple[str, ...]) -> tuple[str, ...]:
+        for owner in owners:
+            if not _OWNER.fullmatch(owner):
+                raise ValueError(f"an owner is an email address, or a team such as 'team:shop'; got {owner!r}")
+        return owners
+
+    @field_validator("tags")
+    @classmethod
+    def _allowed_characters(cls, tags: dict[str, str]) -> dict[str, str]:
+        for name, value in tags.items():
+            if not (_TAG.fullmatch(name) and _TAG_VALUE.fullmatch(value)):
+                raise ValueError(
+                    f"names and values of tags have up to 63 letters, digits, '_', '-' and '.'; got {name!r}: {value!r}"
+                )
+        return tags
