@@ -290,6 +290,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "spec/gobblin/lookup.py": ("unit/engine/test_made_up_parts.py", ""),
     "spec/gobblin/values.py": ("unit/spec/gobblin/test_job.py", "with the time is not"),
     "spec/job.py": ("unit/spec/gobblin/test_job.py", ""),
+    "spec/model.py": ("unit/orchestration/test_upstream.py", "gobblin_dagster.spec.asset"),
     "spec/numbers.py": ("unit/constructs/test_option_numbers.py", ""),
     "spec/secrets.py": ("unit/spec/gobblin/test_job.py", "take it from the environment"),
     "state/__init__.py": ("unit/state/test_open_store.py", ""),
