@@ -48,7 +48,7 @@ class Project:
     spec: ProjectSpec
     jobs: tuple[JobSpec, ...] = ()
     clock: Clock = field(default_factory=SystemClock)
-    lines: Mapping[str, JobLines] = field(default_factory=dict)
+    lines: Mapping[str, JobLines] = field(default_factory=dict, kw_only=True)
     """Where jobs stand, by name; jobs that were not loaded from a file are absent."""
 
     def open_store(self) -> StateStore:

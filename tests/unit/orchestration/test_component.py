@@ -82,17 +82,19 @@ def test_examples_of_the_page_are_loaded(sandbox: DefsFolderSandbox, tmp_path: P
     page = (DOCS / "reference" / "dagster.md").read_text(encoding="utf-8")
     own = (DOCS / "start" / "own-project.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    component, schedule = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    component, *parts = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     folder = sandbox.defs_folder_path.parent / "lakehouse"
     (folder / "jobs").mkdir(parents=True)
     shown = re.findall(r"^```yaml\n(.*?)^```$", own, re.MULTILINE | re.DOTALL)
     for path, text in zip(
-        ("gobblin.yaml", "jobs/places.yaml", "definitions.py"), [shown[0], shown[1] + schedule, program], strict=True
+        ("gobblin.yaml", "jobs/places.yaml", "definitions.py"),
+        [shown[0], shown[1] + "".join(parts), program],
+        strict=True,
     ):
         (folder / path).write_text(text)
-    assert names(load(sandbox, component)) == ["shop/places/main"]
+    assert names(load(sandbox, component)) == ["files/data", "shop/places/main"]
     defs = runpy.run_path(str(folder / "definitions.py"))["defs"]
-    assert names(defs) == ["shop/places/main", "totals"]
+    assert names(defs) == ["files/data", "shop/places/main", "totals"]
 
 
 def test_name_chooses_one_job(sandbox: DefsFolderSandbox, project: Path) -> None:

@@ -20,6 +20,8 @@ from gobblin_dagster.orchestration import build_definitions, gobblin_assets
 
 ROOT = Path(__file__).parents[3]
 BRANCHES = {"nyc/flights/all", "nyc/flights/masked"}
+SHOWN = {*BRANCHES, "files/data/flights"}
+"""The branches, and the folder that the job reads from."""
 
 
 def load(file: Path) -> dg.Definitions:
@@ -42,7 +44,7 @@ def test_plain_dagster_dev_makes_the_demo_and_shows_it_with_an_asset_downstream(
     monkeypatch.delenv("GOBBLIN_PROJECT", raising=False)
     copied = Path(shutil.copy(ROOT / "definitions.py", tmp_path))
     defs = load(copied)
-    assert assets(defs) == BRANCHES | {"nyc/flight_delays"}
+    assert assets(defs) == SHOWN | {"nyc/flight_delays"}
     (node,) = (n for n in defs.resolve_asset_graph().asset_nodes if n.key.path[-1] == "flight_delays")
     assert {key.to_user_string() for key in node.parent_keys} == {"nyc/flights/all"}
     assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == {"definitions.py", "demo"}
@@ -52,14 +54,14 @@ def test_plain_dagster_dev_makes_the_demo_and_shows_it_with_an_asset_downstream(
 def test_project_in_the_environment_is_shown_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_demo(tmp_path / "mine")
     monkeypatch.setenv("GOBBLIN_PROJECT", str(tmp_path / "mine"))
-    assert assets(load(ROOT / "definitions.py")) == BRANCHES
+    assert assets(load(ROOT / "definitions.py")) == SHOWN
     module = importlib.import_module("gobblin_dagster.orchestration.project")
-    assert assets(importlib.reload(module).defs) == BRANCHES
+    assert assets(importlib.reload(module).defs) == SHOWN
 
 
 def test_demo_folder_brings_definitions_of_its_own(tmp_path: Path) -> None:
     write_demo(tmp_path / "demo")
-    assert assets(load(tmp_path / "demo" / "definitions.py")) == BRANCHES | {"nyc/flight_delays"}
+    assert assets(load(tmp_path / "demo" / "definitions.py")) == SHOWN | {"nyc/flight_delays"}
 
 
 def test_location_has_one_name_everywhere() -> None:
@@ -94,7 +96,7 @@ def test_a_faulty_job_file_stops_no_other_job_and_says_why(tmp_path: Path) -> No
     text = job.read_text()
     job.with_name("broken.yaml").write_text(text.replace("job: flights", "job: broken").replace("extract:", "extrakt:"))
     defs = build_definitions(tmp_path / "demo")
-    assert assets(defs) == BRANCHES
+    assert assets(defs) == SHOWN
     faulty = defs.resolve_job_def("jobs_with_faults")
     fault = r"broken\.yaml:\d+: extrakt"
     assert re.search(fault, faulty.description or "")
