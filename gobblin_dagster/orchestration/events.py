@@ -18,6 +18,7 @@ from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.checks import row_policies
+from gobblin_dagster.orchestration.lineage import column_lineage
 from gobblin_dagster.orchestration.partitions import to_key
 
 Event = dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.AssetObservation
@@ -90,6 +91,8 @@ def materialization(binding: JobBinding, branch: str, publication: Publication) 
     metadata |= {md.RUN_ID: publication.run_id, md.PATH: dg.MetadataValue.path(folder), md.URI: _uri(folder)}
     if columns := type_texts(publication.schemas.get(branch, "")):
         metadata[md.COLUMNS] = dg.TableSchema([dg.TableColumn(name, type_) for name, type_ in columns.items()])
+        if lineage := column_lineage(binding, branch, columns):
+            metadata[md.LINEAGE] = lineage
     if result.startpoint is not None and result.notes:
         metadata[md.STARTPOINT] = result.notes[0]
     if result.failures:
