@@ -134,7 +134,7 @@ def test_name_alone_is_a_construct_without_options(job_file: Path) -> None:
             "task_policies: [{type: a, enforce: perhaps}]",
             "5 task_policies[0].enforce: expected true or false, got 'perhaps'",
         ),
-        ("zzz: 1", "5 zzz: unknown key; known: commit, converters, description"),
+        ("zzz: 1", "5 zzz: unknown key; known: asset, commit, converters, description"),
         (
             f"commit: {{policy: {'x' * 500}}}",
             "5 commit.policy: expected 'full', 'successful' or 'partial', got 'xxxxxxx",
