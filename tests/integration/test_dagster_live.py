@@ -30,12 +30,12 @@ from gobblin_dagster.testing.inline_runner import InlineRunner
 ROOT = Path(__file__).parent
 log_commits = RunReport.log_commits
 
-def killed(self, commit, result):
+def killed(self, commit, result, failed_before):
     mark = ROOT / f"kill-{commit.job}"
     if mark.exists():
         mark.unlink()
         os.kill(os.getpid(), signal.SIGKILL)
-    return log_commits(self, commit, result)
+    return log_commits(self, commit, result, failed_before)
 
 RunReport.log_commits = killed
 
