@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         ForkOperator,
         FrameSource,
         JudgesExtract,
+        JudgesTargets,
         JudgesWriter,
         KeepsLedger,
         NamesTargets,
@@ -250,6 +251,7 @@ __all__ = [
     "JobPlan",
     "JobSpec",
     "JudgesExtract",
+    "JudgesTargets",
     "JudgesWriter",
     "KeepsLedger",
     "Leftover",
@@ -390,10 +392,10 @@ _HOMES: Mapping[str, str] = {
     "core.commit": "CommitSequence CommitStep PublishedFile SequenceState StoredSequence",
     "core.constructs": (
         "BatchObserver BranchView ChecksExtract ChoosesFolder Chunk ConstructContext Converter DataPublisher "
-        "DataWriter DatasetOffer Extractor ForkOperator FrameSource JudgesExtract JudgesWriter KeepsLedger "
-        "NamesTargets NotedCommit PartitionStartpointResolver PositionedExtractor PositionedSource PreviewsSchema "
-        "Publication PublishView ReadsPaths RowLevelPolicy Source SourceContext StartpointResolver TaskLevelPolicy "
-        "WriterContext"
+        "DataWriter DatasetOffer Extractor ForkOperator FrameSource JudgesExtract JudgesTargets JudgesWriter "
+        "KeepsLedger NamesTargets NotedCommit PartitionStartpointResolver PositionedExtractor PositionedSource "
+        "PreviewsSchema Publication PublishView ReadsPaths RowLevelPolicy Source SourceContext StartpointResolver "
+        "TaskLevelPolicy WriterContext"
     ),
     "core.dataset_state": "DatasetState Totals",
     "core.errors": (

@@ -16,39 +16,49 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class JobOutcomes(Generic[T]):
-    """The outcome of each job that was begun, in the order given."""
+    """The outcome of each job that was begun, in the order given; the last one may have been interrupted."""
 
-    ended: tuple[tuple[str, T | Exception], ...]
+    ended: tuple[tuple[str, T | Exception | KeyboardInterrupt], ...]
     """(job, its result or its error)."""
 
     @property
     def results(self) -> list[T]:
         """The results of the jobs without an error."""
-        return [result for _, result in self.ended if not isinstance(result, Exception)]
+        return [result for _, result in self.ended if not isinstance(result, BaseException)]
 
     @property
     def code(self) -> int:
-        """The worst (lowest) exit code of the jobs with an error; 0 if there is none."""
+        """That of an interrupt, else the worst (lowest) exit code of the jobs with an error; 0 if there is none."""
+        if self.interrupted:
+            return ExitCode.INTERRUPTED
         codes = [ExitCode.of_error(error) for _, error in self.ended if isinstance(error, Exception)]
         return min(codes, default=ExitCode.SUCCEEDED)
+
+    @property
+    def interrupted(self) -> str:
+        """The job that was stopped at once; empty if none was."""
+        return next((job for job, one in self.ended if isinstance(one, KeyboardInterrupt)), "")
 
     def views(self, view: Callable[[T], dict[str, Any]], **missing: Any) -> list[dict[str, Any]]:
         """Return each job for `--output json`; a job with an error has it, and `missing` instead of a result."""
         return [
             {"job": job, **missing, "error": error_view(one)}
-            if isinstance(one, Exception)
+            if isinstance(one, BaseException)
             else {"job": job, **view(one), "error": None}
             for job, one in self.ended
         ]
 
 
 def for_each_job(jobs: Iterable[JobSpec], action: Callable[[JobSpec], T]) -> JobOutcomes[T]:
-    """Call `action` for each job; report an error of a job and go on."""
-    ended: list[tuple[str, T | Exception]] = []
+    """Call `action` for each job; report an error of a job and go on. A KeyboardInterrupt ends the jobs."""
+    ended: list[tuple[str, T | Exception | KeyboardInterrupt]] = []
     for job in jobs:
         try:
             ended.append((job.job, action(job)))
         except Exception as error:  # noqa: BLE001 - a job's failure is its own, even if it is a bug
             report(error)
             ended.append((job.job, error))
+        except KeyboardInterrupt as error:
+            ended.append((job.job, error))
+            break
     return JobOutcomes(tuple(ended))

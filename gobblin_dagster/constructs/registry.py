@@ -30,6 +30,7 @@ from gobblin_dagster.core.constructs import (
     DataWriter,
     ForkOperator,
     JudgesExtract,
+    JudgesTargets,
     JudgesWriter,
     KeepsLedger,
     PositionedSource,
@@ -175,7 +176,7 @@ _OPTIONAL: dict[ConstructKind, tuple[type[Any], ...]] = {
     ConstructKind.SOURCE: (SourceTraits, PositionedSource, ChecksExtract, PreviewsSchema, StartpointResolver),
     ConstructKind.FORMAT: (FormatTraits,),
     ConstructKind.WRITER: (WriterTraits,),
-    ConstructKind.PUBLISHER: (PublisherTraits, JudgesWriter, JudgesExtract, KeepsLedger, ChoosesFolder),
+    ConstructKind.PUBLISHER: (PublisherTraits, JudgesWriter, JudgesExtract, JudgesTargets, KeepsLedger, ChoosesFolder),
 }
 """Optional methods and traits by kind; without short names (`frame`, `observe`), which many names are similar to."""
 _SPECS: dict[ConstructKind, type[ConstructSpec]] = {

@@ -97,6 +97,12 @@ class LinkStorage(Protocol):
     def real_path(self, path: str) -> str:
         """Return a path with all links resolved; parts that do not exist yet stay as they are."""
 
+    def confined(self, root: str) -> Storage:
+        """Return this storage, in which changes of files below a folder raise OSError if a link leads outside of it.
+
+        That also holds for a link that is put there while the change is made.
+        """
+
 
 @runtime_checkable
 class FoldingStorage(Protocol):

@@ -48,6 +48,7 @@ def write_demo(folder: str | PathLike[str]) -> list[Path]:
 
     Raises:
         UsageError: the folder holds something already.
+        StorageError: the folder cannot be written.
     """
     target = Path(folder)
     refuse_in_use(target)
@@ -63,6 +64,7 @@ def write_service(folder: str | PathLike[str]) -> list[Path]:
 
     Raises:
         UsageError: the folder holds something already.
+        StorageError: the folder cannot be written.
     """
     target = Path(folder)
     refuse_in_use(target)
@@ -76,6 +78,7 @@ def add_day(folder: str | PathLike[str]) -> list[Path]:
 
     Raises:
         UsageError: the folder is no demo project, or all days have arrived.
+        StorageError: the folder cannot be written.
     """
     target = Path(folder)
     here = [_day(path) for path in (target / FLIGHTS).glob("*/*.csv")]

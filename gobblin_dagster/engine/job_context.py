@@ -25,7 +25,7 @@ from gobblin_dagster.engine.commit.steps.permissions import permissions_of
 from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.engine.plan.model import JobPlan
 from gobblin_dagster.engine.plan.planner import make_plan
-from gobblin_dagster.engine.plan.targets import shared_folders, shared_targets
+from gobblin_dagster.engine.plan.targets import shared_folders, unfit_targets
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import load_step_types
 from gobblin_dagster.engine.task.context import RunContext
@@ -114,7 +114,7 @@ class JobContext:
             return [*states, *damaged]
 
         shared = shared_folders(self.storage, self.context.output_root, datasets, committed)
-        return shared | shared_targets(self.job, self.context, datasets)
+        return shared | unfit_targets(self.job, self.context, datasets)
 
     def require_new_run_id(self) -> None:
         """Refuse a run id that the job has used before, because the second run would replace the record of the first.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import TypeAlias
+from typing import TextIO, TypeAlias
 
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError
@@ -229,17 +230,21 @@ class StateMethods:
     ) -> None:
         """Write states with their whole history as JSON lines, for `import_from` into a store of any kind.
 
+        A file that is there is replaced when the export is complete.
+
         Raises:
+            StorageError: the file cannot be written.
             UnfinishedSequenceError: a commit is unfinished; a copy of the store could not finish it.
         """
         is_selected = selected(select, exclude).matches
-        with self._session.use_store() as store, Path(file).open("w", encoding="utf-8") as lines:
+        with self._session.use_store() as store, _replacing(Path(file)) as lines:
             _write(lines.write, export_state(store, known_jobs(store, several(job)), is_selected))
 
     def import_from(self, file: str | PathLike[str], *, dry_run: bool = False) -> ImportPlan:
         """Bring exported states into this project's store; datasets with another history here are left alone.
 
         Raises:
+            StorageError: the file cannot be read.
             CorruptRecordError: the file is no export, damaged, or cut.
         """
         with Path(file).open(encoding="utf-8-sig") as lines:
@@ -269,6 +274,23 @@ def _changed(store: StateStore, change: Change, *, dry_run: bool) -> Change:
     if not dry_run:
         apply_change(store, change)
     return change
+
+
+@contextmanager
+def _replacing(file: Path) -> Iterator[TextIO]:
+    """Open a new file that takes the place of another once it is complete; pipes and devices are written to."""
+    if file.exists() and not file.is_file():
+        with file.open("w", encoding="utf-8") as lines:
+            yield lines
+        return
+    target = file.resolve()
+    part = target.with_name(f".{target.name}.part")
+    try:
+        with part.open("w", encoding="utf-8") as lines:
+            yield lines
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _write(write: Callable[[str], object], lines: Iterable[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -59,10 +59,11 @@ def explain(error: ValidationError, model: type[BaseModel], shown: Shown = lambd
     """Yield (place, problem) for each error that pydantic found in a document for `model`."""
     for group in _by_value(error.errors(include_url=False)):
         first = group[0]
-        loc = _without_member(tuple(first["loc"]), alone=len(group) == 1)
+        place = _without_member(tuple(first["loc"]), alone=len(group) == 1)
+        loc = _walk(model, place)[0]
         got = shown(loc) or show(first.get("input"))
         if len(group) == 1:
-            yield loc, _problem(first, loc, model, got, is_reference=shown(loc) is not None)
+            yield loc, _problem(first, place, model, got, is_reference=shown(loc) is not None)
         else:
             yield loc, f"expected {' or '.join(dict.fromkeys(map(_wanted, group)))}, got {got}"
 
@@ -183,24 +184,53 @@ def _quote_hint(kind: str, value: Any, got: str, *, is_reference: bool) -> str:
 
 def _keys(model: type[BaseModel], loc: Loc) -> list[str]:
     """Return the keys that the model allows at a place."""
-    here: Any = model
-    for part in loc:
-        if isinstance(part, str):
-            found = _inner(here)
-            fields = found.model_fields if _is_model(found) else {}
-            here = fields[part].annotation if part in fields else _tagged(here, part)
-    found = _inner(here)
+    found = _inner(_walk(model, loc)[1])
     return list(found.model_fields) if _is_model(found) else []
 
 
-def _tagged(annotation: Any, tag: str) -> Any:
+def _walk(model: type[BaseModel], loc: Loc) -> tuple[Loc, Any]:
+    """Return a place of pydantic's as it is in the document, and what the model has there.
+
+    Pydantic adds tags of unions, and `[key]` if the key itself is wrong.
+    """
+    here: Any = model
+    shown: list[str | int] = []
+    for part in loc:
+        if (member := _tagged(here, part)) is not None:
+            here = member
+        elif part != "[key]":
+            here = _below(here, part)
+            shown.append(part)
+    return tuple(shown), here
+
+
+def _tagged(annotation: Any, tag: str | int) -> Any:
     """Return the member of a union with this tag; None if there is none."""
-    for member in get_args(annotation):
-        if any(isinstance(note, Tag) and note.tag == tag for note in get_args(member)):
-            return member
-        if (found := _tagged(member, tag)) is not None:
-            return found
-    return None
+    if any(isinstance(note, Tag) and note.tag == tag for note in get_args(annotation)[1:]):
+        return get_args(annotation)[0]
+    members = _members(annotation)
+    found = (_tagged(member, tag) for member in members if members != [annotation])
+    return next((one for one in found if one is not None), None)
+
+
+def _below(annotation: Any, part: str | int) -> Any:
+    """Return what a model, mapping or list has at a key or index; None if that is not known."""
+    members = _members(annotation)
+    if members != [annotation]:
+        return next((found for one in members if (found := _below(one, part)) is not None), None)
+    if _is_model(annotation):
+        fields = annotation.model_fields
+        return fields[part].annotation if part in fields else None
+    arguments = get_args(annotation)
+    return arguments[-1 if get_origin(annotation) in {dict, Mapping} else 0] if arguments else None
+
+
+def _members(annotation: Any) -> list[Any]:
+    """Return the members of a union, what is annotated, or the annotation itself."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return [arguments[0]]
+    return list(arguments) if origin in {Union, types.UnionType} else [annotation]
 
 
 def _inner(annotation: Any) -> Any:

@@ -10,12 +10,13 @@ import secrets
 import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gobblin_dagster.core.storage import FileDigest
+from gobblin_dagster.storage._beneath import held
 from gobblin_dagster.storage._rename import rename_new
 from gobblin_dagster.storage.schemes import Scheme
 
@@ -68,10 +69,12 @@ def _missing(folder: Path) -> list[Path]:
 class LocalSink:
     """A new file; computes the SHA-256 while writing, so that the file need not be read again."""
 
-    def __init__(self, path: str, durable: bool) -> None:
+    def __init__(self, path: str, durable: bool, root: str = "") -> None:
         self._path = path
         self._durable = durable
-        self._file = Path(path).open("xb")  # noqa: SIM115  # closed by finish or abort
+        self._root = root
+        with held(root, path) as at:
+            self._file = Path(at).open("xb")  # noqa: SIM115  # closed by finish or abort
         self._hash = hashlib.sha256()
         self._size_bytes = 0
 
@@ -99,8 +102,8 @@ class LocalSink:
         # Closing flushes, which fails again on a full disk; the content is unwanted anyway.
         with suppress(OSError):
             self._file.close()
-        with suppress(OSError):
-            Path(self._path).unlink()
+        with suppress(OSError), held(self._root, self._path) as at:
+            Path(at).unlink()
 
 
 @dataclass
@@ -114,14 +117,23 @@ class LocalStorage:
     durable: bool = True
     rename: Callable[[str, str], None] = field(default=rename_new, repr=False)
     """Renames a file without overwriting. Pass another function for mounts that need another way."""
+    root: str = ""
+    """The folder that changes of files below it never leave through a link; empty for none."""
     is_move_atomic: bool = field(default=True, init=False, repr=False)
+
+    def confined(self, root: str) -> LocalStorage:
+        """Return this storage, confined to a folder."""
+        return replace(self, root=root)
+
+    def _held(self, path: str) -> AbstractContextManager[str]:
+        return held(self.root, path)
 
     def open_new(self, path: str) -> LocalSink:
         try:
-            return LocalSink(path, self.durable)
+            return LocalSink(path, self.durable, self.root)
         except FileNotFoundError:
             self.make_dirs(str(Path(path).parent))
-            return LocalSink(path, self.durable)
+            return LocalSink(path, self.durable, self.root)
 
     def real_path(self, path: str) -> str:
         """Return a path with all links resolved."""
@@ -165,22 +177,26 @@ class LocalStorage:
 
     def move(self, source: str, target: str) -> None:
         try:
-            self.rename(source, target)
+            self._rename(source, target)
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
             self._move_across(source, target)
 
+    def _rename(self, source: str, target: str) -> None:
+        with self._held(source) as old, self._held(target) as new:
+            self.rename(old, new)
+
     def _move_across(self, source: str, target: str) -> None:
         """Copy to another mount; the target becomes visible only when complete."""
         temp = _temp_beside(target)
         try:
-            with Path(source).open("rb") as reader, Path(temp).open("xb") as writer:
+            with Path(source).open("rb") as reader, self._held(temp) as at, Path(at).open("xb") as writer:
                 shutil.copyfileobj(reader, writer, 1 << 20)
                 writer.flush()
                 if self.durable:
                     _sync(writer.fileno(), temp)
-            self.rename(temp, target)
+            self._rename(temp, target)
         except BaseException:
             self.delete(temp)
             raise
@@ -194,7 +210,7 @@ class LocalStorage:
         try:
             sink.write(data)
             sink.finish()
-            self.rename(temp, path)
+            self._rename(temp, path)
             is_new = True
         except FileExistsError:
             sink.abort()
@@ -214,10 +230,14 @@ class LocalStorage:
         with suppress(PermissionError):
             self.sync_dir(str(folder.parent))
         for folder in missing:
-            folder.mkdir(exist_ok=True)
+            self._mkdir(folder)
             self.sync_dir(str(folder.parent))
         if not Path(path).is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+
+    def _mkdir(self, folder: Path) -> None:
+        with self._held(str(folder)) as at:
+            Path(at).mkdir(exist_ok=True)
 
     def make_all_dirs(self, paths: Collection[str]) -> dict[str, OSError | None]:
         """Make folders level by level: each exists only once those above it survive a power loss, as in `make_dirs`."""
@@ -240,7 +260,7 @@ class LocalStorage:
             if folders and errors[path] is None:
                 folder = folders.pop(0)
                 try:
-                    folder.mkdir(exist_ok=True)
+                    self._mkdir(folder)
                 except OSError as error:
                     errors[path] = error
                 else:
@@ -262,7 +282,8 @@ class LocalStorage:
     def sync_dir(self, path: str) -> None:
         if not self.durable:
             return
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        with self._held(f"{path}/.") as at:
+            fd = os.open(at, os.O_RDONLY | os.O_DIRECTORY)
         try:
             _sync(fd, path)
         finally:
@@ -294,7 +315,8 @@ class LocalStorage:
     def set_permissions(self, path: str, mode: int | None, group: str | None) -> None:
         # Open the file first: a link put in its place cannot redirect the change, and the change can be synced even if
         # the new mode forbids opening the file.
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        with self._held(path) as at:
+            fd = os.open(at, os.O_RDONLY | os.O_NOFOLLOW)
         try:
             if group is not None:
                 os.fchown(fd, -1, _group_id(group))
@@ -306,12 +328,14 @@ class LocalStorage:
             os.close(fd)
 
     def delete(self, path: str) -> None:
-        Path(path).unlink(missing_ok=True)
+        with suppress(FileNotFoundError), self._held(path) as at:
+            os.unlink(at)  # noqa: PTH108  # once per file, as in `size`
 
     def delete_tree(self, path: str) -> None:
         if not Path(path).exists():
             return
-        shutil.rmtree(path)
+        with self._held(path) as at:
+            shutil.rmtree(at)
 
 
 class LocalScheme(Scheme):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import unquote
 
 from gobblin_dagster.core.errors import UsageError
-from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.storage import LinkStorage, Storage
 from gobblin_dagster.core.utils.arguments import checked
 from gobblin_dagster.storage.schemes import Scheme, examples, scheme_named
 
@@ -47,11 +47,15 @@ def open_storage(url_or_path: str, durable: bool = True) -> Storage:
     Raises:
         UsageError: the scheme is not supported, the path is relative, or the URL holds credentials.
 
+    Changes of local files below the path (with Linux) raise OSError if a folder on their way is a link that leads
+    outside of it, also if the link is put there while the change is made.
+
     Note:
         No connection is made yet. If an optional package is missing, the first use raises EnvironmentFaultError.
     """
-    scheme, host, _ = split(url_or_path)
-    return scheme.storage(host, durable=durable)
+    scheme, host, path = split(url_or_path)
+    storage = scheme.storage(host, durable=durable)
+    return storage.confined(_inside(path)) if isinstance(storage, LinkStorage) else storage
 
 
 @checked
@@ -66,5 +70,9 @@ def storage_path(url_or_path: str) -> str:
         >>> storage_path("s3://bucket/lake/50%25"), storage_path("hdfs://node:8020/lake/")
         ('/lake/50%25', '/lake')
     """
+    return _inside(split(url_or_path)[2])
+
+
+def _inside(path: str) -> str:
     # `..` stays as it is: if a folder is a link, only the file system knows its parent.
-    return "/" + split(url_or_path)[2].strip("/")
+    return "/" + path.strip("/")

@@ -84,3 +84,13 @@ def test_columns_that_the_server_takes_for_one_are_refused(tmp_path: Path, url: 
     rename = {"type": "rename", "columns": {"value": "ID"}}
     result = run(tmp_path, table_job({**OWN, "table": "some"}, {"c": {"rows": 2}}, converters=[rename]))
     assert "columns 'id' and 'ID' differ in case only" in result.datasets[0].failures[0].message
+
+
+def test_names_that_the_server_refuses_are_refused_before_anything_is_read(tmp_path: Path, url: str) -> None:
+    long, longest = "x" * 62, "y" * 61
+    result = by_urn(run(tmp_path, table_job(OWN, {long: {"rows": 2}, longest: {"rows": 2}})))
+    assert (result[long].outcome, result[long].rows_read) == (DatasetOutcome.FAILED, 0)
+    message = result[long].failures[0].message
+    assert f"table of_{long}: name 'of_{long}' has 65 characters, and the database takes at most 64" in message
+    assert result[longest].outcome is DatasetOutcome.COMMITTED
+    assert query(url, f"SELECT count(*) FROM of_{longest}") == [(2,)]

@@ -7,7 +7,7 @@ import importlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -28,6 +28,8 @@ from gobblin_dagster import (
     RunStatus,
     SequenceState,
     SourceError,
+    StorageError,
+    UnfinishedSequenceError,
     UsageError,
     api,
     check,
@@ -35,7 +37,9 @@ from gobblin_dagster import (
     open_store,
     read_published,
     registry,
+    write_demo,
 )
+from gobblin_dagster.demo.project import write_service
 from gobblin_dagster.engine.commit.listener import SilentListener
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.cli.conftest import write_job
@@ -329,7 +333,7 @@ def test_states_go_from_one_store_to_another(ran: GobblinProject) -> None:
         assert list(other.state.list()) == []
         other.state.import_from(ran.root / "state.jsonl")
         assert list(other.state.list()) == list(ran.state.list())
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(StorageError, match="No such file"):
         ran.state.import_from(ran.root / "none.jsonl")
 
 
@@ -519,3 +523,31 @@ def test_registry_and_errors_are_those_of_the_inside() -> None:
     from gobblin_dagster.core.errors import ConvertError as InsideError
 
     assert (registry, ConvertError) == (inside, InsideError)
+
+
+# -- files that the system refuses -------------------------------------------------------------------------------------
+def test_files_that_the_system_refuses_are_told_with_path_and_advice(ran: GobblinProject, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    calls: dict[str, Callable[[], object]] = {
+        "export": lambda: ran.state.export(tmp_path / "no" / "such"),
+        "import_from": lambda: ran.state.import_from(tmp_path / "gone"),
+        "write_demo": lambda: write_demo(file / "demo"),
+        "write_service": lambda: write_service(file / "demo"),
+        "read_published": lambda: read_published(file, "numbers", "a"),
+    }
+    for name, call in calls.items():
+        with pytest.raises(StorageError, match=rf"finish (\w+\.)?{name} because of {tmp_path}/.*; correct the path"):
+            call()
+
+
+def test_export_that_fails_leaves_the_former_one(crashed: GobblinProject, tmp_path: Path) -> None:
+    file = tmp_path / "state.jsonl"
+    file.write_text("former")
+    with pytest.raises(UnfinishedSequenceError):
+        crashed.state.export(file)
+    assert file.read_text() == "former"
+    assert not list(tmp_path.glob(".*.part"))
+    crashed.commit.recover()
+    crashed.state.export(file)
+    assert crashed.state.import_from(file, dry_run=True)

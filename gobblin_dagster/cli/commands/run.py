@@ -40,6 +40,9 @@ from gobblin_dagster.engine.run.job_run import plan_job, run_job
 from gobblin_dagster.engine.run.profile import RunProfiler
 from gobblin_dagster.spec.job import JobSpec
 
+_NOT_BEGUN = "The job was not begun: the command was interrupted before."
+_STOPPED = "The job was stopped at once. What is committed stays; the next run reads the rest."
+
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
@@ -115,8 +118,11 @@ def run(
     code = exit_code(results, outcomes.code)
     if output is Output.JSON:
         begun = {job for job, _ in outcomes.ended}
-        waiting = [_not_begun(job.job) for job in chosen if job.job not in begun]
-        views = outcomes.views(run_view, **NO_RUN, exit_code=outcomes.code) + waiting
+        views = [
+            _interrupted(view["job"], _STOPPED) if view["job"] == outcomes.interrupted else view
+            for view in outcomes.views(run_view, **NO_RUN, exit_code=outcomes.code)
+        ]
+        views += [_interrupted(job.job, _NOT_BEGUN) for job in chosen if job.job not in begun]
         if profile:
             views = [{**view, "profile": profiles.get(view["job"])} for view in views]
         print_json(exit_code=code, jobs=views)
@@ -134,9 +140,9 @@ def _dry_run(project: Project, chosen: list[JobSpec], selection: Selection, out:
     return outcomes.code
 
 
-def _not_begun(job: str) -> dict[str, Any]:
-    """Return the `--output json` entry of a job that was named but not begun."""
-    error = {"code": "interrupted", "message": "The job was not begun: the command was interrupted before."}
+def _interrupted(job: str, message: str) -> dict[str, Any]:
+    """Return the `--output json` entry of a job without a result because the command was interrupted."""
+    error = {"code": "interrupted", "message": message}
     return {
         "job": job,
         **NO_RUN,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, field_validator
+from pydantic import Discriminator, Field, Tag, field_validator
 
 from gobblin_dagster.constructs.sql.masks import SqlMasks
 from gobblin_dagster.constructs.sql.syntax import SqlExpression
@@ -22,6 +22,17 @@ class Rest(SpecModel):
 
     rest: Literal[True]
     """Always `true`."""
+
+
+def _kind(condition: object) -> str:
+    return "rest" if isinstance(condition, dict | Rest) else "expression"
+
+
+Condition = Annotated[
+    Annotated[SqlExpression, Tag("expression")] | Annotated[Rest, Tag("rest")],
+    Discriminator(_kind),
+]
+"""The condition of a branch."""
 
 
 class SqlForkOperator:
@@ -40,7 +51,7 @@ class SqlForkOperator:
     class Options(SpecModel):
         """Options of `type: sql`."""
 
-        branches: dict[str, SqlExpression | Rest] = Field(min_length=1)
+        branches: dict[str, Condition] = Field(min_length=1)
         """Condition by branch name, for every branch: a boolean SQL expression, or `{rest: true}` for one of them."""
 
         @field_validator("branches", mode="before")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable
 
 import sqlalchemy as sa
@@ -13,14 +14,18 @@ from gobblin_dagster.core.utils.duplicates import alike
 
 _EXACT_CASE = ("postgresql", "oracle")
 """Databases that distinguish quoted names by case."""
-_CUT_AT_BYTES = {"postgresql": 63}
-"""Databases that cut longer names silently, with the number of bytes; others refuse them."""
+_LONGEST = {"postgresql": (63, "bytes"), **dict.fromkeys(MYSQL, (64, "characters"))}
+"""Longest names of schemas, tables and columns. PostgreSQL cuts longer ones silently, MySQL refuses them."""
 
 
-def cut_name(backend: str, table: str) -> str:
-    """Return the name under which a database stores a table, `schema.table` or `table`."""
-    longest = _CUT_AT_BYTES.get(backend)
-    return ".".join(part.encode()[:longest].decode(errors="ignore") for part in table.split("."))
+def too_long(backend: str, names: Iterable[str]) -> str:
+    """Return the first of the names that is too long for a database, with both lengths; empty if none is."""
+    longest, unit = _LONGEST.get(backend, (sys.maxsize, ""))
+    for name in names:
+        length = len(name.encode()) if unit == "bytes" else len(name)
+        if length > longest:
+            return f"name {name!r} has {length} {unit}, and the database takes at most {longest}"
+    return ""
 
 
 def folds_tables(connection: sa.Connection) -> bool:
@@ -37,13 +42,10 @@ def may_fold_tables(backend: str) -> bool:
 
 def require_distinct(step: str, dialect: str, wanted: Iterable[str], there: Collection[str]) -> None:
     """Raise StepRefusedError if two columns, of the table or of the files, have equal names in the database."""
+    wanted = list(wanted)
     names = [*there, *(name for name in wanted if name not in there)]
-    longest = _CUT_AT_BYTES.get(dialect)
-    if longest and (long := [name for name in wanted if len(name.encode()) > longest]):
-        raise StepRefusedError(
-            step=step,
-            problem=f"the name of column {long[0]!r} is longer than {longest} bytes, and would be cut; rename it",
-        )
+    if problem := too_long(dialect, wanted):
+        raise StepRefusedError(step=step, problem=f"column {problem}; rename it")
     if dialect not in _EXACT_CASE and (pair := alike(names, str.casefold)):
         problem = "columns {!r} and {!r} differ in case only, which the database does not see; rename one".format(*pair)
         raise StepRefusedError(step=step, problem=problem)

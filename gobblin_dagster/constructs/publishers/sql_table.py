@@ -16,11 +16,11 @@ from gobblin_dagster.constructs.clients.sql import make_engine, parse_url
 from gobblin_dagster.constructs.publishers.sql_ledger import LEDGER, ledger_table, newest_commits
 from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows
 from gobblin_dagster.constructs.publishers.sql_names import (
-    cut_name,
     exact,
     folds_tables,
     may_fold_tables,
     require_distinct,
+    too_long,
 )
 from gobblin_dagster.constructs.publishers.sql_values import require_fit
 from gobblin_dagster.constructs.publishers.tables import (
@@ -121,12 +121,19 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
         if "{dataset}" not in self._options.table:
             return {}
         backend = self._database.backend
-        names = {urn: cut_name(backend, self._full_name(urn)) for urn in datasets}
+        names = {urn: self._full_name(urn) for urn in datasets}
         folded = {urn: name.lower() for urn, name in names.items()}
         if not may_fold_tables(backend) or len({*folded.values()}) == len({*names.values()}):
             return names
         with self._database.connection("ask how the database compares names of tables") as connection:
             return folded if folds_tables(connection) else names
+
+    def unfit_targets(self, datasets: Collection[str]) -> Mapping[str, str]:
+        backend = self._database.backend
+        tables = {urn: self._full_name(urn) for urn in datasets}
+        problems = {urn: too_long(backend, table.split(".")) for urn, table in tables.items()}
+        what_to_do = "choose a shorter `table`, or shorter names of datasets"
+        return {urn: f"table {tables[urn]}: {problem}; {what_to_do}" for urn, problem in problems.items() if problem}
 
     @property
     def _database(self) -> _Database:
@@ -152,11 +159,8 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
         _check_columns(view, "key", key)
         _check_columns(view, "`extract.delta_fields`", newest_by)
         full_name = self._full_name(view.dataset_urn)
-        if (kept := cut_name(self._database.backend, full_name)) != full_name:
-            raise UsageError(
-                problem=f"Branch {view.branch!r}: the database would cut the name of table {full_name} to {kept}.",
-                hint="Choose a shorter `table`, or shorter names of datasets.",
-            )
+        for problem in self.unfit_targets([view.dataset_urn]).values():
+            raise UsageError(problem=f"Branch {view.branch!r}: {problem}.")
         schema, _, name = full_name.rpartition(".")
         if name.lower() == LEDGER:
             raise UsageError(

@@ -129,6 +129,17 @@ class NamesTargets(Protocol):
         """
 
 
+@runtime_checkable
+class JudgesTargets(Protocol):
+    """Optional addition to `DataPublisher`: its target system does not take every name."""
+
+    def unfit_targets(self, datasets: Collection[str]) -> Mapping[str, str]:
+        """Return, by dataset.urn, why a dataset cannot be published to its target; leave out datasets that can.
+
+        Called on the driver once per plan, for all datasets with work, so that nothing is read in vain.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class NotedCommit:
     """A commit that a table or topic has recorded beside its rows."""

@@ -1,7 +1,8 @@
-"""Check the arguments of public functions by their annotations, so that a wrong argument is named by our own error."""
+"""Guard public functions: wrong arguments, and files that the system refuses, are named by our own errors."""
 
 from __future__ import annotations
 
+import errno
 import functools
 import inspect
 import os
@@ -9,17 +10,25 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import UnionType
 from typing import Any, Literal, ParamSpec, TypeGuard, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.errors import StorageError, UsageError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C")
 _SHOWN = 60
 """Characters of a wrong argument that the error shows."""
+_ADVICE = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "give this user the right, or choose another place"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free space there, then call it again"),
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP), "correct the path"),
+}
+"""What to do, by kind of OSError."""
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """Return the function with a check of its arguments before each call: UsageError names what was expected.
+
+    An OSError of the function becomes a StorageError, with the function, the path and what to do.
 
     Checks what annotations can say: classes, `|`, literals, and the items of sequences and mappings. A text must be
     valid unicode without NUL, but a path may hold any bytes except NUL.
@@ -40,13 +49,22 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        for name, value in signature.bind(*args, **kwargs).arguments.items():
+        arguments = signature.bind(*args, **kwargs).arguments
+        for name, value in arguments.items():
             if name in hints() and not _fits(value, hints()[name]):
                 raise UsageError(
                     problem=f"{function.__qualname__}: `{name}` must be {signature.parameters[name].annotation}, "
                     f"got {_shown(value)}."
                 )
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except OSError as error:
+            given = (str(value) for name, value in arguments.items() if _is_path(hints().get(name)))
+            raise StorageError(
+                operation=f"finish {function.__qualname__} because of",
+                path=str(error.filename or next(given, "a file")),
+                problem="; ".join(filter(None, (error.strerror or str(error), _ADVICE.get(error.errno or 0)))),
+            ) from error
 
     return call
 
@@ -77,6 +95,10 @@ def _fits(value: object, wanted: Any) -> bool:
             _fits(key, inner[0]) and _fits(each, inner[1]) for key, each in value.items()
         )
     return _is_instance(value, wanted)
+
+
+def _is_path(wanted: Any) -> bool:
+    return any(get_origin(each) is os.PathLike for each in (wanted, *get_args(wanted)))
 
 
 def _is_instance(value: object, wanted: Any) -> bool:

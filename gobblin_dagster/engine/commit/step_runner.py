@@ -123,6 +123,8 @@ class StepRunner:
         errors = [error for _, found in results for error in found]
         if errors:
             raise min(errors, key=_gravity)
+        # Whoever replaced a folder while files were moved took them away.
+        require_no_way_out(self._storage, sequence.output_root, targets)
         # The renames must survive a power loss before the watermark may move.
         self.sync_folders(targets)
         executed = sum(count for count, _ in results)

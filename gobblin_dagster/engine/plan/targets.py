@@ -1,4 +1,4 @@
-"""Datasets whose targets are one, as the target compares names: a table of a database, a folder of the output."""
+"""Find datasets whose names their targets refuse, or take for one name: tables of a database, folders of the output."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.core.constructs import NamesTargets
+from gobblin_dagster.core.constructs import JudgesTargets, NamesTargets
 from gobblin_dagster.core.errors import InvalidUrnError
 from gobblin_dagster.core.storage import FoldingStorage, Storage
 from gobblin_dagster.core.urn import DatasetUrn
@@ -14,8 +14,8 @@ from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.spec.job import JobSpec
 
 
-def shared_targets(job: JobSpec, context: RunContext, datasets: Collection[str]) -> dict[str, str]:
-    """Return, by dataset.urn, why datasets cannot be published whose tables are one.
+def unfit_targets(job: JobSpec, context: RunContext, datasets: Collection[str]) -> dict[str, str]:
+    """Return, by dataset.urn, why datasets cannot be published: their tables are one, or cannot have such a name.
 
     Raises:
         StorageError, StepRefusedError, EnvironmentFaultError: a target has to be asked, and cannot be.
@@ -24,14 +24,18 @@ def shared_targets(job: JobSpec, context: RunContext, datasets: Collection[str])
     problems: dict[str, str] = {}
     for branch in job.fork.branches:
         spec = job.publisher_of(branch)
-        if not issubclass(registry.load(ConstructKind.PUBLISHER, spec.type), NamesTargets):
+        if not issubclass(registry.load(ConstructKind.PUBLISHER, spec.type), NamesTargets | JudgesTargets):
             continue
-        publisher: NamesTargets = registry.create(
+        publisher: object = registry.create(
             ConstructKind.PUBLISHER, spec, context.construct_context(job, branch=branch.name)
         )
-        for target, sharing in _owners(publisher.targets_of(datasets)):
-            why = f"would share the target {target!r} of publisher {spec.type!r}"
-            problems |= _problems(sharing, f"branch {branch.name!r}: ", why)
+        where = f"branch {branch.name!r}: "
+        if isinstance(publisher, NamesTargets):
+            for target, sharing in _owners(publisher.targets_of(datasets)):
+                why = f"would share the target {target!r} of publisher {spec.type!r}"
+                problems |= _problems(sharing, where, why)
+        if isinstance(publisher, JudgesTargets):
+            problems |= {urn: where + why for urn, why in publisher.unfit_targets(datasets).items()}
     return problems
 
 

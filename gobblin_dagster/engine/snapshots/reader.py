@@ -208,7 +208,7 @@ def read_published(
     Raises:
         UsageError: there is no such snapshot.
         CorruptRecordError: a manifest is damaged or missing, or lists a file outside of these folders.
-        OSError: the output cannot be read.
+        StorageError: the output cannot be read.
     """
     root = _root_of(output)
     storage = open_storage(root)

@@ -74,6 +74,7 @@ _STAYS = frozenset(
         errno.ENOTDIR,
         errno.EISDIR,
         errno.ENAMETOOLONG,
+        errno.ELOOP,
     }
 )
 """Errors that a retry cannot help."""

@@ -16,6 +16,7 @@ from gobblin_dagster.core.constructs import (
     ConstructContext,
     DataPublisher,
     JudgesExtract,
+    JudgesTargets,
     JudgesWriter,
     NamesTargets,
     PublishView,
@@ -130,6 +131,8 @@ class PublisherConformance(ConstructConformance):
             targets = publisher.targets_of(["orders", "customers"])
             assert set(targets) <= {"orders", "customers"}
             assert len(set(targets.values())) == len(targets)
+        if isinstance(publisher, JudgesTargets):
+            assert publisher.unfit_targets(["orders", "customers"]) == {}
 
 
 def _files(folder: str, commit: str, snapshot: int) -> Sequence[PublishedFile]:

@@ -27,3 +27,20 @@ def test_job_that_fails_is_told_and_the_others_go_on(capsys: pytest.CaptureFixtu
 
 def test_no_job_that_failed_is_success() -> None:
     assert for_each_job([job_spec({})], begin).code == 0
+
+
+def test_interrupt_ends_the_jobs_and_leaves_what_the_others_did() -> None:
+    def stop(job: JobSpec) -> str:
+        if job.job == "two":
+            raise KeyboardInterrupt
+        return begin(job)
+
+    jobs = [job_spec({}).model_copy(update={"job": name}) for name in ("one", "bad", "two", "three")]
+    outcomes = for_each_job(jobs, stop)
+    assert (outcomes.results, outcomes.code, outcomes.interrupted) == (["ONE"], 130, "two")
+    views = outcomes.views(lambda result: {"result": result}, result=None)
+    assert [(view["job"], (view["error"] or {"code": ""})["code"]) for view in views] == [
+        ("one", ""),
+        ("bad", "usage"),
+        ("two", "interrupted"),
+    ]

@@ -323,3 +323,22 @@ def test_killed_run_is_finished_by_the_next_one_with_nothing_lost(
 )
 def test_exit_code_over_several_jobs(statuses: list[RunStatus], raised: int, code: int) -> None:
     assert exit_code([result(status) for status in statuses], raised) == code
+
+
+def test_interrupted_twice_the_json_has_each_job_and_what_the_first_one_published(
+    cli: Cli, project: Path, inline: list[InlineRunner]
+) -> None:
+    (project / "stops.py").write_text("def now(record):\n    raise KeyboardInterrupt\n")
+    write_job(project, {"a": {"rows": 5}}, "stopped", converters=[{"type": "function", "function": "stops:now"}])
+    write_job(project, {"a": {"rows": 5}}, "waiting")
+    called = cli("run", "--output", "json")
+    assert (called.code, "interrupted" in called.err) == (130, True)
+    document = json.loads(called.out)
+    assert document["exit_code"] == 130
+    assert [(job["job"], job["status"], job["exit_code"]) for job in document["jobs"]] == [
+        ("numbers", "succeeded", 0),
+        ("stopped", "interrupted", 130),
+        ("waiting", "interrupted", 130),
+    ]
+    assert "stopped at once" in document["jobs"][1]["error"]["message"]
+    assert "not begun" in document["jobs"][2]["error"]["message"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Collection, Mapping, Sequence
 from os import PathLike
 from pathlib import Path, PurePosixPath
@@ -9,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 import pytest
 
-from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.errors import StorageError, UsageError
 from gobblin_dagster.core.utils.arguments import checked, checked_methods
 
 
@@ -126,3 +128,21 @@ def test_public_methods_of_a_class_are_checked() -> None:
     with pytest.raises(UsageError, match="`times` must be int, got '2'"):
         Door().open("2")  # type: ignore[arg-type]  # the wrong type is what is tested
     assert Door.open.__doc__ == "Return how often."
+
+
+def test_system_error_of_a_file_becomes_ours_with_function_path_and_advice(tmp_path: Path) -> None:
+    @checked
+    def load(where: str | PathLike[str], code: int = 0) -> str:
+        if code:
+            raise OSError(code, os.strerror(code))
+        return Path(where).read_text()
+
+    with pytest.raises(StorageError) as caught:
+        load(tmp_path / "gone")
+    assert str(caught.value).endswith(f"load because of {tmp_path}/gone: No such file or directory; correct the path.")
+    assert isinstance(caught.value.__cause__, FileNotFoundError)
+    # An error of a write names no file: the argument does.
+    with pytest.raises(StorageError, match=f"{tmp_path}/full: No space left on device; free space there"):
+        load(tmp_path / "full", errno.ENOSPC)
+    with pytest.raises(StorageError, match=r"because of a relative name: Input/output error\.$"):
+        load("a relative name", errno.EIO)
