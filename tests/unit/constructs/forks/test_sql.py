@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from gobblin_dagster.constructs.forks.sql import SqlForkOperator
+from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.errors import ConvertError, UsageError
 from tests.unit.constructs.samples import CONTEXT, batch
 
@@ -71,3 +72,23 @@ def test_condition_that_does_not_fit_the_schema_is_named() -> None:
     fork = _fork({"eu": "region = 'eu'", "big": "sise > 10"})
     with pytest.raises(ConvertError, match=r"fork operator 'sql': 'sise > 10': .*columns: region, size"):
         fork.fork_schema(ROWS.schema)
+
+
+@pytest.mark.parametrize(
+    ("branches", "place", "problem"),
+    [
+        ({"eu": "a = ("}, ("eu",), "is no SQL: Parser Error"),
+        ({"eu": 5}, ("eu",), 'expected text, got 5; write "5", in quotes'),
+        ({"eu": ["true"]}, ("eu",), "expected text, got a list of 1"),
+        ({"eu": {"rest": 2}}, ("eu", "rest"), "expected True, got 2"),
+        ({"eu": {"rest": True, "els": 1}}, ("eu", "els"), "unknown key; known: rest"),
+        ({"eu": {}}, ("eu", "rest"), "is missing"),
+        ({1: "true"}, (1,), "expected text, got 1"),
+    ],
+)
+def test_fault_of_a_condition_stands_at_its_branch_in_words_of_the_job_file(
+    branches: dict[Any, Any], place: tuple[str | int, ...], problem: str
+) -> None:
+    ((where, why),) = registry.check(ConstructKind.FORK, "sql", {"branches": branches})
+    assert where == ("branches", *place)
+    assert why.startswith(problem)
