@@ -27,7 +27,10 @@ class JsonSample:
             with closing(file.open_text()) as text:
                 for lines in blocks(text.stream, min(self._block_bytes, most_bytes)):
                     for line in lines:
-                        self._look_at(json.loads(line))
+                        record = json.loads(line)
+                        if rb"\ud" in line.lower():
+                            json.dumps(record, ensure_ascii=False).encode()  # a name may be no text
+                        self._look_at(record)
                     if text.bytes_read >= most_bytes:
                         break
                 self.bytes_read += text.bytes_read

@@ -13,7 +13,7 @@ import math
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any, Self
 
 import pyarrow as pa
@@ -326,24 +326,36 @@ def _refuse_deep(lines: list[bytes]) -> None:
 
 def _parsed(line: bytes, number: int) -> Any:
     """Return the object of a line; raises ValueError if it is no JSON."""
-    try:
+    with _explained(line, number):
         return json.loads(line)
+
+
+@contextmanager
+def _explained(line: bytes, number: int) -> Iterator[None]:
+    """Raise FormatError for JSON that Python cannot hold; not for text that is no JSON, which Arrow explains better."""
+    try:
+        yield
     except RecursionError:
         raise FormatError(f"values nested more than {_MAX_LEVELS} levels deep: {line[:80]!r}.", number) from None
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise
+    except UnicodeEncodeError as error:
+        raise FormatError(f"half of a surrogate pair, which is no character: {line[:80]!r}.", number) from error
+    except ValueError as error:
+        raise FormatError(f"{str(error).partition('; use')[0]}: {line[:80]!r}.", number) from error
 
 
 def _with_json_texts(line: bytes, names: Collection[str], number: int) -> bytes:
     """Return an object whose named fields are texts with their JSON; Arrow refuses a line that is no object."""
     try:
-        record = load_exactly(line)
-    except RecursionError:
-        raise FormatError(f"values nested more than {_MAX_LEVELS} levels deep: {line[:80]!r}.", number) from None
+        with _explained(line, number):
+            record = load_exactly(line)
+            if not isinstance(record, dict):
+                return line
+            texts = {name: dump_exactly(value) for name, value in record.items() if name in names and value is not None}
+            return dump_exactly({**record, **texts}).encode()
     except ValueError:
         return line
-    if not isinstance(record, dict):
-        return line
-    texts = {name: dump_exactly(value) for name, value in record.items() if name in names and value is not None}
-    return dump_exactly({**record, **texts}).encode()
 
 
 def _only(include: tuple[str, ...], line: bytes, number: int) -> bytes:

@@ -12,6 +12,8 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from gobblin_dagster.core.utils.duplicates import repeated
+
 JSON = "json"
 """The shape of a column that holds the JSON of its values as text."""
 
@@ -114,8 +116,19 @@ def shape_of_text(text: str) -> str | list[Any] | dict[str, Any]:
 
 
 def load_exactly(line: str | bytes) -> Any:
-    """Parse JSON; fractions become texts that `dump_exactly` writes digit by digit as they were."""
-    return json.loads(line, parse_float=lambda digits: f"{_MARK}{digits}{_MARK}")
+    """Parse JSON; fractions become texts that `dump_exactly` writes digit by digit as they were.
+
+    Raises:
+        ValueError: the text is no JSON, or an object has two values of one name, one of which would be lost.
+    """
+    return json.loads(line, parse_float=lambda digits: f"{_MARK}{digits}{_MARK}", object_pairs_hook=_object)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"field {repeated([name for name, _ in pairs])[0]!r} was specified twice")
+    return found
 
 
 def dump_exactly(value: Any) -> str:

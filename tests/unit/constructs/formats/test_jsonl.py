@@ -270,3 +270,27 @@ def test_whole_number_that_a_later_block_would_round_is_refused_with_its_row(tmp
 def test_large_whole_numbers_that_a_float_holds_are_read(tmp_path: Path) -> None:
     put(tmp_path, day_jsonl=b'{"a": {"v": 1.5}}\n{"a": {"v": 9007199254740992}}\n{"a": {"v": 1e30}}\n')
     assert read(tmp_path, "day.jsonl", type="jsonl")["a"].to_pylist() == [{"v": 1.5}, {"v": 2.0**53}, {"v": 1e30}]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"a": [1, "x"], "b": 1, "b": 2}', r"row 2: field 'b' was specified twice"),
+        (b'{"a": {"x": 1, "x": 2}}', r"row 2: field 'x' was specified twice"),
+        (b'{"a": 1, "b": %s}' % (b"9" * 5000), r"row 2: Exceeds the limit \(4300 digits\)"),
+        (rb'{"a": ["\ud800", 1]}', r"row 2: half of a surrogate pair"),
+        (rb'{"\uD800": 1}', r"row 2: (half of a surrogate pair|The surrogate pair)"),
+    ],
+)
+def test_line_that_a_field_of_json_would_alter_is_refused_with_its_row(
+    tmp_path: Path, line: bytes, message: str
+) -> None:
+    put(tmp_path, one_jsonl=b'{"a": 1, "b": 1}\n' + line)
+    with pytest.raises(ExtractError, match=message):
+        read_lines(tmp_path, "one.jsonl", columns={"a": "json"})
+
+
+def test_number_of_thousands_of_digits_is_refused_with_its_row(tmp_path: Path) -> None:
+    put(tmp_path, one_jsonl=b'{"a": 1.5}\n{"a": %s}' % (b"9" * 5000))
+    with pytest.raises(ExtractError, match=r"row 2: (Exceeds the limit|Number too big)"):
+        read_lines(tmp_path, "one.jsonl")
