@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import grp
 import hashlib
@@ -11,7 +12,7 @@ import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -117,23 +118,25 @@ class LocalStorage:
     durable: bool = True
     rename: Callable[[str, str], None] = field(default=rename_new, repr=False)
     """Renames a file without overwriting. Pass another function for mounts that need another way."""
-    root: str = ""
+    confined_to: str = ""
     """The folder that changes of files below it never leave through a link; empty for none."""
     is_move_atomic: bool = field(default=True, init=False, repr=False)
 
     def confined(self, root: str) -> LocalStorage:
         """Return this storage, confined to a folder."""
-        return replace(self, root=root)
+        found = copy.copy(self)  # also of a subclass with arguments of its own
+        found.confined_to = root
+        return found
 
     def _held(self, path: str) -> AbstractContextManager[str]:
-        return held(self.root, path)
+        return held(self.confined_to, path)
 
     def open_new(self, path: str) -> LocalSink:
         try:
-            return LocalSink(path, self.durable, self.root)
+            return LocalSink(path, self.durable, self.confined_to)
         except FileNotFoundError:
             self.make_dirs(str(Path(path).parent))
-            return LocalSink(path, self.durable, self.root)
+            return LocalSink(path, self.durable, self.confined_to)
 
     def real_path(self, path: str) -> str:
         """Return a path with all links resolved."""

@@ -52,7 +52,7 @@ def test_change_through_a_link_that_leads_out_is_refused(
 
 
 def test_folders_made_together_have_the_refusal_as_their_error(lake: Path) -> None:
-    errors = LocalStorage(root=str(lake)).make_all_dirs([f"{lake}/out/new", f"{lake}/other"])
+    errors = LocalStorage(confined_to=str(lake)).make_all_dirs([f"{lake}/out/new", f"{lake}/other"])
     assert errors[f"{lake}/other"] is None
     assert getattr(errors[f"{lake}/out/new"], "errno", None) == errno.ELOOP
 
@@ -63,7 +63,7 @@ def test_folder_that_is_replaced_by_a_link_between_check_and_rename_leads_nowher
         (lake / "day").symlink_to(lake.parent / "outside")
         rename_new(source, target)
 
-    storage = LocalStorage(rename=replace_then_rename, root=str(lake))
+    storage = LocalStorage(rename=replace_then_rename, confined_to=str(lake))
     storage.move(f"{lake}/staged", f"{lake}/day/new")
     assert sorted(path.name for path in (lake.parent / "outside").iterdir()) == ["below", "kept"]
     assert (lake / "aside/new").exists()
@@ -80,7 +80,7 @@ def test_links_that_stay_inside_and_a_root_that_is_a_link_are_followed(lake: Pat
 
 
 def test_errors_name_the_file_and_not_the_handle(lake: Path) -> None:
-    storage = LocalStorage(root=str(lake))
+    storage = LocalStorage(confined_to=str(lake))
     (lake / "day/there").write_bytes(b"")
     with pytest.raises(FileExistsError) as exists:
         storage.move(f"{lake}/staged", f"{lake}/day/there")

@@ -20,8 +20,8 @@ from gobblin_dagster.storage import HdfsStorage, LocalStorage, MemoryStorage, S3
     ],
 )
 def test_open_storage_local_forms(url: str, path: str) -> None:
-    assert open_storage(url) == LocalStorage(durable=True, root=path)
-    assert open_storage(url, durable=False) == LocalStorage(durable=False, root=path)
+    assert open_storage(url) == LocalStorage(durable=True, confined_to=path)
+    assert open_storage(url, durable=False) == LocalStorage(durable=False, confined_to=path)
     assert storage_path(url) == path
 
 
