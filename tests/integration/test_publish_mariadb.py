@@ -94,3 +94,10 @@ def test_names_that_the_server_refuses_are_refused_before_anything_is_read(tmp_p
     assert f"table of_{long}: name 'of_{long}' has 65 characters, and the database takes at most 64" in message
     assert result[longest].outcome is DatasetOutcome.COMMITTED
     assert query(url, f"SELECT count(*) FROM of_{longest}") == [(2,)]
+
+
+def test_upsert_is_refused_before_anything_is_read(tmp_path: Path, url: str) -> None:
+    (result,) = run(tmp_path, table_job(OWN | {"mode": "upsert", "key": ["id"]}, {"a": {"rows": 2}})).datasets
+    assert (result.outcome, result.rows_read) == (DatasetOutcome.FAILED, 0)
+    assert "`mode: upsert` is for PostgreSQL and SQLite, the database is m" in result.failures[0].message
+    assert by_urn(run(tmp_path, table_job(OWN, {"a": {"rows": 2}})))["a"].outcome is DatasetOutcome.COMMITTED

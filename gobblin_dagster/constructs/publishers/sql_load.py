@@ -68,6 +68,12 @@ def load_rows(connection: sa.Connection, table: sa.Table, batches: Iterable[pa.R
             connection.execute(sa.insert(table), rows.to_pylist())
 
 
+def unfit_for_upsert(backend: str) -> str:
+    """Return why a database cannot be published to with `mode: upsert`; empty if it can."""
+    is_fit = backend in ("postgresql", "sqlite")
+    return "" if is_fit else f"`mode: upsert` is for PostgreSQL and SQLite, the database is {backend}"
+
+
 def merge_rows(
     connection: sa.Connection,
     table: sa.Table,
@@ -84,8 +90,7 @@ def merge_rows(
     Raises:
         StepRefusedError: the database is neither PostgreSQL nor SQLite (`ON CONFLICT` is needed), or a row has no key.
     """
-    if connection.dialect.name not in ("postgresql", "sqlite"):
-        problem = f"`mode: upsert` is for PostgreSQL and SQLite, the database is {connection.dialect.name}"
+    if problem := unfit_for_upsert(connection.dialect.name):
         raise StepRefusedError(step=f"upsert to table {table.name}", problem=problem)
     columns = [sa.Column(column.name, column.type) for column in table.columns]
     staged = sa.Table(

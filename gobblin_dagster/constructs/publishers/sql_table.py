@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, Operation
 
 from gobblin_dagster.constructs.clients.sql import make_engine, parse_url
 from gobblin_dagster.constructs.publishers.sql_ledger import LEDGER, ledger_table, newest_commits
-from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows
+from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows, unfit_for_upsert
 from gobblin_dagster.constructs.publishers.sql_names import (
     exact,
     folds_tables,
@@ -130,6 +130,8 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
 
     def unfit_targets(self, datasets: Collection[str]) -> Mapping[str, str]:
         backend = self._database.backend
+        if backend and self._options.mode == "upsert" and (problem := unfit_for_upsert(backend)):
+            return dict.fromkeys(datasets, f"{problem}; choose another `mode`")
         tables = {urn: self._full_name(urn) for urn in datasets}
         problems = {urn: too_long(backend, table.split(".")) for urn, table in tables.items()}
         what_to_do = "choose a shorter `table`, or shorter names of datasets"
