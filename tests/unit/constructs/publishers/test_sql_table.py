@@ -199,7 +199,6 @@ def test_datasets_whose_tables_differ_in_case_only_are_refused_before_anything_i
     [
         ("postgresql://h/d", "of_{dataset}", ["A", "a"], {"of_A", "of_a"}),
         ("postgres://h/d", "of_{dataset}", ["A", "a"], {"of_A", "of_a"}),
-        ("postgresql://h/d", "s.{dataset}", ["x" * 63 + "1", "x" * 63 + "2"], {"s." + "x" * 63}),
         ("sqlite:///of.db", "of_{dataset}", ["A", "a"], {"of_a"}),
         ("mysql://h/d", "of_{dataset}", ["A", "b"], {"of_A", "of_b"}),
         ("", "of_{dataset}", ["A", "b"], {"of_A", "of_b"}),
@@ -212,6 +211,29 @@ def test_names_of_tables_are_compared_as_the_database_does(
     monkeypatch.setenv("OF_TABLES", url)
     publisher = SqlTablePublisher(SqlTableOptions(url_env="OF_TABLES", table=table), ConstructContext("j", "/"))
     assert {*publisher.targets_of(datasets).values()} == targets
+
+
+@pytest.mark.parametrize(
+    ("url", "table", "dataset", "problem"),
+    [
+        ("postgresql://h/d", "s.{dataset}", "x" * 64, "has 64 bytes, and the database takes at most 63"),
+        ("postgresql://h/d", "s.{dataset}", "x" * 63, ""),
+        ("postgresql://h/d", "ü" * 32, "a", "has 64 bytes, and the database takes at most 63"),
+        ("mysql://h/d", "of_{dataset}", "x" * 62, "has 65 characters, and the database takes at most 64"),
+        ("mysql://h/d", "ü" * 64, "a", ""),
+        ("mysql://h/d", f"{'s' * 65}.all", "a", "has 65 characters"),
+        ("sqlite:///of.db", "of_{dataset}", "x" * 200, ""),
+        ("", "of_{dataset}", "x" * 200, ""),
+    ],
+)
+def test_names_that_a_database_does_not_take_are_refused_with_their_length(
+    url: str, table: str, dataset: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_TABLES", url)
+    publisher = SqlTablePublisher(SqlTableOptions(url_env="OF_TABLES", table=table), ConstructContext("j", "/"))
+    refused = publisher.unfit_targets([dataset])
+    assert bool(refused) == bool(problem)
+    assert problem in refused.get(dataset, "")
 
 
 def test_database_that_cannot_be_asked_is_told_without_a_dataset_that_it_is_not_about(tmp_path: Path) -> None:
