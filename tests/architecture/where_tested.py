@@ -321,7 +321,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     ),
     "state/sql/tables.py": ("unit/state/sql/test_schema.py", ""),
     "state/store.py": ("unit/state/sql/test_store.py", ""),
-    "storage/_beneath.py": ("unit/storage/test_beneath.py", ""),
     "storage/_rename.py": ("contract/test_storage.py", ""),
     "storage/_s3_client.py": ("integration/test_s3_storage.py", ""),
     "storage/_s3_upload.py": ("integration/test_commit_s3.py", ""),
