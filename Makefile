@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # In one list, so that all are installed in one go; the JDK brings the Java of Spark.
 TEST_PROGRAMS := postgresql mariadb-server maven default-jdk-headless openssh-server mmdebstrap
 .DEFAULT_GOAL := help
-.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots check demo demo-full service service-demo bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-table clean
+.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots check demo demo-full service service-demo bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-table dags clean
 
 help: ## list all of these
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,10 @@ service: $(VENV)/user.stamp ## start the service on real flights, in ./service-d
 service-demo: $(VENV)/user.stamp ## the service in one go: start, create a flow, run it, show it, end
 	@scripts/ensure-java.sh
 	@scripts/service-demo.sh
+
+dags: install ## the DAG engine on every DAG of four jobs, in all orders of all events: some minutes
+	@echo "+ GOBBLIN_ALL_DAGS=1 pytest tests/unit/service/orchestrator/test_all_dags.py"
+	@GOBBLIN_ALL_DAGS=1 $(BIN)/python -m pytest -q -n0 tests/unit/service/orchestrator/test_all_dags.py
 
 crash: $(VENV)/user.stamp ## kill a run in the middle of publishing, run again, count; then a small crash table. The large one: make crash N=100000
 ifdef N

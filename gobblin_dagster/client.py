@@ -222,6 +222,11 @@ class FlowClient:
         """End an execution."""
         self._call("DELETE", f"/flowexecutions/{_execution_key(group, name, number)}")
 
+    def kill_job(self, group: str, name: str, number: int, job: str) -> None:
+        """End one job of an execution; jobs after it are not started, the others go on."""
+        key = _execution_key(group, name, number)
+        self._call("POST", f"/flowexecutions/{key}?action=killJob", {"jobName": job})
+
     def resume(self, group: str, name: str, number: int) -> None:
         """Run again what failed, was cancelled or did not run."""
         self._call("POST", f"/flowexecutions/{_execution_key(group, name, number)}?action=resume", {})

@@ -168,6 +168,18 @@ class DagJob:
     """Seconds from the moment at which the job could run to its start; None: it waits as long as it takes."""
 
 
+class FailureOption(StrEnum):
+    """What becomes of the jobs that have not started when one job did not complete.
+
+    Source: gobblin-service `DagManager.FailureOption`.
+    """
+
+    FINISH_ALL_POSSIBLE = "FINISH_ALL_POSSIBLE"
+    """Jobs go on that do not depend on it."""
+    FINISH_RUNNING = "FINISH_RUNNING"
+    """Jobs that were handed to an executor go to their end, with the attempts that they have left; no other starts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dag:
     """The jobs of a flow, each after its parents.
@@ -176,6 +188,7 @@ class Dag:
     """
 
     jobs: tuple[DagJob, ...]
+    on_failure: FailureOption = FailureOption.FINISH_ALL_POSSIBLE
 
     def __post_init__(self) -> None:
         seen: set[str] = set()

@@ -405,7 +405,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "cli/commands/flow/__init__.py": ("e2e/test_serve.py", "FS:///shop/to-lake.template"),
     "cli/commands/flow/catalog.py": ("e2e/test_serve.py", "No flow"),
     "cli/commands/flow/connect.py": ("e2e/test_serve.py", "GROUP/NAME"),
-    "cli/commands/flow/executions.py": ("e2e/test_serve.py", "never ran"),
     "cli/commands/serve.py": ("e2e/test_serve.py", "answers at"),
     "cli/commands/worker.py": ("e2e/test_serve.py", "A worker is started by"),
     "client.py": ("e2e/test_serve.py", "start it with `gobblin serve`"),
@@ -437,5 +436,9 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/store/migrations/versions/r0001_first.py": ("unit/service/store/test_schema.py", "0001"),
     "service/store/migrations/versions/r0002_deadlines.py": ("unit/service/store/test_schema.py", "0001"),
     "service/store/migrations/versions/r0003_nodes.py": ("unit/service/store/test_schema.py", "gobblin_job_executions"),
+    "service/store/migrations/versions/r0004_failures.py": (
+        "unit/service/store/test_schema.py",
+        "gobblin_job_executions",
+    ),
     "service/worker.py": ("services/inline_worker.py", ""),
 }

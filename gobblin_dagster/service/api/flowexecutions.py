@@ -64,14 +64,28 @@ class FlowExecutionsResource:
         return Answer()
 
     def action(self, request: Request, name: str) -> Answer:
-        """POST an action on one execution: resume."""
-        if name != "resume":
-            raise BadRequest(f"There is no action {name[:40]!r}; actions: resume.")
+        """POST an action on one execution: resume, killJob."""
+        if name not in ("resume", "killJob"):
+            raise BadRequest(f"There is no action {name[:40]!r}; actions: resume, killJob.")
         execution_id = _execution_of(request)
+        if name == "killJob":
+            return self._kill_job(request, execution_id)
         self._guard.require(request, Action.RESUME, execution_id.flow)
         self._orchestrator.resume(execution_id)
         with self._store.write() as transaction:
             self._guard.note(transaction, request, Action.RESUME, execution_id.flow, f"execution {execution_id.number}")
+        return Answer()
+
+    def _kill_job(self, request: Request, execution_id: ExecutionId) -> Answer:
+        self._guard.require(request, Action.KILL, execution_id.flow)
+        document = request.document()
+        job = document.get("jobName") if isinstance(document, dict) else None
+        if not isinstance(job, str):
+            raise BadRequest('The body of killJob is {"jobName": "..."}, a job of the execution.')
+        self._orchestrator.kill_job(execution_id, job)
+        with self._store.write() as transaction:
+            told = f"execution {execution_id.number}, job {job[:100]}"
+            self._guard.note(transaction, request, Action.KILL, execution_id.flow, told)
         return Answer()
 
     def find(self, request: Request, name: str) -> Answer:

@@ -88,7 +88,10 @@ def openapi_document() -> dict[str, Any]:
         },
         "/flowexecutions/{key}": {
             "get": _operation("One execution", [_EXECUTION_KEY]),
-            "post": _operation("Resume an execution: ?action=resume", [_EXECUTION_KEY, _query("action", _TEXT)]),
+            "post": _operation(
+                "Resume an execution, or end one job: ?action=resume, killJob",
+                [_EXECUTION_KEY, _query("action", _TEXT)],
+            ),
             "delete": _operation("End an execution", [_EXECUTION_KEY]),
         },
         "/flowdatasets/{key}": {

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from gobblin_dagster.core.errors import InvalidFlowError, SpecFault, UsageError
 from gobblin_dagster.service.cron import Cron, CronError
-from gobblin_dagster.service.model import FlowConfig, FlowId, Schedule
+from gobblin_dagster.service.model import FailureOption, FlowConfig, FlowId, Schedule
 
 NAME_LENGTH = 128
 """Characters of a group or a name at most."""
@@ -69,6 +69,8 @@ class FlowSettings:
     `refuse`."""
     max_attempts: int = 1
     """`job.maxAttempts`: how often a job that fails is started in all."""
+    on_failure: FailureOption = FailureOption.FINISH_ALL_POSSIBLE
+    """`flow.failureOption`: `FINISH_ALL_POSSIBLE` or `FINISH_RUNNING`."""
     start_within: timedelta | None = None
     """`gobblin.job.start.sla.time`: a job that could run and does not start in this time is given up."""
     finish_within: timedelta | None = timedelta(days=1)
@@ -96,6 +98,7 @@ class FlowSettings:
             reader.choice("flow.catchUp", CatchUp, cls().catch_up),
             reader.concurrency(cls().concurrency),
             reader.number("job.maxAttempts", 1, 100),
+            reader.choice("flow.failureOption", FailureOption, cls().on_failure),
             reader.duration("gobblin.job.start.sla", cls().start_within),
             reader.duration("gobblin.flow.sla", cls().finish_within),
         )
@@ -117,6 +120,7 @@ SETTINGS = frozenset(
         "flow.concurrency",
         "flow.allowConcurrentExecution",
         "job.maxAttempts",
+        "flow.failureOption",
         "gobblin.job.start.sla.time",
         "gobblin.job.start.sla.timeunit",
         "gobblin.flow.sla.time",

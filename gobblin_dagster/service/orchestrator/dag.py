@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from gobblin_dagster.service.model import Dag, DagJob, ExecutionStatus
+from gobblin_dagster.service.model import Dag, ExecutionStatus, FailureOption
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,8 @@ class JobProgress:
     """Grows with each resume of the flow."""
     attempt: int = 1
     """Grows with each retry; begins at 1 in each generation."""
+    is_killed: bool = False
+    """Whether a person ended this job; it is not tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +96,7 @@ def on_event(dag: Dag, progress: FlowProgress, event: JobEvent) -> Step:
     if job.status.is_final or event.status.rank <= job.status.rank:
         return Step(progress)
     status = event.status
-    retries = status is ExecutionStatus.FAILED and event.may_retry and not progress.is_killed
-    if retries and job.attempt < _job(dag, event.job).max_attempts:
+    if status is ExecutionStatus.FAILED and event.may_retry and _has_attempts(dag, progress, event.job):
         again = replace(job, status=ExecutionStatus.PENDING_RETRY, attempt=job.attempt + 1)
         return Step(_with(progress, event.job, again), (Start(event.job, again.generation, again.attempt),))
     return _start_ready(dag, _with(progress, event.job, replace(job, status=status)))
@@ -112,9 +113,26 @@ def kill(dag: Dag, progress: FlowProgress) -> Step:
         known = jobs[job.name]
         if known.status is ExecutionStatus.COMPILED:
             jobs[job.name] = replace(known, status=ExecutionStatus.CANCELLED)
-        elif not known.status.is_final and not progress.is_killed:
+        elif not (known.status.is_final or known.is_killed or progress.is_killed):
             actions.append(Stop(job.name, known.generation, known.attempt))
     return Step(FlowProgress(MappingProxyType(jobs), is_killed=True), tuple(actions))
+
+
+def kill_job(dag: Dag, progress: FlowProgress, name: str) -> Step:
+    """End one job; the jobs after it are cancelled, the others go on as `dag.on_failure` says.
+
+    Killing twice is killing once; a job that is over stays as it is.
+
+    Source: gobblin-service `KillDagProc` of one node.
+    """
+    job = progress.jobs.get(name)
+    if job is None or job.status.is_final or job.is_killed:
+        return Step(progress)
+    killed = replace(job, is_killed=True)
+    if job.status is ExecutionStatus.COMPILED:
+        return _start_ready(dag, _with(progress, name, replace(killed, status=ExecutionStatus.CANCELLED)))
+    stop = () if progress.is_killed else (Stop(name, job.generation, job.attempt),)
+    return Step(_with(progress, name, killed), stop)
 
 
 def give_up_start(dag: Dag, progress: FlowProgress, name: str) -> Step:
@@ -128,7 +146,7 @@ def give_up_start(dag: Dag, progress: FlowProgress, name: str) -> Step:
     if job is None or job.status not in WAITING:
         return Step(progress)
     stop = Stop(name, job.generation, job.attempt)
-    if not progress.is_killed and job.attempt < _job(dag, name).max_attempts:
+    if _has_attempts(dag, progress, name):
         again = replace(job, status=ExecutionStatus.PENDING_RETRY, attempt=job.attempt + 1)
         return Step(_with(progress, name, again), (stop, Start(name, again.generation, again.attempt)))
     step = _start_ready(dag, _with(progress, name, replace(job, status=ExecutionStatus.CANCELLED)))
@@ -176,16 +194,16 @@ def flow_status(progress: FlowProgress) -> ExecutionStatus:
 def _start_ready(dag: Dag, progress: FlowProgress) -> Step:
     """Start jobs whose parents are complete; cancel those that can never start. Jobs stand after their parents."""
     jobs = dict(progress.jobs)
+    stops_all = progress.is_killed or (
+        dag.on_failure is FailureOption.FINISH_RUNNING and any(job.status in _NOT_DONE for job in jobs.values())
+    )
     actions: list[Action] = []
     for job in dag.jobs:
         known = jobs[job.name]
         if known.status is not ExecutionStatus.COMPILED:
             continue
         parents = [jobs[parent].status for parent in job.parents]
-        if (
-            any(status in (ExecutionStatus.FAILED, ExecutionStatus.CANCELLED) for status in parents)
-            or progress.is_killed
-        ):
+        if stops_all or any(status in _NOT_DONE for status in parents):
             jobs[job.name] = replace(known, status=ExecutionStatus.CANCELLED)
         elif all(status is ExecutionStatus.COMPLETE for status in parents):
             jobs[job.name] = replace(known, status=ExecutionStatus.PENDING)
@@ -193,8 +211,15 @@ def _start_ready(dag: Dag, progress: FlowProgress) -> Step:
     return Step(replace(progress, jobs=MappingProxyType(jobs)), tuple(actions))
 
 
-def _job(dag: Dag, name: str) -> DagJob:
-    return next(job for job in dag.jobs if job.name == name)
+_NOT_DONE = (ExecutionStatus.FAILED, ExecutionStatus.CANCELLED)
+"""Statuses of jobs that ended and are not complete."""
+
+
+def _has_attempts(dag: Dag, progress: FlowProgress, name: str) -> bool:
+    """Tell whether another attempt of a job may begin."""
+    job = progress.jobs[name]
+    most = next(one.max_attempts for one in dag.jobs if one.name == name)
+    return job.attempt < most and not job.is_killed and not progress.is_killed
 
 
 def _with(progress: FlowProgress, name: str, job: JobProgress) -> FlowProgress:

@@ -46,6 +46,7 @@ from gobblin_dagster.service.orchestrator.dag import (
     give_up_start,
     is_over,
     kill,
+    kill_job,
     on_event,
     resume,
 )
@@ -163,7 +164,7 @@ class Orchestrator:
             jobs = load_jobs(transaction, report.execution)
             before = _progress(execution, jobs)
             event = JobEvent(report.job, report.generation, report.attempt, report.status, report.may_retry)
-            step = on_event(_dag(jobs), before, event)
+            step = on_event(_dag(execution, jobs), before, event)
             now = self._store.now(transaction)
             if step.progress != before:
                 self._save_report(transaction, report, now)
@@ -182,6 +183,29 @@ class Orchestrator:
                 state = "is over" if execution.is_over else "is being killed already"
                 raise FlowChangedError(problem=f"Execution {execution_id} {state}.")
             self._kill(transaction, execution, self._store.now(transaction))
+
+    def kill_job(self, execution_id: ExecutionId, name: str) -> None:
+        """End one job, which is not tried again; jobs after it are not started, the others go on.
+
+        Raises:
+            FlowNotFoundError: there is no such execution, or it has no such job.
+            FlowChangedError: the job is over, or a kill was asked for already.
+        """
+        with about(execution_id, name), self._store.write() as transaction:
+            execution = self._require(transaction, execution_id)
+            jobs = load_jobs(transaction, execution_id)
+            before = _progress(execution, jobs)
+            if name not in before.jobs:
+                known = ", ".join(before.jobs) or "none"
+                raise FlowNotFoundError(problem=f"Execution {execution_id} has no job {name[:80]!r}; it has: {known}.")
+            step = kill_job(_dag(execution, jobs), before, name)
+            if step.progress == before:
+                state = "is over" if before.jobs[name].status.is_final else "is being killed already"
+                raise FlowChangedError(problem=f"Job {name} of execution {execution_id} {state}.")
+            now = self._store.now(transaction)
+            if step.actions:
+                add_event(transaction, Event(execution_id, now, before.jobs[name].status, name, "asked to end"))
+            self._save(transaction, execution, jobs, before, step, now)
 
     def resume(self, execution_id: ExecutionId) -> None:
         """Run again what failed, was cancelled or did not run.
@@ -213,7 +237,7 @@ class Orchestrator:
             )
             add_event(transaction, Event(execution_id, now, ExecutionStatus.PENDING_RESUME))
             before = _progress(execution, jobs)
-            resumed = resume(_dag(jobs), FlowProgress(before.jobs))
+            resumed = resume(_dag(execution, jobs), FlowProgress(before.jobs))
             self._save(transaction, execution, jobs, before, resumed, now)
 
     def _kill(self, transaction: Transaction, execution: Execution, now: datetime) -> None:
@@ -223,7 +247,7 @@ class Orchestrator:
             self._end(transaction, execution.id, ExecutionStatus.CANCELLED, "killed before it started", now)
             return
         before = _progress(execution, jobs)
-        self._save(transaction, execution, jobs, before, kill(_dag(jobs), before), now)
+        self._save(transaction, execution, jobs, before, kill(_dag(execution, jobs), before), now)
 
     def _expire_finish(self, transaction: Transaction, execution_id: ExecutionId) -> None:
         execution = load_execution(transaction, execution_id, for_update=True)
@@ -247,7 +271,7 @@ class Orchestrator:
         update_job(transaction, execution_id, name, {"start_by": None})
         jobs = load_jobs(transaction, execution_id)
         before = _progress(execution, jobs)
-        step = give_up_start(_dag(jobs), before, name)
+        step = give_up_start(_dag(execution, jobs), before, name)
         if execution.is_over or step.progress == before:
             return
         message = f"start deadline exceeded: it was to start by {_shown(job.start_by)} (gobblin.job.start.sla.time)"
@@ -307,8 +331,8 @@ class Orchestrator:
         except FlowCompileError as error:
             self._end(transaction, execution_id, ExecutionStatus.FAILED, str(error), now)
             return True
-        if settings.finish_within is not None:
-            update_execution(transaction, execution_id, finish_by=now + settings.finish_within)
+        finish_by = None if settings.finish_within is None else now + settings.finish_within
+        update_execution(transaction, execution_id, finish_by=finish_by, on_failure=settings.on_failure.value)
         log.info("execution %s begins: %d job(s), version %d", execution_id, len(dag.jobs), execution.version)
         add_jobs(transaction, execution_id, dag)
         add_event(transaction, Event(execution_id, now, ExecutionStatus.COMPILED, message=f"{len(dag.jobs)} jobs"))
@@ -350,6 +374,7 @@ class Orchestrator:
                     "status": progress.status.value,
                     "generation": progress.generation,
                     "attempt": progress.attempt,
+                    "is_kill_requested": progress.is_killed,
                 }
                 if progress.status is ExecutionStatus.PENDING_RETRY or progress.generation > old.generation:
                     values |= {"ended_at": None, "started_at": None}
@@ -358,8 +383,11 @@ class Orchestrator:
                 elif progress.status not in WAITING:
                     values["start_by"] = None
                 update_job(transaction, execution.id, name, values)
-                if progress.status is ExecutionStatus.CANCELLED and not old.status.is_final:
-                    _note_skipped(transaction, execution.id, name, old.status, now)
+                if progress.status is ExecutionStatus.CANCELLED and old.status is ExecutionStatus.COMPILED:
+                    message = _why_skipped(execution, dag_jobs[name], step.progress)
+                    update_job(transaction, execution.id, name, {"message": message, "ended_at": now})
+                    event = Event(execution.id, now, ExecutionStatus.CANCELLED, name, message)
+                    add_event(transaction, event)
         executors = {name: job.executor for name, job in dag_jobs.items()}
         add_orders(transaction, _orders(execution.id, executors, step))
         status = flow_status(step.progress)
@@ -399,12 +427,12 @@ def _is_before(other: Execution, execution: Execution) -> bool:
     return not other.is_over and other.id.number < execution.id.number
 
 
-def _dag(jobs: Iterable[JobExecution]) -> Dag:
-    return Dag(tuple(job.job for job in jobs))
+def _dag(execution: Execution, jobs: Iterable[JobExecution]) -> Dag:
+    return Dag(tuple(job.job for job in jobs), execution.on_failure)
 
 
 def _progress(execution: Execution, jobs: Iterable[JobExecution]) -> FlowProgress:
-    known = {job.job.name: JobProgress(job.status, job.generation, job.attempt) for job in jobs}
+    known = {job.job.name: JobProgress(job.status, job.generation, job.attempt, job.is_kill_requested) for job in jobs}
     return FlowProgress(MappingProxyType(known), execution.is_kill_requested)
 
 
@@ -416,13 +444,17 @@ def _orders(execution: ExecutionId, executors: dict[str, str], step: Step) -> li
     ]
 
 
-def _note_skipped(
-    transaction: Transaction, execution: ExecutionId, job: str, old: ExecutionStatus, now: datetime
-) -> None:
-    if old is ExecutionStatus.COMPILED:
-        message = "not started: a job before it did not complete, or the flow was killed"
-        update_job(transaction, execution, job, {"message": message, "ended_at": now})
-        add_event(transaction, Event(execution, now, ExecutionStatus.CANCELLED, job, message))
+def _why_skipped(execution: Execution, job: DagJob, progress: FlowProgress) -> str:
+    """Return why a job is over that was never given to an executor."""
+    if progress.jobs[job.name].is_killed:
+        return "killed before it started"
+    if progress.is_killed:
+        return "not started: the flow was killed"
+    for parent in job.parents:
+        status = progress.jobs[parent].status
+        if status.is_final and status is not ExecutionStatus.COMPLETE:
+            return f"not started: job {parent} before it is {status}"
+    return f"not started: another job did not complete, and flow.failureOption is {execution.on_failure}"
 
 
 def _end_message(transaction: Transaction, execution: ExecutionId) -> str:

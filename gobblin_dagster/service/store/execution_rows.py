@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Row, Select, and_, delete, exists, func, insert, or_, select, tuple_, update
 
 from gobblin_dagster.database.dialect import insert as insert_or_ignore
-from gobblin_dagster.service.model import Dag, DagJob, ExecutionId, ExecutionStatus, FlowId, Trigger
+from gobblin_dagster.service.model import Dag, DagJob, ExecutionId, ExecutionStatus, FailureOption, FlowId, Trigger
 from gobblin_dagster.service.store.store import Transaction
 from gobblin_dagster.service.store.tables import events, executions, jobs, outbox
 
@@ -36,6 +36,7 @@ class Execution:
     ended_at: datetime | None = None
     finish_by: datetime | None = None
     """The execution is killed then if it is not over; None: never."""
+    on_failure: FailureOption = FailureOption.FINISH_ALL_POSSIBLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ class JobExecution:
     """The job is given up then if it has not started; None: it runs, is over, or may wait."""
     holder: str = ""
     """The node whose executor took the job; empty before."""
+    is_kill_requested: bool = False
+    """Whether a person ended this job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -467,6 +470,7 @@ def _execution(row: Row[Any]) -> Execution:
         row.is_over,
         row.ended_at,
         row.finish_by,
+        FailureOption(row.on_failure),
     )
 
 
@@ -487,4 +491,5 @@ def _job(row: Row[Any]) -> JobExecution:
         row.ended_at,
         row.start_by,
         row.holder,
+        row.is_kill_requested,
     )

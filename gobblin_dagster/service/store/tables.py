@@ -7,7 +7,7 @@ milliseconds, because Gobblin's execution ids are.
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, Table, Text, false
 
 from gobblin_dagster.database.types import UtcDateTime
 
@@ -103,6 +103,7 @@ executions = Table(
     Column("ended_at", UtcDateTime),
     # Empty if the execution may take as long as it likes.
     Column("finish_by", UtcDateTime),
+    Column("on_failure", Text, nullable=False, server_default="FINISH_ALL_POSSIBLE"),
     Index("gobblin_flow_executions_open", "is_over", "created_at"),
     Index("gobblin_flow_executions_ended", "ended_at"),
 )
@@ -135,6 +136,8 @@ jobs = Table(
     Column("start_by", UtcDateTime),
     # The node whose executor took the job; empty before.
     Column("holder", Text, nullable=False, server_default=""),
+    # Whether a person ended this job.
+    Column("is_kill_requested", Boolean, nullable=False, server_default=false()),
     Index("gobblin_job_executions_to_start", "start_by"),
 )
 """Jobs of executions."""

@@ -69,8 +69,13 @@ COMMANDS = {
         ),
     ),
     "kill": LazyCommand(
-        "End an execution: what is whole is committed.",
-        function_of("flow.executions", "kill", "gobblin flow kill shop/orders"),
+        "End an execution, or one job of it: what is whole is committed.",
+        function_of(
+            "flow.executions",
+            "kill",
+            "gobblin flow kill shop/orders",
+            "gobblin flow kill shop/orders --job shop__orders__to_lake",
+        ),
     ),
     "resume": LazyCommand(
         "Run again what failed, was cancelled or did not run in an execution.",

@@ -130,13 +130,25 @@ def logs(
         _print_event(console(sys.stdout), event)
 
 
-def kill(ctx: typer.Context, flow: FlowArgument, execution: ExecutionOption = None, url: UrlOption = None) -> None:
-    """End an execution: work units that run end, and what is whole is committed."""
+def kill(
+    ctx: typer.Context,
+    flow: FlowArgument,
+    execution: ExecutionOption = None,
+    job: Annotated[
+        str | None, typer.Option(metavar="JOB", help="End only this job, and those after it.", show_default=False)
+    ] = None,
+    url: UrlOption = None,
+) -> None:
+    """End an execution, or one job of it: work units that run end, and what is whole is committed."""
     group, name = group_and_name(flow)
     with connect(ctx, url) as client:
         number = _newest(client, group, name) if execution is None else execution
-        client.kill(group, name, number)
-    console(sys.stdout).print(f"Execution {number} of flow {flow} is asked to end.")
+        if job is None:
+            client.kill(group, name, number)
+        else:
+            client.kill_job(group, name, number, job)
+    told = f"Execution {number}" if job is None else f"Job {job} of execution {number}"
+    console(sys.stdout).print(f"{told} of flow {flow} is asked to end.")
 
 
 def resume(ctx: typer.Context, flow: FlowArgument, execution: ExecutionOption = None, url: UrlOption = None) -> None:

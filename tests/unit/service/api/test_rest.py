@@ -288,6 +288,19 @@ def test_executions_are_found_killed_and_resumed(rest: Rest) -> None:
     assert rest("GET", "/flowexecutions?q=latestFlowExecution").json["message"] == "Parameter 'flowId' is required"
 
 
+def test_one_job_of_an_execution_is_killed(rest: Rest) -> None:
+    rest.create(schedule={"cronSchedule": "0 0 0 ? 1 1 2050", "runImmediately": True})
+    latest = "/flowexecutions?q=latestFlowExecution&flowId=(flowGroup:g,flowName:n)"
+    number = rest("GET", latest).json["elements"][0]["id"]["flowExecutionId"]
+    rest.core.orchestrator.start_accepted()
+    target = f"/flowexecutions/($params:(),flowExecutionId:{number},flowGroup:g,flowName:n)?action=killJob"
+    assert rest("POST", target, {}).status == 400
+    unknown = rest("POST", target, {"jobName": "nope"})
+    assert (unknown.status, "it has: g__n__to_lake" in unknown.json["message"]) == (404, True)
+    assert rest("POST", target, {"jobName": "g__n__to_lake"}).status == 200
+    assert rest("POST", target, {"jobName": "g__n__to_lake"}).status == 409
+
+
 def test_first_resource_takes_the_seeds_flat_body_and_answers_without_one(rest: Rest) -> None:
     flat = {
         "flowName": "n",

@@ -67,6 +67,7 @@ def test_good_flow_keeps_values_as_they_came_and_unknown_fields() -> None:
             {"properties": {"gobblin.flow.sla.time": "9999999", "gobblin.flow.sla.timeunit": "DAYS"}},
             "days is not between",
         ),
+        ({"properties": {"flow.failureOption": "STOP"}}, '"STOP" is not one of FINISH_ALL_POSSIBLE, FINISH_RUNNING'),
         ({"properties": {"gobblin.job.start.sla.timeunit": "WEEKS"}}, '"WEEKS" is not one of SECONDS, MINUTES'),
     ],
 )

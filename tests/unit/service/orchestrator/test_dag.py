@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gobblin_dagster.service.model import Dag, DagJob, ExecutionStatus
+from gobblin_dagster.service.model import Dag, DagJob, ExecutionStatus, FailureOption
 from gobblin_dagster.service.orchestrator.dag import (
     FlowProgress,
     JobEvent,
@@ -21,6 +21,7 @@ from gobblin_dagster.service.orchestrator.dag import (
     give_up_start,
     is_over,
     kill,
+    kill_job,
     on_event,
     resume,
 )
@@ -199,3 +200,37 @@ def test_job_that_runs_has_no_start_to_give_up() -> None:
     running = on_event(dag, begin(dag).progress, JobEvent("a", 1, 1, S.RUNNING)).progress
     for name in ("a", "b", "unknown"):
         assert give_up_start(dag, running, name) == Step(running)
+
+
+def test_finish_running_lets_running_jobs_end_and_starts_no_other() -> None:
+    jobs = (job("a"), job("b", max_attempts=2), job("c", "b"))
+    for option, then in ((FailureOption.FINISH_RUNNING, S.CANCELLED), (FailureOption.FINISH_ALL_POSSIBLE, S.PENDING)):
+        dag = Dag(jobs, option)
+        progress = on_event(dag, begin(dag).progress, JobEvent("a", 1, 1, S.FAILED)).progress
+        retried = on_event(dag, progress, JobEvent("b", 1, 1, S.FAILED))
+        assert retried.actions == (Start("b", 1, 2),), "a job that runs has all its attempts"
+        done = on_event(dag, retried.progress, JobEvent("b", 1, 2, S.COMPLETE)).progress
+        assert done.jobs["c"].status is then
+        assert done.jobs["b"].status is S.COMPLETE
+
+
+def test_killed_job_takes_those_after_it_along_and_leaves_the_others() -> None:
+    dag = Dag((job("a", max_attempts=3), job("b", "a"), job("c")))
+    step = kill_job(dag, begin(dag).progress, "a")
+    assert step.actions == (Stop("a", 1, 1),)
+    assert kill_job(dag, step.progress, "a") == Step(step.progress), "killing twice is killing once"
+    ended = on_event(dag, step.progress, JobEvent("a", 1, 1, S.FAILED))
+    assert ended.actions == (), "it is not tried again"
+    assert [ended.progress.jobs[name].status for name in "abc"] == [S.FAILED, S.CANCELLED, S.PENDING]
+    assert kill(dag, step.progress).actions == (Stop("c", 1, 1),), "a was asked to stop already"
+
+
+def test_job_that_was_not_started_is_killed_at_once() -> None:
+    dag = Dag((job("a"), job("b", "a"), job("c", "b")))
+    step = kill_job(dag, begin(dag).progress, "b")
+    assert step.actions == ()
+    assert [step.progress.jobs[name].status for name in "abc"] == [S.PENDING, S.CANCELLED, S.CANCELLED]
+    done = on_event(dag, step.progress, JobEvent("a", 1, 1, S.COMPLETE)).progress
+    assert flow_status(done) is S.CANCELLED
+    assert resume(dag, done).actions == (Start("b", 2, 1),), "a resumed flow forgets that a job was killed"
+    assert kill_job(dag, done, "a") == kill_job(dag, done, "unknown") == Step(done)

@@ -6,7 +6,7 @@ import pytest
 
 from gobblin_dagster.core.errors import FlowChangedError, FlowNotFoundError
 from gobblin_dagster.service.manager import FlowManager
-from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId, JobReport
+from gobblin_dagster.service.model import Dag, DagJob, ExecutionId, ExecutionStatus, FlowId, JobReport
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.store.execution_rows import (
     Execution,
@@ -196,3 +196,74 @@ def test_unknown_executions_are_not_found(orchestrator: Orchestrator, store: Ser
         with pytest.raises(FlowNotFoundError, match="No flow execution found"):
             call(missing)
     orchestrator.report(JobReport(missing, "a", 1, 1, S.COMPLETE))
+
+
+def jobs_of(store: ServiceStore, number: int) -> dict[str, tuple[ExecutionStatus, str]]:
+    with store.read() as transaction:
+        return {one.job.name: (one.status, one.message) for one in load_jobs(transaction, ExecutionId(FLOW, number))}
+
+
+def test_killed_job_is_not_tried_again_and_what_follows_says_why_it_did_not_run(
+    store: ServiceStore, orchestrator: Orchestrator, create: Create
+) -> None:
+    number = create(flow(templates="FS:///a,FS:///b,FS:///c", properties={"job.maxAttempts": "3"}))
+    orchestrator.start_accepted()
+    report(orchestrator, number, "a", S.RUNNING)
+    orchestrator.kill_job(ExecutionId(FLOW, number), "a")
+    assert orders(store)[-1] == ("a", 1, 1, True)
+    with pytest.raises(FlowChangedError, match=r"Job a .* is being killed already"):
+        orchestrator.kill_job(ExecutionId(FLOW, number), "a")
+    report(orchestrator, number, "a", S.FAILED)
+    assert execution(store, number).status is S.FAILED
+    assert jobs_of(store, number) == {
+        "a": (S.FAILED, "a FAILED"),
+        "b": (S.CANCELLED, "not started: job a before it is FAILED"),
+        "c": (S.CANCELLED, "not started: job b before it is CANCELLED"),
+    }
+    with pytest.raises(FlowChangedError, match=r"Job a .* is over"):
+        orchestrator.kill_job(ExecutionId(FLOW, number), "a")
+    with pytest.raises(FlowNotFoundError, match="has no job 'z'; it has: a, b, c"):
+        orchestrator.kill_job(ExecutionId(FLOW, number), "z")
+    orchestrator.resume(ExecutionId(FLOW, number))
+    report(orchestrator, number, "a", S.FAILED, generation=2)
+    assert orders(store)[-1] == ("a", 2, 2, False), "a resumed job has all its attempts again"
+
+
+def test_job_that_waits_is_killed_before_it_started(
+    store: ServiceStore, orchestrator: Orchestrator, create: Create
+) -> None:
+    number = create(flow(templates="FS:///a,FS:///b"))
+    orchestrator.start_accepted()
+    orchestrator.kill_job(ExecutionId(FLOW, number), "b")
+    assert jobs_of(store, number)["b"] == (S.CANCELLED, "killed before it started")
+    report(orchestrator, number, "a", S.COMPLETE)
+    assert execution(store, number).status is S.CANCELLED
+
+
+def test_jobs_of_a_killed_flow_say_so(store: ServiceStore, orchestrator: Orchestrator, create: Create) -> None:
+    number = create(flow(templates="FS:///a,FS:///b"))
+    orchestrator.start_accepted()
+    orchestrator.kill(ExecutionId(FLOW, number))
+    assert jobs_of(store, number)["b"] == (S.CANCELLED, "not started: the flow was killed")
+
+
+@pytest.mark.parametrize(("option", "ends_as"), [(None, S.PENDING), ("FINISH_RUNNING", S.CANCELLED)])
+def test_failure_option_of_the_flow_holds_until_its_execution_is_over(
+    store: ServiceStore, clock: OwnClock, option: str | None, ends_as: ExecutionStatus
+) -> None:
+    dag = Dag((DagJob("a", "x", "{}"), DagJob("b", "x", "{}"), DagJob("c", "x", "{}", ("b",))))
+    first = Orchestrator(store, lambda _: dag)
+    properties = {} if option is None else {"flow.failureOption": option}
+    with store.write() as transaction:
+        number = (
+            FlowManager(store, lambda _: dag, first).create(transaction, flow(properties=properties), "me").execution
+        )
+    first.start_accepted()
+    again = Orchestrator(store, lambda _: dag)  # another process
+    report(again, number, "a", S.FAILED)
+    report(again, number, "b", S.COMPLETE)
+    status, message = jobs_of(store, number)["c"]
+    assert status is ends_as
+    assert message == (
+        "" if option is None else "not started: another job did not complete, and flow.failureOption is FINISH_RUNNING"
+    )

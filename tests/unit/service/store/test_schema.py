@@ -13,7 +13,7 @@ from sqlalchemy import text
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.errors import StoreVersionError
 from gobblin_dagster.database.engine import WRITE, make_engine, parse_url
-from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId
+from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FailureOption, FlowId
 from gobblin_dagster.service.store.execution_rows import load_execution, load_jobs, overdue_executions
 from gobblin_dagster.service.store.schema import CHAIN
 from gobblin_dagster.service.store.store import ServiceStore
@@ -48,6 +48,7 @@ def test_executions_of_the_first_revision_go_on_without_deadlines(store_url: str
         assert (found.status, found.finish_by) == (ExecutionStatus.RUNNING, None)
         [job] = load_jobs(transaction, found.id)
         assert (job.job.start_within_s, job.start_by) == (None, None)
+        assert (found.on_failure, job.is_kill_requested) == (FailureOption.FINISH_ALL_POSSIBLE, False)
         assert overdue_executions(transaction, datetime(2030, 1, 1, tzinfo=UTC), 10) == []
 
 
