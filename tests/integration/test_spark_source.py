@@ -20,15 +20,16 @@ from gobblin_dagster.core.constructs import SourceContext, StartpointResolver
 from gobblin_dagster.core.errors import SourceError, StartpointError, UsageError
 from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.run_record import DatasetOutcome
-from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
+from gobblin_dagster.core.startpoint import Oldest, Specific, Timestamp, Upcoming
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.results import DatasetResult
-from gobblin_dagster.engine.run.job_run import plan_job, run_job
+from gobblin_dagster.engine.run.job_run import JobRun, plan_job, run_job
 from gobblin_dagster.engine.snapshots.audit import audit_dataset
 from gobblin_dagster.engine.spark.runner import SparkRunner
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.testing.conformance import PlanConformance
 from tests.unit.engine.jobs import by_urn, project, published
+from tests.unit.engine.plan.test_startpoints import store_of, waiting, wish
 
 pytestmark = pytest.mark.spark
 PARTS = "tests.integration.spark_parts"
@@ -384,6 +385,47 @@ def test_startpoints_are_looked_up_in_the_column(tmp_path: Path, runner: SparkRu
             numbers.resolve_startpoint("test.d", instant, context)
     finally:
         store.close()
+
+
+def test_runs_begin_at_the_startpoints_of_a_column(tmp_path: Path, runner: SparkRunner) -> None:
+    hours = [EPOCH + dt.timedelta(hours=number) for number in range(7)]
+    job = _job(_parquet(watermark={"column": "at", "type": "timestamp"}))
+
+    def write(*numbers: int) -> None:
+        _write(tmp_path, numbers, at=pa.array([hours[number] for number in numbers], pa.timestamp("us", "UTC")))
+
+    write(*range(5))
+    _run(tmp_path, job, runner)
+    rows = list(range(5))
+    third = hours[3].replace(tzinfo=dt.UTC)
+    for position, until, read in (
+        (Specific(third.isoformat()), None, [3, 4]),
+        (Timestamp(third), None, [3, 4]),
+        (Oldest(), None, [0, 1, 2, 3, 4]),
+        (Upcoming(), None, []),
+        (Specific(hours[1].isoformat()), Specific(third.isoformat()), [1, 2]),
+    ):
+        wish(tmp_path, job, position, "test.d", until=until)
+        result = _run(tmp_path, job, runner)
+        assert (result.outcome, result.rows_read) == (DatasetOutcome.COMMITTED, len(read)), position
+        rows += read
+        assert published(tmp_path, job, "test.d") == sorted(rows)
+        assert waiting(tmp_path, job) == {}
+    wish(tmp_path, job, Upcoming(), "test.d")
+    with store_of(tmp_path, job) as store:
+        opened = JobContext.of(project(tmp_path, job), job, store, runner=runner)
+        with JobRun(opened, runner) as dies:
+            dies.extract(dies.plan())
+    write(5, 6)
+    assert _run(tmp_path, job, runner).rows_read == 2, "the crash pinned the end"
+    saved = wish(tmp_path, job, Specific("2130-01-01T00:00Z"), "test.d")
+    (failed,) = _run(tmp_path, job, runner).failures
+    assert "it lies beyond the end" in failed.message
+    with store_of(tmp_path, job) as store:
+        assert store.delete_startpoint(saved)
+    wish(tmp_path, job, Oldest(), "test.d", partition="p0")
+    (one,) = plan_job(project(tmp_path, job), job, spark=runner).datasets
+    assert "the dataset has no partitions with positions of their own" in one.problem
 
 
 def test_plan_without_spark_says_that_it_needs_it(tmp_path: Path) -> None:

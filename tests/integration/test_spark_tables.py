@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from gobblin_dagster.constructs.sources.spark import table_history
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.run_record import DatasetOutcome
-from gobblin_dagster.core.startpoint import Specific
+from gobblin_dagster.core.startpoint import Oldest, Specific, Timestamp, Upcoming
 from gobblin_dagster.core.task_state import PolicyResult
 from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.engine.job_context import JobContext
@@ -34,7 +34,7 @@ from gobblin_dagster.spec.job import JobSpec
 from tests.services.missing import missing
 from tests.services.spark_connect import running_connect, table_jars
 from tests.unit.engine.jobs import by_urn, project, published
-from tests.unit.engine.plan.test_startpoints import wish
+from tests.unit.engine.plan.test_startpoints import waiting, wish
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -311,6 +311,36 @@ def test_delta_startpoint_goes_on_in_a_table_that_was_made_anew(
     made.append(60, 61)
     assert _run(tmp_path, job, runner).rows_read == 1
     assert published(tmp_path, job, "test.d") == [*range(5), 51, 52, 60]
+
+
+@pytest.mark.parametrize("kind", ["iceberg", pytest.param("delta", marks=pytest.mark.slow)])
+def test_runs_begin_at_the_startpoints_of_a_table(tmp_path: Path, runner: SparkRunner, table: str, kind: str) -> None:
+    made = Table(runner.session, kind, table)
+    made.create()
+    made.append(0, 3)
+    job = made.job()
+    assert _run(tmp_path, job, runner).rows_read == 3
+    first = str(state_of(tmp_path, job).watermark)
+    made.append(3, 5)
+    assert _run(tmp_path, job, runner).rows_read == 2
+    rows = list(range(5))
+    for position, until, read in (
+        (Specific(first), None, [3, 4]),
+        (Oldest(), None, [0, 1, 2, 3, 4]),
+        (Upcoming(), None, []),
+    ):
+        wish(tmp_path, job, position, "test.d", until=until)
+        assert _run(tmp_path, job, runner).outcome is DatasetOutcome.COMMITTED
+        rows += read
+        assert published(tmp_path, job, "test.d") == sorted(rows), position
+        assert waiting(tmp_path, job) == {}
+    made.append(5, 7)
+    assert _run(tmp_path, job, runner).rows_read == 2
+    wish(tmp_path, job, Timestamp(datetime(2026, 1, 1, tzinfo=UTC)), "test.d")
+    assert "snapshots are not looked up by time" in _run(tmp_path, job, runner).failures[0].message
+    wish(tmp_path, job, Specific("99@99" if kind == "iceberg" else "99"), "test.d")
+    assert _run(tmp_path, job, runner).outcome is DatasetOutcome.FAILED
+    assert list(waiting(tmp_path, job)) == ["test.d"]
 
 
 @pytest.mark.parametrize("appends", [1, 2])
