@@ -321,6 +321,18 @@ class StartpointScenarios:
         world.run()
         assert (world.ids(), world.state().generation) == ([0, 1, 2, 3, 3, 4, 4], 2)
 
+    def test_range_is_read_again_and_the_watermark_stays(self, world: World) -> None:
+        world.add(range(5))
+        world.run()
+        world.add(range(5, 7))
+        before = world.state().watermark
+        world.write(Specific(world.at(1)), until=Specific(world.at(3)))
+        world.run()
+        assert (world.ids(), world.state().watermark) == ([0, 1, 1, 2, 2, 3, 4], before)
+        assert world.waiting() == []
+        world.run()
+        assert world.ids() == [0, 1, 1, 2, 2, 3, 4, 5, 6]
+
     def test_x13_unfinished_commit_is_finished_before_the_startpoint_applies(self, world: World) -> None:
         world.add(range(5))
         world.die_at("store.commit")
