@@ -215,7 +215,10 @@ class StartpointManager:
         """
         for one in startpoints:
             fanned = replace(one, generation=generation)
+            older = self._at(one.key) if one.is_copy else None
             is_stored = self._store.fan_out_startpoint(fanned) if one.is_copy else self._store.pin_startpoint(fanned)
+            if is_stored and older is not None and older.id != one.id:
+                self._note(older, "replaced", run_id)
             if is_stored and not one.generation:
                 self._note(fanned, "fanned out", run_id)
 

@@ -113,6 +113,19 @@ def test_wide_startpoint_is_copied_for_each_job_of_its_source_once(manager: Star
     assert manager.applicable("other", SOURCE, {})[0] == {URN: [replace(wide, job="other", is_copy=True)]}
 
 
+def test_copy_of_a_newer_wide_one_that_takes_the_place_of_an_own_one_stands_in_the_history(
+    manager: StartpointManager, clock: ManualClock
+) -> None:
+    manager.write(WHOLE, Oldest(), why="snow", who="anna")
+    clock.advance(timedelta(seconds=1))
+    copy = replace(manager.write(WIDE, Upcoming(), why="rain"), job=JOB, is_copy=True)
+    for _ in range(2):
+        manager.fan_out([copy], 1, "run-1")
+    assert manager.find(JOB) == [replace(copy, generation=1)]
+    assert changes(manager)[:2] == [("set", "anna"), ("replaced", "run-1")]
+    assert [change for change, _ in changes(manager)].count("replaced") == 1
+
+
 def test_new_one_for_one_partition_keeps_the_fan_outs_of_others(manager: StartpointManager) -> None:
     first = manager.write(PART, Oldest(), why="snow")
     manager.fan_out([first], 1, "run-1")
