@@ -159,6 +159,11 @@ _LOOKS = frozenset(
 """Calls that change no file; after a `sync_dir` only a power loss leaves others."""
 
 
+def is_look(name: str) -> bool:
+    """Tell whether a call changes nothing: whether a run ends before or after it makes no difference."""
+    return name in _LOOKS or name.startswith("store.load_")
+
+
 def kills(trace: Sequence[str]) -> Iterator[tuple[int, Action]]:
     """Yield where to kill a process so that each state of storage and store that a kill can leave is left once.
 
@@ -174,7 +179,7 @@ def kills(trace: Sequence[str]) -> Iterator[tuple[int, Action]]:
     """
     yield 1, crash_before
     for number, name in enumerate(trace, start=1):
-        if name not in _LOOKS and not name.startswith("store.load_"):
+        if not is_look(name):
             yield number, crash_after
 
 

@@ -13,7 +13,7 @@ from gobblin_dagster.core.startpoint import ALL_JOBS, Specific, Upcoming
 from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.spec.project import STATE_STORE
 from gobblin_dagster.testing.faults import FaultPoints, kills
-from tests.faults.test_going_back import counted, strike
+from tests.faults.strikes import counted, strike
 from tests.faults.test_startpoints import work
 from tests.unit.engine import jobs
 from tests.unit.engine.jobs import project, published, run
@@ -66,7 +66,7 @@ def test_kill_after_each_change_of_fan_out_and_commit_applies_each_startpoint_on
         if jobs.STATE != STATE_STORE and not calls[number - 1].startswith("store."):
             continue  # what a kill leaves in the storage, SQLite's turn shows
         root = copy()
-        assert strike(root, number, action, partial(work, spec=JOB))
+        assert strike(partial(project, root, JOB), number, action, partial(work, spec=JOB))
         killed = state(root, JOB)
         assert killed is not None
         is_committed = killed.version == 2

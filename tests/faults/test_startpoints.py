@@ -1,4 +1,4 @@
-"""A run under a startpoint killed before and after each of its operations: honoured once, consumed with its commit
+"""A run under a startpoint killed at each of its operations: honoured once, consumed with its commit
 alone."""
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.testing.inline_runner import InlineRunner
-from tests.faults.test_going_back import KILLS, strike_each_operation
-from tests.unit.engine.jobs import job_spec, published, run
+from tests.faults.strikes import strike_each_operation
+from tests.unit.engine.jobs import job_spec, project, published, run
 from tests.unit.engine.plan.test_startpoints import state, store_of, waiting, wish
 
 ROWS, MORE = 10, 15
@@ -59,18 +59,15 @@ def honoured(root: Path, spec: JobSpec) -> list[str]:
         return [entry.why for entry in history(store, spec.job, "a") if entry.by == "startpoint"]
 
 
-@pytest.mark.parametrize("kill", KILLS)
 @pytest.mark.parametrize("position", [Specific(str(START)), Specific(str(ROWS))], ids=["going-back", "nothing-new"])
-def test_startpoint_is_gone_exactly_where_the_watermark_moved(
-    tmp_path: Path, kill: str, position: StartpointPosition
-) -> None:
+def test_startpoint_is_gone_exactly_where_the_watermark_moved(tmp_path: Path, position: StartpointPosition) -> None:
     root, restore = copied(tmp_path)
     run(tmp_path / "template", job())
     saved = wish(tmp_path / "template", job(), position)
     again = list(range(int(str(position)), ROWS))
     restore()
     seen = set()
-    for _ in strike_each_operation(root, KILLS[kill], partial(work, spec=job())):
+    for _ in strike_each_operation(partial(project, root, job()), partial(work, spec=job())):
         killed = state(root, job())
         assert killed is not None
         is_consumed = killed.version == 2
@@ -86,13 +83,12 @@ def test_startpoint_is_gone_exactly_where_the_watermark_moved(
     assert seen == {True, False}, "some kills must come before the commit, some after it"
 
 
-@pytest.mark.parametrize("kill", KILLS)
-def test_upcoming_skips_nothing_that_came_after_it_was_pinned(tmp_path: Path, kill: str) -> None:
+def test_upcoming_skips_nothing_that_came_after_it_was_pinned(tmp_path: Path) -> None:
     root, restore = copied(tmp_path)
     saved = wish(tmp_path / "template", job(), Upcoming())
     restore()
     ends = set()
-    for _ in strike_each_operation(root, KILLS[kill], partial(work, spec=job())):
+    for _ in strike_each_operation(partial(project, root, job()), partial(work, spec=job())):
         (left,) = waiting(root, job()).values() or (None,)
         is_pinned = left is None or left.pinned is not None
         assert left is None or left.id == saved.id
@@ -107,14 +103,13 @@ def test_upcoming_skips_nothing_that_came_after_it_was_pinned(tmp_path: Path, ki
     assert ends == {True, False}
 
 
-@pytest.mark.parametrize("kill", KILLS)
-def test_delivery_without_write_ahead_consumes_it_with_its_record(tmp_path: Path, kill: str) -> None:
+def test_delivery_without_write_ahead_consumes_it_with_its_record(tmp_path: Path) -> None:
     root, restore = copied(tmp_path)
     spec = job(delivery="at_least_once")
     run(tmp_path / "template", spec)
     saved = wish(tmp_path / "template", spec, Specific(str(START)))
     restore()
-    for _ in strike_each_operation(root, KILLS[kill], partial(work, spec=spec)):
+    for _ in strike_each_operation(partial(project, root, job()), partial(work, spec=spec)):
         killed = state(root, spec)
         assert killed is not None
         assert unfanned(root, spec) == ({} if killed.version == 2 else {"a": saved})
