@@ -38,7 +38,7 @@ SINGLE_FAULTS: dict[str, Family] = {
 _AT_LEAST = {"late_errors": 9}
 """Schedules of families that begin in the middle of a run."""
 DISKS: dict[str, Family] = {
-    "power": partial(power_losses, seed=SEED),
+    "power": partial(power_losses, seed=SEED, limit=32),
     "failed_syncs": partial(failed_syncs, seed=SEED),
 }
 PAIRS: dict[str, Family] = {

@@ -7,12 +7,12 @@ import pytest
 from gobblin_dagster.testing.protocol.crash_table import run_parts, storm_parts
 from gobblin_dagster.testing.protocol.random_faults import draw
 
-STORMS = 2000
+STORMS = 500  # `make crash-table` makes 2,000, or as many as one likes
 SEED = 100
 
 
 @pytest.mark.slow
-def test_two_thousand_storms_harm_nobody() -> None:
+def test_storms_harm_nobody() -> None:
     rows = run_parts(storm_parts(STORMS, SEED), processes=2)
     table = "\n".join(map(str, rows))
     print(table)  # noqa: T201  # shown where the test fails, and with -s

@@ -116,7 +116,8 @@ class Storm:
 
     def project(self, store: FaultPoints | None = None, files: FaultPoints | None = None) -> Project:
         """Open the project; calls to its store and its storage pass these points."""
-        spec = ProjectSpec(project="p", state=self.state)
+        # A run waits as long as a lease lives for a store that is away, by the real clock.
+        spec = ProjectSpec(project="p", state=self.state, lease_ttl_s=5)
         store, files = store or FaultPoints(), files or FaultPoints()
         return StormyProject(self.root, spec, (self.job(),), self.clock, store_points=store, file_points=files)
 
