@@ -37,7 +37,7 @@ from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.startpoints import StartpointManager
 from gobblin_dagster.state.store import StateStore
 from gobblin_dagster.testing.faults import CRASHED, Fault, FaultPoints, crash_before, run_in_child
-from tests.faults.test_going_back import counted
+from tests.faults.strikes import counted
 from tests.unit.engine.jobs import by_urn, project, run
 from tests.unit.engine.plan.test_startpoints import run_of, store_of
 
