@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # In one list, so that all are installed in one go; the JDK brings the Java of Spark.
 TEST_PROGRAMS := postgresql mariadb-server maven default-jdk-headless openssh-server mmdebstrap
 .DEFAULT_GOAL := help
-.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots check demo demo-full service service-demo bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-table dags clean
+.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots dagster-versions check demo demo-full service service-demo bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-table dags clean
 
 help: ## list all of these
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -133,6 +133,9 @@ site: install
 
 docs-serve: install ## serve the documentation on 127.0.0.1:8000; pages follow your changes
 	$(MKDOCS) serve --dev-addr 127.0.0.1:$(or $(PORT),8000)
+
+dagster-versions: install ## the tests of the Dagster layer with the oldest and the newest supported Dagster
+	@scripts/dagster-versions.sh $(BIN)/python
 
 screenshots: install ## take the README's pictures of Dagster's pages anew, in Chromium
 	@scripts/ensure-java.sh

@@ -60,6 +60,7 @@ def main() -> None:
                 page = browser.new_page(viewport=VIEWPORT, device_scale_factor=0.9, color_scheme="light")
                 take_partitions(page, url)
                 take_lineage(page, url)
+                take_asset(page, url)
                 take_checks(page, url)
                 browser.close()
 
@@ -78,6 +79,14 @@ def take_lineage(page: Page, url: str) -> None:
     page.get_by_text("flight_delays").first.wait_for()
     settle(page)
     page.screenshot(path=IMAGES / "ui-lineage.png")
+
+
+def take_asset(page: Page, url: str) -> None:
+    """Show what a branch is: columns, table, the line in its job file."""
+    page.goto(f"{url}/assets/nyc/flights/all?view=overview")
+    page.get_by_text("Open flights.yaml").first.wait_for()
+    settle(page)
+    page.screenshot(path=IMAGES / "ui-asset.png")
 
 
 def take_checks(page: Page, url: str) -> None:

@@ -15,6 +15,7 @@ from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.engine.project import Project, open_project
 from gobblin_dagster.orchestration.definitions import job_definitions, project_definitions
+from gobblin_dagster.orchestration.scaffold import JobScaffolder
 from gobblin_dagster.orchestration.translator import BranchData, GobblinTranslator
 from gobblin_dagster.spec.document import show_loc
 from gobblin_dagster.spec.explain import explain
@@ -37,6 +38,7 @@ def _resolve_job(context: dg.ResolutionContext, value: str | dict[str, Any] | No
     return _inline_job(context, value) if value is not None else None
 
 
+@dg.scaffold_with(JobScaffolder)
 @dataclass
 class GobblinJobComponent(dg.Component, dg.Resolvable):
     """Ingestion jobs of gobblin_dagster: a project folder, one of its jobs, a job file, or a job written here.

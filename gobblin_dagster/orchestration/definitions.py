@@ -73,9 +73,9 @@ def project_definitions(
     for name, error in faults.items():
         log.warning("%s cannot be loaded: %s", name, error)
     served = dataclasses.replace(project, jobs=tuple(sound))
-    # Declared once here, because several jobs may read from one of them. Otherwise Dagster shows the bare key.
-    upstream = (spec for job in sound for spec in (translator or GobblinTranslator()).get_upstream_specs(job))
-    sources = {spec.key: spec for spec in upstream if spec != dg.AssetSpec(spec.key)}
+    # Declared once here, with the first job that reads from them. Otherwise Dagster shows the bare key.
+    upstream = [spec for job in sound for spec in (translator or GobblinTranslator()).get_upstream_specs(job)]
+    sources = {spec.key: spec for spec in reversed(upstream) if spec != dg.AssetSpec(spec.key)}
     sensors = [new_data_sensor(served, translator=translator), sweep_sensor(served, translator=translator)]
     faulty = [_faulty_jobs(faults)] if faults else []
     made.append(dg.Definitions(assets=[*sources.values()], jobs=faulty, sensors=sensors if sound else []))

@@ -76,7 +76,7 @@ class CommitStepIOManager(dg.IOManager):
             report.log_idle(outcome, result, obj.planned_keys, obj.reconciled)
             profile = obj.profiler.profile().to_document(obj.profiler.since_end_s())
             context.add_output_metadata({md.PROFILE: dg.JsonMetadataValue(profile)})
-            report.log_failures(outcome, result)
+            report.log_failures(outcome, result, profile)
 
     def load_input(self, context: dg.InputContext) -> Any:
         """Return published data for a downstream asset; raises like `PublishedDatasets.load`."""

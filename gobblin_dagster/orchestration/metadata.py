@@ -56,7 +56,7 @@ DATA_VERSION = "dagster/data_version"
 """Tag of materializations and not an entry of their metadata: the commit id. It stays the same if a run reports the
 last commit again, so `AutomationCondition.data_version_changed()` tells new data from a commit that is told again."""
 PROFILE = "gobblin/profile"
-"""For the output of the op `extract` of a run without failures: seconds by phase (`plan`, `start`, `extract`,
+"""For the output of the op `extract`, or the error of a failed run: seconds by phase (`plan`, `start`, `extract`,
 `convert`, `write`, `commit`, `report`), rows and bytes per second, and skew, as `gobblin run --profile` has; JSON."""
 RUN_STATUS = "gobblin/run_status"
 """For a failed run: `partial` if something was committed; `busy` if other runs hold all datasets that were left; else

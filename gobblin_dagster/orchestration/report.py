@@ -120,8 +120,8 @@ class RunReport:
                 self._log_materializations(publication)
         self._log_checks([publication.result for publication in last])
 
-    def log_failures(self, outcome: Outcome, result: RunResult) -> None:
-        """Mark the partitions of failed datasets as failed, say why, and fail the run.
+    def log_failures(self, outcome: Outcome, result: RunResult, profile: Mapping[str, object]) -> None:
+        """Mark the partitions of failed datasets as failed, say why, and fail the run; `profile` goes with the error.
 
         Do nothing if no dataset failed. A dataset that another run holds has not failed: that run commits it.
 
@@ -146,6 +146,8 @@ class RunReport:
                 md.RUN_STATUS: status.value,
                 md.FAILED_DATASETS: dg.JsonMetadataValue(sorted(problems)),
                 md.QUARANTINED_DATASETS: dg.JsonMetadataValue(sorted(outcome.quarantined)),
+                # Dagster stores no output of a step that fails, so the profile would be lost.
+                md.PROFILE: dg.JsonMetadataValue(profile),
             },
             allow_retries=False,
         )

@@ -14,14 +14,14 @@ import dagster as dg
 
 from gobblin_dagster.spec.job import JobSpec
 
-GROUP = "sources"
-"""Group of the external assets; several jobs may read from the same one."""
-
 
 def upstream_specs(job: JobSpec) -> list[dg.AssetSpec]:
-    """Return the external assets that a job reads from; empty if the job file does not name them."""
-    found = _FINDERS.get(job.source.type)
-    return list({spec.key: spec for spec in found(job.source.options)}.values()) if found else []
+    """Return the external assets that a job reads from, in the group of the job; empty if its file names none."""
+    find = _FINDERS.get(job.source.type)
+    found = {spec.key: spec for spec in find(job.source.options)} if find else {}
+    # Several groups would be folded on Dagster's page of the lineage.
+    group, text = job.asset.group or job.job, f"What job {job.job} reads, with source {job.source.type}"
+    return [spec.replace_attributes(group_name=group, description=text) for spec in found.values()]
 
 
 def _files(options: Mapping[str, Any]) -> Iterator[dg.AssetSpec]:
@@ -71,7 +71,7 @@ _FINDERS = {"files": _files, "query": _query, "kafka": _kafka, "rest": _rest, "s
 def _spec(path: Sequence[str], kinds: set[str], metadata: Mapping[str, Any]) -> dg.AssetSpec:
     parts = [re.sub(r"[^A-Za-z0-9_.-]+", "_", part) for part in path]
     named = {kind for kind in kinds if kind.isidentifier()}
-    return dg.AssetSpec([part for part in parts if part], group_name=GROUP, kinds=named, metadata=metadata)
+    return dg.AssetSpec([part for part in parts if part], kinds=named, metadata=metadata)
 
 
 def _address(text: str) -> tuple[str, list[str]]:

@@ -489,3 +489,10 @@ def test_log_of_a_run_tells_types_that_were_inferred(world: World) -> None:
     result = world.run_all()
     said = [entry.user_message for entry in world.instance.all_logs(result.run_id) if not entry.is_dagster_event]
     assert [one for one in said if one.startswith("Types of columns:") and "count" in one]
+
+
+def test_failed_run_has_its_profile_too(world: World) -> None:
+    world.datasets["b/1"]["fail_at"] = 2
+    profile = world.failure(world.run_all())[md.PROFILE]
+    assert profile["work_units"] == 3
+    assert profile["seconds"]["extract"] >= 0
