@@ -11,7 +11,9 @@ import dagster as dg
 import pytest
 
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.engine.listener import RunListener
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration.partitions import to_key, to_urn
 from gobblin_dagster.state.sql.store import SqlStateStore
@@ -496,3 +498,22 @@ def test_failed_run_has_its_profile_too(world: World) -> None:
     profile = world.failure(world.run_all())[md.PROFILE]
     assert profile["work_units"] == 3
     assert profile["seconds"]["extract"] >= 0
+
+
+def test_run_that_is_terminated_while_it_publishes_stays_in_the_history(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def terminated(*_: object) -> None:
+        raise dg.DagsterExecutionInterruptedError
+
+    monkeypatch.setattr(RunListener, "dataset_done", terminated)
+    assert not world.run_all().success
+    store = world.binding.project.open_store()
+    (record,) = store.load_runs("numbers")
+    assert record.status is RunStatus.INTERRUPTED
+    assert store.load_dataset_states("numbers"), "something was committed before"
+    assert not [lease for lease in store.load_leases("numbers").values() if lease.is_held(store.now())]
+    store.close()
+    monkeypatch.undo()
+    assert world.run_all().success
+    assert world.status() == ({"a", "b/1", "c%20c"}, set())
