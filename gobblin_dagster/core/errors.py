@@ -206,6 +206,8 @@ class FlowCompileError(SpecError):
     code: ClassVar[str] = "flow-not-compiled"
     flow: str
     reasons: tuple[str, ...]
+    is_without_way: bool = False
+    """Whether only the topology is to blame: another one may have a way for the flow."""
 
     def message(self) -> str:
         return f"Flow {self.flow} cannot be compiled: {'; '.join(self.reasons)}."

@@ -12,13 +12,20 @@ from typing import Any
 
 from gobblin_dagster.core.errors import (
     FlowChangedError,
+    FlowCompileError,
     FlowExistsError,
     FlowNotFoundError,
     InvalidFlowError,
     SpecFault,
     UsageError,
 )
-from gobblin_dagster.service.catalog.flow_config import EXECUTION_ID, REQUESTERS, UNSCHEDULE, parse_flow_config
+from gobblin_dagster.service.catalog.flow_config import (
+    EXECUTION_ID,
+    REQUESTERS,
+    UNSCHEDULE,
+    FlowSettings,
+    parse_flow_config,
+)
 from gobblin_dagster.service.model import (
     NO_EXECUTION,
     Change,
@@ -92,7 +99,7 @@ class FlowManager:
         if load_flow(transaction, config.id) is not None:
             uri = f"gobblin-flow:/{config.id}"
             raise FlowExistsError(problem=f"FlowSpec with URI {uri} already exists, no action will be taken")
-        self._compile(config)
+        self._require_jobs(config)
         now = self._store.now(transaction)
         spec = FlowSpec(_stored(config), 0, Change.CREATED, now, by, managed_by=managed_by)
         return self._save(transaction, spec, now, runs=config.schedule is None or config.schedule.run_immediately)
@@ -133,7 +140,7 @@ class FlowManager:
         if REQUESTERS in old.config.properties:
             properties.setdefault(REQUESTERS, old.config.properties[REQUESTERS])
         config = replace(config, properties=properties)
-        self._compile(config)
+        self._require_jobs(config)
         spec = FlowSpec(
             _stored(config),
             0,
@@ -169,7 +176,7 @@ class FlowManager:
         old = load_version(transaction, flow, version)
         if old is None:
             raise FlowNotFoundError(problem=f"Flow {flow} has no version {version}.")
-        self._compile(old.config)
+        self._require_jobs(old.config)
         now = self._store.now(transaction)
         spec = replace(old, change=Change.ROLLED_BACK, changed_at=now, changed_by=by)
         return self._save(transaction, spec, now, runs=False).spec
@@ -206,6 +213,14 @@ class FlowManager:
                 problem=f"Flow {flow} has version {found.version}, not {version}: it was changed since."
             )
         return found
+
+    def _require_jobs(self, config: FlowConfig) -> None:
+        """Refuse a flow that cannot be made into jobs, unless it waits for a topology that has a way for it."""
+        try:
+            self._compile(config)
+        except FlowCompileError as error:
+            if not (error.is_without_way and FlowSettings.stored(config.properties).waits_for_way):
+                raise
 
     def _save(self, transaction: Transaction, spec: FlowSpec, now: datetime, *, runs: bool) -> Stored:
         spec = save_flow(transaction, spec, next_fire_ms(spec, now))

@@ -119,6 +119,7 @@ class CoreServices:
         compiler = make_compiler(spec.compiler, CompilerContext(templates, self.topology, [EMBEDDED], allow))
         self.compile = compiler.compile
         self.orchestrator = Orchestrator(self.store, compiler.compile)
+        self.topology.add_listener(self.orchestrator)
         self.manager = FlowManager(self.store, compiler.compile, self.orchestrator)
         self.history = ExecutionHistory(self.store, spec.keep_executions, timedelta(days=spec.keep_days))
         self.node = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"

@@ -71,6 +71,8 @@ class FlowSettings:
     """`job.maxAttempts`: how often a job that fails is started in all."""
     on_failure: FailureOption = FailureOption.FINISH_ALL_POSSIBLE
     """`flow.failureOption`: `FINISH_ALL_POSSIBLE` or `FINISH_RUNNING`."""
+    waits_for_way: bool = False
+    """`flow.waitForWay`: a flow for which the topology has no way is accepted and waits until it has one."""
     start_within: timedelta | None = None
     """`gobblin.job.start.sla.time`: a job that could run and does not start in this time is given up."""
     finish_within: timedelta | None = timedelta(days=1)
@@ -99,6 +101,7 @@ class FlowSettings:
             reader.concurrency(cls().concurrency),
             reader.number("job.maxAttempts", 1, 100),
             reader.choice("flow.failureOption", FailureOption, cls().on_failure),
+            reader.flag("flow.waitForWay"),
             reader.duration("gobblin.job.start.sla", cls().start_within),
             reader.duration("gobblin.flow.sla", cls().finish_within),
         )
@@ -121,6 +124,7 @@ SETTINGS = frozenset(
         "flow.allowConcurrentExecution",
         "job.maxAttempts",
         "flow.failureOption",
+        "flow.waitForWay",
         "gobblin.job.start.sla.time",
         "gobblin.job.start.sla.timeunit",
         "gobblin.flow.sla.time",
@@ -160,6 +164,13 @@ class _Settings:
         default = {"true": Concurrency.ALLOW, "false": Concurrency.REFUSE}.get(allowed or "", default)
         chosen: Concurrency = self.choice("flow.concurrency", Concurrency, default)
         return chosen
+
+    def flag(self, name: str) -> bool:
+        """Read `true` or `false`; false if it is not set."""
+        text = self._properties.get(name, "false")
+        if text not in ("true", "false"):
+            self._refuse(name, text, "is not one of true, false")
+        return text == "true"
 
     def number(self, name: str, default: int, most: int) -> int:
         text = self._properties.get(name, str(default))

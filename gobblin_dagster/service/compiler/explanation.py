@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gobblin_dagster.service.model import Dag
+from gobblin_dagster.core.errors import FlowCompileError
+from gobblin_dagster.service.model import Dag, FlowId
 
 MOST_USEFUL = 3
 """Refused edges that an error names."""
@@ -64,3 +65,11 @@ class Explanation:
     """By destination; none for a flow that names its templates itself."""
     refused: tuple[Refusal, ...] = ()
     """Edges that begin at a node which the data reach and that could not be taken: the most useful first."""
+    is_without_way: bool = False
+    """Whether the flow itself is right, and another topology may have a way for it."""
+
+    def require_dag(self, flow: FlowId) -> Dag:
+        """Return the jobs; raises FlowCompileError with the reasons if there are none."""
+        if self.dag is None:
+            raise FlowCompileError(flow=str(flow), reasons=self.reasons, is_without_way=self.is_without_way)
+        return self.dag

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gobblin_dagster.core.allow import EVERYTHING, AllowLists
-from gobblin_dagster.core.errors import FlowCompileError
 from gobblin_dagster.service.catalog.templates import Template, TemplateCatalog, TemplateError, missing_and_unknown
 from gobblin_dagster.service.compiler.explanation import Explanation
 from gobblin_dagster.service.compiler.jobs import fill_job, job_name, parameter_values, undeclared
@@ -33,10 +32,7 @@ class IdentityCompiler:
 
     def compile(self, config: FlowConfig) -> Dag:
         """Return the flow's jobs; raises FlowCompileError with all reasons at once."""
-        found = self.explain(config)
-        if found.dag is None:
-            raise FlowCompileError(flow=str(config.id), reasons=found.reasons)
-        return found.dag
+        return self.explain(config).require_dag(config.id)
 
     def explain(self, config: FlowConfig) -> Explanation:
         """Return the flow's jobs, or all reasons why it has none."""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gobblin_dagster.core.allow import EVERYTHING, AllowLists
-from gobblin_dagster.core.errors import FlowCompileError
 from gobblin_dagster.service.catalog.templates import Template, TemplateCatalog, TemplateError, missing_and_unknown
 from gobblin_dagster.service.compiler.explanation import Explanation, Hop, Refusal, Way
 from gobblin_dagster.service.compiler.jobs import fill_job, job_name, parameter_values, undeclared
@@ -41,21 +40,19 @@ class MultiHopCompiler:
 
     def compile(self, config: FlowConfig) -> Dag:
         """Return the flow's jobs; raises FlowCompileError with the most useful reasons."""
-        found = self.explain(config)
-        if found.dag is None:
-            raise FlowCompileError(flow=str(config.id), reasons=found.reasons)
-        return found.dag
+        return self.explain(config).require_dag(config.id)
 
     def explain(self, config: FlowConfig) -> Explanation:
         """Return the flow's ways and jobs, or the reasons why it has none, and all refused edges."""
         flow, reasons = read_routed_flow(config.properties)
         if config.template_uris.strip():
             reasons.append("the flow names templates and a source; the templates of its edges make its jobs")
-        graph = self._graph()
-        if not graph.nodes and not reasons:
-            reasons.append("the project describes no topology; `gobblin topology check` says what is wrong with it")
         if reasons:
             return Explanation(None, tuple(reasons))
+        graph = self._graph()
+        if not graph.nodes:
+            told = "the project describes no topology; `gobblin topology check` says what is wrong with it"
+            return Explanation(None, (told,), is_without_way=True)
         making = _Making(config, graph, self._templates, self._allow)
         refused: dict[str, Refusal] = {}
         ways: list[Way] = []
@@ -68,10 +65,11 @@ class MultiHopCompiler:
                 ways.append(
                     Way(destination, tuple(making.hop(flow, sub_path, steps, at) for at in range(len(steps))), sub_path)
                 )
-        if not reasons:
-            reasons = making.reasons()
+        is_without_way = bool(reasons)
+        reasons = reasons or making.reasons()
         dag = None if reasons else Dag(tuple(making.jobs.values()))
-        return Explanation(dag, tuple(dict.fromkeys(reasons)), tuple(ways), tuple(refused.values()))
+        told = tuple(dict.fromkeys(reasons))
+        return Explanation(dag, told, tuple(ways), tuple(refused.values()), is_without_way)
 
 
 def _find(graph: FlowGraph, flow: RoutedFlow, dataset: Dataset) -> Found:

@@ -72,6 +72,7 @@ from gobblin_dagster.service.store.execution_rows import (
 )
 from gobblin_dagster.service.store.flow_rows import load_flow, load_version, save_flow
 from gobblin_dagster.service.store.store import ServiceStore, Transaction
+from gobblin_dagster.service.topology.graph import FlowGraph
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +93,10 @@ class Orchestrator:
     def __init__(self, store: ServiceStore, compile_flow: Callable[[FlowConfig], Dag]) -> None:
         self._store = store
         self._compile = compile_flow
+        self._topologies = 0
+        """How often the topology has changed."""
+        self._without_way: dict[ExecutionId, int] = {}
+        """Executions that wait for a way, and the number of the topology that has none for them."""
 
     def accept(
         self, transaction: Transaction, wanted: Sequence[tuple[FlowSpec, int]], trigger: Trigger, now: datetime
@@ -126,7 +131,9 @@ class Orchestrator:
         """Flows whose first execution must wait; so must those after it."""
         while started < limit:
             with self._store.read() as transaction:
-                first = [one for one in first_accepted(transaction) if one.flow not in waits]
+                topology = self._topologies
+                accepted = first_accepted(transaction)
+                first = [one for one in accepted if one.flow not in waits and self._without_way.get(one) != topology]
             if not first:
                 break
             for execution_id in first[: limit - started]:
@@ -137,6 +144,10 @@ class Orchestrator:
                 else:
                     waits.add(execution_id.flow)
         return started
+
+    def topology_changed(self, old: FlowGraph, new: FlowGraph) -> None:
+        """Let `start_accepted` look for ways again, for the executions that wait for one and for no others."""
+        self._topologies += 1
 
     def expire_deadlines(self, limit: int = 100) -> int:
         """Kill executions that took too long, give up jobs that did not start in time; return how many there were.
@@ -326,11 +337,23 @@ class Orchestrator:
             message = f"refused: execution {earlier[0].id.number} still runs, and flow.concurrency is refuse"
             self._end(transaction, execution_id, ExecutionStatus.FAILED, message, now)
             return True
+        topology = self._topologies
         try:
             dag = self._compile(spec.config)
         except FlowCompileError as error:
+            if error.is_without_way and settings.waits_for_way:
+                self._without_way[execution_id] = topology
+                message = f"waits for a way: {'; '.join(error.reasons)}"
+                if message != execution.message:
+                    log.info("execution %s %s", execution_id, message)
+                    update_execution(transaction, execution_id, message=message)
+                    add_event(transaction, Event(execution_id, now, ExecutionStatus.PENDING, message=message))
+                return False
             self._end(transaction, execution_id, ExecutionStatus.FAILED, str(error), now)
             return True
+        if self._without_way.pop(execution_id, None) is not None:
+            update_execution(transaction, execution_id, message="")
+            execution = replace(execution, message="")
         finish_by = None if settings.finish_within is None else now + settings.finish_within
         update_execution(transaction, execution_id, finish_by=finish_by, on_failure=settings.on_failure.value)
         log.info("execution %s begins: %d job(s), version %d", execution_id, len(dag.jobs), execution.version)

@@ -1,0 +1,184 @@
+"""Flows when the topology changes: those without a way wait and are compiled again, scheduled ones take another way."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.allow import EVERYTHING
+from gobblin_dagster.core.errors import FlowCompileError
+from gobblin_dagster.service.catalog.templates import TemplateCatalog
+from gobblin_dagster.service.compiler.compilers import CompilerContext, make_compiler
+from gobblin_dagster.service.compiler.routed_flow import DESTINATIONS, SOURCE
+from gobblin_dagster.service.manager import FlowManager
+from gobblin_dagster.service.model import Dag, ExecutionId, ExecutionStatus, FlowConfig, FlowId, JobReport
+from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
+from gobblin_dagster.service.store.execution_rows import (
+    Execution,
+    list_events,
+    list_orders,
+    load_execution,
+    load_jobs,
+)
+from gobblin_dagster.service.store.store import ServiceStore
+from gobblin_dagster.service.topology.catalog import TopologyCatalog
+
+from ..conftest import flow
+
+S = ExecutionStatus
+FLOW = FlowId("g", "n")
+TEMPLATE = """\
+template: hop
+job:
+  source: {type: files, path: "in/{dataset}.csv", format: {type: csv}}
+  extract: {namespace: test, table: orders}
+  output: {path: lake}
+"""
+NODES = """\
+nodes: {landing: {type: files}, lake: {type: lake}}
+executors: {here: {capabilities: [{}]}}
+edges:
+"""
+EDGE = '  {0}: {{source: landing, destination: lake, template: "FS:///hop.template", cost: {1}}}\n'
+
+
+class Service:
+    """Topology files, compiler and orchestrator on one store."""
+
+    def __init__(self, root: Path, store: ServiceStore) -> None:
+        (root / "hop.template").write_text(TEMPLATE)
+        (root / "topology").mkdir(exist_ok=True)
+        self._file = root / "topology" / "all.yaml"
+        self._seconds = 0
+        self.store = store
+        self.topology = TopologyCatalog(root / "topology")
+        context = CompilerContext(TemplateCatalog(root), self.topology, ["embedded"], EVERYTHING)
+        self._compiler = make_compiler("auto", context)
+        self.compiled: list[str] = []
+        self.orchestrator = Orchestrator(store, self._compile)
+        self.topology.add_listener(self.orchestrator)
+        self.manager = FlowManager(store, self._compile, self.orchestrator)
+
+    def _compile(self, config: FlowConfig) -> Dag:
+        self.compiled.append(config.id.name)
+        return self._compiler.compile(config)
+
+    def describe(self, **costs: int) -> None:
+        """Write the topology with these edges, and let the service see it."""
+        self._file.write_text(NODES + ("".join(EDGE.format(*edge) for edge in costs.items()) or "  {}\n"))
+        self._seconds += 2
+        status = self._file.stat()
+        os.utime(self._file, (status.st_atime + self._seconds, status.st_mtime + self._seconds))
+        self.topology.refresh()
+
+    def create(self, config: FlowConfig) -> int:
+        with self.store.write() as transaction:
+            return self.manager.create(transaction, config, "me").execution
+
+    def run_now(self) -> int:
+        with self.store.write() as transaction:
+            return self.manager.run_now(transaction, FLOW)
+
+    def execution(self, number: int) -> Execution:
+        with self.store.read() as transaction:
+            found = load_execution(transaction, ExecutionId(FLOW, number))
+        assert found is not None
+        return found
+
+    def jobs(self, number: int) -> list[str]:
+        with self.store.read() as transaction:
+            return [one.job.name for one in load_jobs(transaction, ExecutionId(FLOW, number))]
+
+
+@pytest.fixture
+def service(tmp_path: Path, store: ServiceStore) -> Service:
+    return Service(tmp_path, store)
+
+
+def routed(name: str = "n", cron: str | None = None, **properties: str) -> FlowConfig:
+    return flow(name, "", cron, {SOURCE: "landing", DESTINATIONS: "lake", **properties})
+
+
+WAITS = {"flow.waitForWay": "true"}
+
+
+def test_flow_without_a_way_waits_and_runs_once_as_soon_as_there_is_one(service: Service) -> None:
+    number = service.create(routed(**WAITS))
+    assert service.orchestrator.start_accepted() == 0
+    waiting = service.execution(number)
+    assert (waiting.status, waiting.is_over) == (S.PENDING, False)
+    assert waiting.message.startswith("waits for a way: the project describes no topology")
+    service.describe()
+    service.orchestrator.start_accepted()
+    told = "waits for a way: no way from 'landing' to 'lake': from the source the data reach no other node"
+    assert service.execution(number).message.startswith(told)
+    service.describe(direct=1)
+    assert service.orchestrator.start_accepted() == 1
+    assert service.jobs(number) == ["g__n__direct"]
+    service.describe(direct=1, other=0)
+    assert service.orchestrator.start_accepted() == 0
+    with service.store.read() as transaction:
+        assert len(list_orders(transaction, "embedded")) == 1
+        events = [one.status for one in list_events(transaction, ExecutionId(FLOW, number))]
+    assert events == [S.PENDING, S.PENDING, S.PENDING, S.COMPILED, S.RUNNING]
+    done = JobReport(ExecutionId(FLOW, number), "g__n__direct", 1, 1, S.COMPLETE, processed_count=2)
+    service.orchestrator.report(done)
+    assert service.execution(number).message == "2 rows in 1 job", "that it waited is no reason of its end"
+
+
+def test_only_flows_that_wait_are_compiled_again_and_only_after_a_change(service: Service) -> None:
+    service.describe()
+    service.create(routed(**WAITS))
+    service.compiled.clear()
+    for _ in range(3):
+        service.orchestrator.start_accepted()
+    assert service.compiled == ["n"]
+    service.describe(direct=1)
+    service.create(routed("other", cron="0 0 0 ? 1 1 2050"))
+    service.compiled.clear()
+    service.orchestrator.start_accepted()
+    assert service.compiled == ["n"]
+
+
+def test_another_process_finds_the_flow_that_waits(service: Service, tmp_path: Path) -> None:
+    number = service.create(routed(**WAITS))
+    service.orchestrator.start_accepted()
+    restarted = Service(tmp_path, service.store)
+    restarted.describe(direct=1)
+    assert restarted.orchestrator.start_accepted() == 1
+    assert restarted.execution(number).status is S.RUNNING
+
+
+def test_flow_without_a_way_is_refused_unless_it_waits(service: Service) -> None:
+    with pytest.raises(FlowCompileError, match="describes no topology"):
+        service.create(routed())
+    service.describe(direct=1)
+    with pytest.raises(FlowCompileError, match="no template declares the parameter 'typo'"):
+        service.create(routed(typo="x", **WAITS))
+
+
+def test_flow_that_waits_can_be_killed(service: Service) -> None:
+    number = service.create(routed(**WAITS))
+    service.orchestrator.start_accepted()
+    service.orchestrator.kill(ExecutionId(FLOW, number))
+    assert service.execution(number).status is S.CANCELLED
+    service.describe(direct=1)
+    assert service.orchestrator.start_accepted() == 0
+
+
+def test_scheduled_flow_takes_another_way_when_its_edge_goes_away(service: Service) -> None:
+    service.describe(first=1, second=2)
+    service.create(routed(cron="0 0 0 ? 1 1 2050"))
+    found = []
+    for costs in ({"first": 1, "second": 2}, {"second": 2}, {}):
+        service.describe(**costs)
+        number = service.run_now()
+        service.orchestrator.start_accepted()
+        found.append(service.jobs(number))
+        for job in service.jobs(number):
+            service.orchestrator.report(JobReport(ExecutionId(FLOW, number), job, 1, 1, S.COMPLETE))
+    assert found == [["g__n__first"], ["g__n__second"], []]
+    assert service.execution(number).status is S.FAILED
+    assert "no way from 'landing' to 'lake'" in service.execution(number).message
