@@ -51,8 +51,8 @@ class MultiHopCompiler:
             return Explanation(None, tuple(reasons))
         graph = self._graph()
         if not graph.nodes:
-            told = "the project describes no topology; `gobblin topology check` says what is wrong with it"
-            return Explanation(None, (told,), is_without_way=True)
+            reason = "the project describes no topology; `gobblin topology check` says what is wrong with it"
+            return Explanation(None, (reason,), is_without_way=True)
         making = _Making(config, graph, self._templates, self._allow)
         refused: dict[str, Refusal] = {}
         ways: list[Way] = []
