@@ -20,6 +20,7 @@ from gobblin_dagster.service.catalog.templates import TemplateCatalog, TemplateE
 from gobblin_dagster.service.store.node_rows import Node, load_nodes
 from gobblin_dagster.service.store.role_rows import LEADER, holder_of
 from gobblin_dagster.service.store.schema import CHAIN
+from gobblin_dagster.service.topology.files import read_topology
 from gobblin_dagster.spec.project import ServiceSpec
 
 MAX_DRIFT_S = 5.0
@@ -32,6 +33,8 @@ _WAIT_S = 5
 def service_checks(root: Path, spec: ServiceSpec) -> Iterator[tuple[str, Callable[[], str]]]:
     """Yield checks by name; each returns what it found, and raises an error with a remedy."""
     yield "templates", lambda: _templates(root / spec.templates)
+    if (root / spec.topology).is_dir():
+        yield "topology", lambda: _topology(root, spec)
     yield "service disk", lambda: _disk(root, spec)
     yield "service store", lambda: _store(root, spec)
     yield "service nodes", lambda: _nodes(root, spec)
@@ -51,6 +54,16 @@ def _templates(folder: Path) -> str:
         hint = "Mend them, or take them out of the folder: flows of the others are not harmed."
         raise UsageError(problem="; ".join(faults[:5]) + ".", hint=hint)
     return f"{folder}: {count(len(uris), 'template')}"
+
+
+def _topology(root: Path, spec: ServiceSpec) -> str:
+    folder = root / spec.topology
+    found = read_topology(folder, TemplateCatalog(root / spec.templates))
+    if found.faults:
+        told = "; ".join(fault.text(str(folder)) for fault in found.faults[:5])
+        raise UsageError(problem=f"{told}.", hint="`gobblin topology check` shows all faults.")
+    parts = (found.graph.nodes, "node"), (found.graph.edges, "edge"), (found.graph.executors, "executor")
+    return f"{folder}: {', '.join(count(len(one), noun) for one, noun in parts)}"
 
 
 def _disk(root: Path, spec: ServiceSpec) -> str:

@@ -128,7 +128,7 @@ class _Making:
             self._is_filled = False
             self._faults.append(f"edge {edge.name!r}: {error}")
             return
-        operators = _operators_values(self.graph, step)
+        operators = self.graph.operators_values(edge.spec)
         template = template.with_values(operators)
         settable = set(template.spec.parameters) - set(operators)
         self._declared |= settable
@@ -145,17 +145,6 @@ class _Making:
 
 def _key(sub_path: str, step: Step) -> _Key:
     return step.edge.name, sub_path, step.before
-
-
-def _operators_values(graph: FlowGraph, step: Step) -> dict[str, str]:
-    """Return what nodes and edge say: values that flows cannot change."""
-    spec = step.edge.spec
-    values: dict[str, str] = {}
-    for end, name in (("source", spec.source), ("destination", spec.destination)):
-        node = graph.nodes[name]
-        values |= {f"{end}.{key}": value for key, value in node.properties.items()}
-        values |= {f"{end}.node": name, f"{end}.type": node.type, f"{end}.platform": node.platform}
-    return values | spec.values
 
 
 def _dataset_values(flow: RoutedFlow, sub_path: str, step: Step) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from gobblin_dagster.core.errors import SpecFault, UsageError
-from gobblin_dagster.service.catalog.templates import TemplateCatalog, TemplateError
+from gobblin_dagster.service.catalog.templates import TemplateCatalog, TemplateError, value_problem
 from gobblin_dagster.service.topology.graph import FlowGraph, free_cycles
 from gobblin_dagster.service.topology.model import KINDS, Part, TopologyFile
 from gobblin_dagster.spec.document import Document, Loc, read_document
@@ -190,8 +190,27 @@ def _check_cycles(reading: _Reading, graph: FlowGraph) -> None:
 
 
 def _check_templates(reading: _Reading, graph: FlowGraph, templates: TemplateCatalog) -> None:
+    """Note templates that cannot be read, and values that a template needs and nodes lack, or does not take."""
     for name, edge in graph.edges.items():
         try:
-            templates.load(edge.template)
+            template = templates.load(edge.template)
         except TemplateError as error:
             reading.fault("edges", name, str(error), "template")
+            continue
+        parameters = template.spec.parameters
+        for key in edge.values:
+            if key not in parameters:
+                told = f"template {edge.template} declares no parameter {key!r}; {nearest(key, parameters)}"
+                reading.fault("edges", name, told, "values", key)
+        if not {edge.source, edge.destination} <= set(graph.nodes):
+            continue
+        values = graph.operators_values(edge)
+        for key, parameter in parameters.items():
+            end, _, wanted = key.partition(".")
+            if end in ("source", "destination") and key not in values and parameter.default is None:
+                node = getattr(edge, end)
+                told = f"{template.place(key)} needs ${{{key}}}, and node {node!r} has no property {wanted!r}"
+                reading.fault("edges", name, told, "template")
+            elif key in values and "${" not in values[key] and (problem := value_problem(parameter, values[key])):
+                told = f"{template.place(key)} gets ${{{key}}} = {values[key][:80]!r}, which {problem}"
+                reading.fault("edges", name, told, "template")

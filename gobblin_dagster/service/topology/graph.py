@@ -76,6 +76,15 @@ class FlowGraph:
         told = f"no executor that can run it is enabled: {', '.join(candidates)}" if not ready else ""
         return FlowEdge(name, spec, ready, told, *ends)
 
+    def operators_values(self, edge: EdgeSpec) -> dict[str, str]:
+        """Return what an edge and its nodes say for parameters of its template: values that flows cannot change."""
+        values: dict[str, str] = {}
+        for end, name in (("source", edge.source), ("destination", edge.destination)):
+            node = self.nodes[name]
+            values |= {f"{end}.{key}": value for key, value in node.properties.items()}
+            values |= {f"{end}.node": name, f"{end}.type": node.type, f"{end}.platform": node.platform}
+        return values | edge.values
+
     def capable_executors(self, edge: EdgeSpec) -> list[str]:
         """Return the executors that may run an edge and have the capability, the preferred one first."""
         types = self.nodes[edge.source].type, self.nodes[edge.destination].type

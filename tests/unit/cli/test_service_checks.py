@@ -98,3 +98,15 @@ def test_clock_disk_templates_and_strangers_are_faults(root: Path, monkeypatch: 
     assert "Only 1 MiB are free" in told["service disk"]
     assert "differ by 90 s" in told["service nodes"]
     assert "that is not the service" in told["service"]
+
+
+def test_topology_is_told_if_there_is_one(root: Path) -> None:
+    assert "topology" not in checked(root, ServiceSpec(port=1))
+    (root / "topology").mkdir()
+    (root / "topology" / "all.yaml").write_text("nodes: {lake: {type: lake}}\n")
+    told = checked(root, ServiceSpec(port=1))["topology"]
+    assert told == f"{root}/topology: 1 node, 0 edges, 0 executors"
+    (root / "topology" / "all.yaml").write_text("nodes: {lake: {}}\n")
+    told = checked(root, ServiceSpec(port=1))["topology"]
+    assert "topology/all.yaml:1: nodes.lake.type: is missing" in told
+    assert "`gobblin topology check` shows all faults" in told

@@ -97,3 +97,28 @@ def test_folder_that_is_not_there_is_refused_and_an_empty_file_is_an_empty_topol
     with pytest.raises(UsageError, match="There is no folder nowhere"):
         read_topology(Path("nowhere"))
     assert read_topology(write(a="")).faults == ()
+
+
+def test_values_that_templates_need_and_nodes_lack_are_faults_of_the_edge(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "t.template").write_text(
+        "template: t\nparameters:\n"
+        "  source.path: {type: path}\n  destination.url: {}\n  destination.port: {type: integer}\n  table: {}\n"
+        "job:\n  source: {type: files, path: '${source.path}'}\n"
+        "  output: {path: '${destination.url}:${destination.port}/${table}'}\n"
+    )
+    folder = write(
+        a=(
+            "nodes:\n  a: {type: n, properties: {path: /etc}}\n  b: {type: n, properties: {port: '${PORT}'}}\n"
+            "executors: {x: {capabilities: [{}]}}\nedges:\n"
+            "  e: {source: a, destination: b, template: 'FS:///t.template', values: {tabel: orders}}\n"
+        )
+    )
+    found = [fault.text("") for fault in read_topology(folder, TemplateCatalog(tmp_path)).faults]
+    assert found == [
+        "topology/a.yaml:6: edges.e.template: FS:///t.template:8 gets ${source.path} = '/etc', "
+        "which is no relative path inside of its folder",
+        "topology/a.yaml:6: edges.e.template: FS:///t.template:9 needs ${destination.url}, "
+        "and node 'b' has no property 'url'",
+        "topology/a.yaml:6: edges.e.values.tabel: template FS:///t.template declares no parameter 'tabel'; "
+        "did you mean 'table'?",
+    ]
