@@ -63,6 +63,9 @@ class DatasetRunRecord:
     """The first error, as text; empty without one."""
     failed_ranges: tuple[str, ...] = ()
     """Ranges of the failed work units, as text for people."""
+    left: int | None = None
+    """Positions that the run was to read and did not publish; None if the watermark is no number, or no watermark is
+    known, and in records of older programs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,21 +7,32 @@ It asks no source: what a source has that was not read yet is known to runs only
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 
 from gobblin_dagster.core.commit import WAITING, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import FlowNotFoundError, UsageError
+from gobblin_dagster.core.run_record import RunRecord, RunStatus
 from gobblin_dagster.core.startpoint import OnRewind, Specific, Startpoint, parse_startpoint_position
-from gobblin_dagster.core.watermark import DateWatermark, HourWatermark, TimestampWatermark
+from gobblin_dagster.core.watermark import (
+    CompositeWatermark,
+    DateWatermark,
+    HourWatermark,
+    LongWatermark,
+    TimestampWatermark,
+)
 from gobblin_dagster.core.watermark.text import parse_watermark
 from gobblin_dagster.service.flow_jobs import flow_jobs
 from gobblin_dagster.service.model import Dag, FlowConfig, FlowId
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.state.startpoints import StartpointManager
 from gobblin_dagster.state.store import StateStore
+
+
+RUNS = 20
+"""Newest runs of a job in which a dataset's lag is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +48,15 @@ class FlowDataset:
     """Commit sequences that are unfinished or wait for a person, newest first."""
     problem: str = ""
     """Why its state cannot be read."""
+    lag_positions: int | None = None
+    """Positions that the job's last run was to read and did not publish; None if its watermark is no number, or if it is
+    not known."""
 
 
 def lag_s(state: DatasetState, now: datetime) -> int | None:
     """Return the seconds from a dataset's watermark to an instant, at least 0.
 
-    None if nothing was committed, or the watermark is no time: then only the source knows how much is left to read.
+    None if nothing was committed, or the watermark is no time: see `lag_positions`.
     """
     match state.watermark:
         case DateWatermark(value=day):
@@ -52,6 +66,25 @@ def lag_s(state: DatasetState, now: datetime) -> int | None:
         case _:
             return None
     return max(0, int((now - reached).total_seconds()))
+
+
+def lag_positions(state: DatasetState, runs: Sequence[RunRecord]) -> int | None:
+    """Return how many positions the last run that looked at a dataset did not publish.
+
+    None if its watermark is no number, or no run of these is known to have looked at it.
+
+    Args:
+        state: the dataset's state.
+        runs: of its job, newest first.
+    """
+    if not _is_counted(state):
+        return None
+    for run in runs:
+        if state.dataset_urn in run.datasets:
+            return run.datasets[state.dataset_urn].left
+        if run.status in (RunStatus.SUCCEEDED, RunStatus.PARTIAL):
+            return 0  # a flow's job looks at all datasets, and records those that have something new
+    return None
 
 
 class FlowDatasets:
@@ -181,6 +214,7 @@ class FlowDatasets:
 def _datasets(store: StateStore, job: str, urns: list[str] | None) -> list[FlowDataset]:
     states, damaged = store.load_readable_states(job, urns)
     startpoints = store.load_startpoints(job, urns)
+    runs = store.load_runs(job, RUNS) if any(_is_counted(state) for state in states.values()) else []
     sequences: dict[str, list[StoredSequence]] = {}
     for sequence in store.load_sequences(job, WAITING, urns):
         sequences.setdefault(sequence.dataset_urn, []).append(sequence)
@@ -192,9 +226,14 @@ def _datasets(store: StateStore, job: str, urns: list[str] | None) -> list[FlowD
             startpoints.get(urn),
             tuple(sequences.get(urn, ())),
             str(damaged[urn]) if urn in damaged else "",
+            lag_positions(states[urn], runs) if urn in states else None,
         )
         for urn in sorted({*states, *damaged, *startpoints, *sequences})
     ]
+
+
+def _is_counted(state: DatasetState) -> bool:
+    return isinstance(state.watermark, LongWatermark | CompositeWatermark)
 
 
 def _unclear(flow: FlowId, urn: str, jobs: list[str]) -> str:

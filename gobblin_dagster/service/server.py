@@ -35,6 +35,7 @@ from gobblin_dagster.service.api.flowexecutions import FlowExecutionsResource
 from gobblin_dagster.service.api.flowtemplates import FlowTemplatesResource
 from gobblin_dagster.service.api.guard import Guard
 from gobblin_dagster.service.catalog.feed import CatalogFeed, CatalogListener, LoggingListener
+from gobblin_dagster.service.catalog.listeners import make_listeners
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
 from gobblin_dagster.service.compiler.compilers import CompilerContext, make_compiler
 from gobblin_dagster.service.datasets import FlowDatasets
@@ -90,12 +91,13 @@ class CoreServices:
         allow: what jobs may use, as `gobblin.yaml` says.
         clock: tells the time where the database has no clock.
         state: URL of the project's state store.
-        listeners: hear of every change of the catalog, whichever node makes it.
+        listeners: hear of every change of the catalog, whichever node makes it, after those that `spec` names.
 
     A store that cannot be reached yet is waited for: until then the service answers 503.
 
     Raises:
         StorageError, StoreVersionError: the store cannot be opened, and waiting would not help.
+        UsageError: a listener that `spec` names cannot be made.
 
     Source: gobblin-service `GobblinServiceManager`.
     """
@@ -126,7 +128,7 @@ class CoreServices:
         self.url = ""
         """Where REST answers; empty before it does."""
         self._role = RoleLease(LEADER, self.node, ROLE_TTL)
-        self.feed = CatalogFeed(self.store, [LoggingListener(), *listeners])
+        self.feed = CatalogFeed(self.store, [LoggingListener(), *make_listeners(spec.listeners), *listeners])
         self.scheduler = Scheduler(
             self.store,
             self.orchestrator,

@@ -218,6 +218,22 @@ class CompositeWatermark(Watermark):
         return "{" + ", ".join(f"{name}:{value}" for name, value in sorted(self.values.items())) + "}"
 
 
+def positions_between(low: Watermark | None, high: Watermark | None) -> int | None:
+    """Return how many whole numbers lie from one watermark to another, summed over components that both have.
+
+    None if a watermark is missing, or if both are not of one type of numbers. A component that has gone back counts
+    as 0.
+
+    Example:
+        >>> positions_between(CompositeWatermark({"0": 5, "1": 9}), CompositeWatermark({"0": 8, "1": 9, "2": 4}))
+        3
+    """
+    if not isinstance(low, LongWatermark | CompositeWatermark) or type(low) is not type(high):
+        return None
+    reached, there = low.components(), high.components()
+    return sum(max(0, _int(there[name]) - _int(value)) for name, value in reached.items() if name in there)
+
+
 def _int(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"expected a whole number, got {value!r}")

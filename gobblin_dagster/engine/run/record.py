@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
+from gobblin_dagster.core.watermark.types import positions_between
 from gobblin_dagster.engine.commit.all_or_none import is_held_back
 from gobblin_dagster.engine.results import DatasetResult, RecoveredDataset, RunResult
 
@@ -46,6 +47,7 @@ def run_record(result: RunResult) -> RunRecord:
             quarantined=dataset.rows_quarantined,
             error="; ".join(failure.message for failure in dataset.failures)[:_MAX_ERROR],
             failed_ranges=dataset.failed_ranges,
+            left=positions_between(dataset.actual_high, dataset.expected_high),
         )
         for dataset in result.datasets
         if dataset.outcome is not DatasetOutcome.IDLE

@@ -179,6 +179,8 @@ def dataset_document(flow: FlowId, dataset: FlowDataset, now: datetime) -> dict[
         document["watermark"] = str(state.watermark)
     if (lag := lag_s(state, now)) is not None:
         document["lagSeconds"] = lag
+    if dataset.lag_positions is not None:
+        document["lagPositions"] = dataset.lag_positions
     totals = state.totals
     return {
         **document,

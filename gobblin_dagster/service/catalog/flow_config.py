@@ -22,6 +22,8 @@ from gobblin_dagster.service.model import FailureOption, FlowConfig, FlowId, Sch
 NAME_LENGTH = 128
 """Characters of a group or a name at most."""
 MAX_PROPERTIES = 1_000
+MAX_INDEXED = 500
+"""Characters of a property's name, and of `owningGroup`, at most: PostgreSQL indexes no text of more than 2,700 bytes."""
 MAX_TEMPLATES = 100
 """Templates, so jobs, of one flow at most."""
 LEAST_INTERVAL_S = 5
@@ -268,6 +270,8 @@ def _other_faults(document: dict[str, Any]) -> Iterator[SpecFault]:
     owner = document.get("owningGroup", "")
     if not isinstance(owner, str):
         yield _coerced("/owningGroup", owner, "String")
+    elif len(owner) > MAX_INDEXED:
+        yield SpecFault("/owningGroup", f"has {len(owner)} characters; at most {MAX_INDEXED} are allowed")
     elif _unstorable(owner):
         yield SpecFault("/owningGroup", "holds a control character or half a unicode character")
     for name, value in document.items():
@@ -297,6 +301,9 @@ def _property_faults(properties: Any) -> Iterator[SpecFault]:
     for name, value in properties.items():
         if not isinstance(value, str):
             yield _coerced(f"/properties/{name[:80]}", value, "String")
+        elif len(name) > MAX_INDEXED:
+            problem = f"its name has {len(name)} characters; at most {MAX_INDEXED} are allowed"
+            yield SpecFault(f"/properties/{name[:80]}", problem)
         elif "\0" in name + value or _has_half_character(name + value):
             yield SpecFault(f"/properties/{name[:80]!r}", "holds a NUL or half a unicode character")
 

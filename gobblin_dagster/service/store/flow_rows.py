@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Row, Select, and_, bindparam, delete, exists, func, insert, select, tuple_, update
+from sqlalchemy import Row, Select, and_, bindparam, delete, func, insert, select, tuple_, update
 
 from gobblin_dagster.core import serialization
 from gobblin_dagster.service.model import Change, FlowConfig, FlowId, FlowSpec
@@ -108,9 +109,17 @@ def save_flow(transaction: Transaction, spec: FlowSpec, next_fire_ms: int | None
             )
         )
         if spec.config.properties:
-            rows = [{**key, "name": name, "value": value} for name, value in spec.config.properties.items()]
+            rows = [
+                {**key, "name": name, "value": value, "value_digest": value_digest(value)}
+                for name, value in spec.config.properties.items()
+            ]
             transaction.execute(insert(flow_properties), rows)
     return replace(spec, version=version, number=number)
+
+
+def value_digest(value: str) -> str:
+    """Return what stands for a property's value in the index."""
+    return hashlib.sha256(value.encode()).hexdigest()[:32]
 
 
 def load_version(transaction: Transaction, flow: FlowId, version: int) -> FlowSpec | None:
@@ -195,23 +204,27 @@ def _found(query: Select[Any], where: FlowFilter) -> Select[Any]:
     for column, value in equal.items():
         if value is not None:
             query = query.where(column == value)
-    of_flow = tuple_(flow_properties.c.flow_group, flow_properties.c.flow_name) == tuple_(
-        flows.c.flow_group, flows.c.flow_name
-    )
     for wanted in where.properties:
-        has = and_(of_flow, flow_properties.c.name == wanted.name)
+        has = flow_properties.c.name == wanted.name
         if wanted.contains:
             has = and_(has, flow_properties.c.value.contains(wanted.contains, autoescape=True))
-        query = query.where(exists().where(has))
+        query = _having(query, has)
     for name, value in where.exact_properties:
-        has = and_(of_flow, flow_properties.c.name == name, flow_properties.c.value == value)
-        query = query.where(exists().where(has))
+        # A node whose program is older stores no digest.
+        digests = flow_properties.c.value_digest.in_((value_digest(value), ""))
+        query = _having(query, and_(flow_properties.c.name == name, digests, flow_properties.c.value == value))
     if where.search:
         part = where.search
         query = query.where(
             flows.c.flow_group.icontains(part, autoescape=True) | flows.c.flow_name.icontains(part, autoescape=True)
         )
     return query
+
+
+def _having(query: Select[Any], has: Any) -> Select[Any]:
+    """Ask for flows that have a property; so put that the properties' index finds them, not flow by flow."""
+    found = select(flow_properties.c.flow_group, flow_properties.c.flow_name).where(has)
+    return query.where(tuple_(flows.c.flow_group, flows.c.flow_name).in_(found))
 
 
 def _spec(row: Row[Any]) -> FlowSpec:

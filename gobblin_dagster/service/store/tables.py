@@ -52,7 +52,10 @@ flow_properties = Table(
     Column("flow_name", Text, primary_key=True),
     Column("name", Text, primary_key=True),
     Column("value", Text, nullable=False),
-    Index("gobblin_flow_properties_by_name", "name"),
+    # Stands for the value in the index: PostgreSQL indexes no text of more than 2,700 bytes. Empty in rows of programs
+    # before revision 0004.
+    Column("value_digest", Text, nullable=False, server_default=""),
+    Index("gobblin_flow_properties_by_value", "name", "value_digest"),
 )
 """Properties of the flows that exist, for filters."""
 

@@ -16,9 +16,10 @@ from gobblin_dagster.core.commit import WAITING, SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import FlowNotFoundError, UsageError
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
 from gobblin_dagster.core.watermark import DateWatermark, LongWatermark, Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges, WatermarkInterval
-from gobblin_dagster.service.datasets import lag_s
+from gobblin_dagster.service.datasets import lag_positions, lag_s
 from gobblin_dagster.service.model import FlowId
 from gobblin_dagster.service.security.audit import broken_rows
 from gobblin_dagster.service.server import CoreServices
@@ -82,6 +83,7 @@ def test_datasets_tell_watermark_rows_and_rejected_rows(core: CoreServices, clie
     assert (first["jobName"], first["datasetUrn"], first["watermark"]) == ("shop__orders__rows", "a", "10")
     assert (first["rowsRead"], first["rowsWritten"], first["rowsQuarantined"]) == (10, {"main": 9}, 1)
     assert "lagSeconds" not in first, "ids are no times"
+    assert first["lagPositions"] == 0
     assert client.dataset("shop", "orders", "b/c") == second
     with pytest.raises(FlowNotFoundError, match="Nothing is known of dataset 'nope'"):
         client.dataset("shop", "orders", "nope")
@@ -186,6 +188,26 @@ def test_open_sequences_are_told(core: CoreServices, client: FlowClient, tmp_pat
         assert [one.id for one in store.load_sequences(job, WAITING)] == ["f" * 32]
     [told] = client.dataset("shop", "orders", "a")["openSequences"]
     assert (told["sequence"], told["state"], told["reason"]) == ("f" * 32, "quarantined", "a person must look")
+
+
+def test_lag_of_numbers_is_what_the_last_run_left(core: CoreServices, client: FlowClient, tmp_path: Path) -> None:
+    run_flow(tmp_path, core, ORDERS)
+    store_flow(core, ORDERS, rows="25", fails="5")
+    run_flow(tmp_path, core, ORDERS)
+    assert [one["lagPositions"] for one in client.datasets("shop", "orders")] == [15, 15]
+    store_flow(core, ORDERS, rows="25")
+    run_flow(tmp_path, core, ORDERS)
+    run_flow(tmp_path, core, ORDERS)  # nothing is new: no dataset is in this run's record
+    assert [one["lagPositions"] for one in client.datasets("shop", "orders")] == [0, 0]
+
+
+def test_lag_is_unknown_if_no_run_told_it() -> None:
+    ranges = CommittedRanges(LongWatermark, {}).add(WatermarkInterval(LongWatermark(0), LongWatermark(7)))
+    state = DatasetState("j", "d", 1, ranges, 1, "r", NOW)
+    older = RunRecord("r", "j", NOW, RunStatus.SUCCEEDED, NOW, {"d": DatasetRunRecord(DatasetOutcome.COMMITTED)})
+    going = RunRecord("s", "j", NOW, RunStatus.RUNNING)
+    assert lag_positions(state, [going, older]) is None, "a program without this count wrote the record"
+    assert lag_positions(state, []) is None
 
 
 @pytest.mark.parametrize(

@@ -102,12 +102,18 @@ def startpoint(
         out.print(f"If no run applies it, it expires at {expires_at}. Run now: gobblin flow run {flow}")
 
 
+def _lag(one: dict[str, Any]) -> str:
+    if "lagSeconds" in one:
+        return str(timedelta(seconds=one["lagSeconds"]))
+    return f"{one['lagPositions']:,} positions" if "lagPositions" in one else "-"
+
+
 def _row(one: dict[str, Any]) -> tuple[str, ...]:
-    lag, published = one.get("lagSeconds"), one.get("updatedAt")
+    published = one.get("updatedAt")
     return (
         dataset_name(one["datasetUrn"]),
         one.get("watermark", "-"),
-        "-" if lag is None else str(timedelta(seconds=lag)),
+        _lag(one),
         rows_of(one.get("rowsRead", 0)),
         rows_of(one.get("rowsQuarantined", 0)),
         str(len(one["openSequences"]) or "-"),
