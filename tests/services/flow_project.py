@@ -21,11 +21,12 @@ TEMPLATE = """
 template: rows
 parameters:
   rows: {type: integer, default: "10"}
+  fail_at: {type: integer, default: "-1"}
   folder: {type: path, default: lake}
 job:
   source:
     type: gobblin_dagster.testing.rows_source:RowsSource
-    datasets: {a: {rows: "${rows}"}, b/c: {rows: "${rows}"}}
+    datasets: {a: {rows: "${rows}", fail_at: "${fail_at}"}, b/c: {rows: "${rows}", fail_at: "${fail_at}"}}
   extract: {namespace: test, table: rows}
   row_policies: [{name: has_value, type: not_null, columns: [value], on_violation: quarantine}]
   output: {path: "${folder}"}

@@ -192,7 +192,7 @@ def test_open_sequences_are_told(core: CoreServices, client: FlowClient, tmp_pat
 
 def test_lag_of_numbers_is_what_the_last_run_left(core: CoreServices, client: FlowClient, tmp_path: Path) -> None:
     run_flow(tmp_path, core, ORDERS)
-    store_flow(core, ORDERS, rows="25", fails="5")
+    store_flow(core, ORDERS, rows="25", fail_at="20")
     run_flow(tmp_path, core, ORDERS)
     assert [one["lagPositions"] for one in client.datasets("shop", "orders")] == [15, 15]
     store_flow(core, ORDERS, rows="25")

@@ -46,6 +46,8 @@ def test_good_flow_keeps_values_as_they_came_and_unknown_fields() -> None:
         ({"properties": {"k": 5}}, "/properties/k :: 5 cannot be coerced to String"),
         ({"properties": {"k": None}}, "null cannot be coerced to String"),
         ({"properties": []}, "cannot be coerced to a map"),
+        ({"properties": {"k" * 501: "v"}}, "its name has 501 characters; at most 500 are allowed"),
+        ({"owningGroup": "k" * 501}, "/owningGroup :: has 501 characters; at most 500 are allowed"),
         ({"explain": "true"}, "/explain :: true cannot be coerced to Boolean"),
         ({"schedule": {"cronSchedule": "*/5 * * * *"}}, '"*/5 * * * *" is not in Cron format'),
         ({"schedule": {"cronSchedule": "* * * ? * *"}}, "fires every 1 s; at least 5 s must lie between"),

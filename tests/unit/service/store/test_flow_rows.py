@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
+from dataclasses import replace
+
+from sqlalchemy.event import listen
+
+from gobblin_dagster.service.catalog.flow_config import MAX_INDEXED, NAME_LENGTH
 from gobblin_dagster.service.manager import FlowManager
 from gobblin_dagster.service.model import Change, FlowId
 from gobblin_dagster.service.store.flow_rows import (
@@ -12,6 +18,7 @@ from gobblin_dagster.service.store.flow_rows import (
     list_flows,
     list_versions,
     newest_change,
+    value_digest,
 )
 from gobblin_dagster.service.store.store import ServiceStore
 
@@ -37,6 +44,29 @@ def test_filters_find_by_field_and_by_property(store: ServiceStore, create: Crea
     assert names(store, FlowFilter(exact_properties=(("path", "/axb/c"),))) == ["Items"]
     assert names(store, FlowFilter(search="ITEM")) == ["Items"]
     assert names(store, FlowFilter(search="%")) == []
+
+
+def test_flows_are_found_by_the_index_of_values(store: ServiceStore, create: Create) -> None:
+    create(flow(properties={"user.to.proxy": "anna"}))
+    with store.read() as transaction:
+        asked: list[str] = []
+        listen(transaction, "before_cursor_execute", lambda *told: asked.append(told[2]))
+        where = FlowFilter(exact_properties=(("user.to.proxy", "anna"),))
+        assert count_flows(transaction, where) == 1
+        if store.url.startswith("sqlite"):
+            values = ("user.to.proxy", value_digest("anna"), "", "anna")
+            plan = " ".join(str(row) for row in transaction.exec_driver_sql(f"EXPLAIN QUERY PLAN {asked[0]}", values))
+            assert "gobblin_flow_properties_by_value (name=? AND value_digest=?)" in plan
+            assert "SCAN gobblin_flow" not in plan, "no flow that has another value is looked at"
+
+
+def test_longest_names_that_are_accepted_can_be_stored(store: ServiceStore, create: Create) -> None:
+    def signs(count: int) -> str:  # four bytes each, which no compression makes shorter
+        return "".join(chr(0x10000 + secrets.randbelow(0xF000)) for _ in range(count))
+
+    config = flow(properties={signs(MAX_INDEXED): signs(200_000)}, owning_group=signs(MAX_INDEXED))
+    create(replace(config, id=FlowId(signs(NAME_LENGTH), signs(NAME_LENGTH))))
+    assert len(names(store, FlowFilter(owning_group=config.owning_group))) == 1
 
 
 def test_pages_follow_each_other_without_gap(store: ServiceStore, create: Create) -> None:

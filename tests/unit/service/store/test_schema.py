@@ -8,16 +8,17 @@ from datetime import UTC, datetime
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import text
+from sqlalchemy import select, text
 
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.errors import StoreVersionError
 from gobblin_dagster.database.engine import WRITE, make_engine, parse_url
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FailureOption, FlowId
 from gobblin_dagster.service.store.execution_rows import load_execution, load_jobs, overdue_executions
+from gobblin_dagster.service.store.flow_rows import FlowFilter, count_flows, value_digest
 from gobblin_dagster.service.store.schema import CHAIN
 from gobblin_dagster.service.store.store import ServiceStore
-from gobblin_dagster.service.store.tables import VERSION_TABLE, metadata
+from gobblin_dagster.service.store.tables import VERSION_TABLE, flow_properties, metadata
 
 
 def test_migrations_make_the_tables_that_the_code_knows(store: ServiceStore) -> None:
@@ -50,6 +51,29 @@ def test_executions_of_the_first_revision_go_on_without_deadlines(store_url: str
         assert (job.job.start_within_s, job.start_by) == (None, None)
         assert (found.on_failure, job.is_kill_requested) == (FailureOption.FINISH_ALL_POSSIBLE, False)
         assert overdue_executions(transaction, datetime(2030, 1, 1, tzinfo=UTC), 10) == []
+
+
+PROPERTIES = """
+INSERT INTO gobblin_flows VALUES
+    ('g', 'n', 1, 1, '{"type": "FlowConfig/1"}', 'created', '2026-11-22 18:00:00', 'anna', {no}, '', 'FS:///a', NULL,
+     {no}, NULL, NULL);
+INSERT INTO gobblin_flow_properties VALUES ('g', 'n', 'user.to.proxy', 'anna'), ('g', 'n', 'größe', '')
+"""
+"""Rows as the program of revision 0003 wrote them."""
+
+
+def test_properties_of_revision_0003_are_found_by_their_value(store_url: str) -> None:
+    engine = make_engine(parse_url(store_url)).execution_options(**{WRITE: True})
+    with engine.begin() as transaction:
+        replace(CHAIN, revisions=("0001", "0002", "0003")).upgrade(transaction, "the store")
+        for statement in PROPERTIES.replace("{no}", "false" if "postgres" in store_url else "0").split(";"):
+            transaction.exec_driver_sql(statement)
+    engine.dispose()
+    with ServiceStore(store_url, SystemClock()) as opened, opened.read() as transaction:
+        rows = transaction.execute(select(flow_properties.c.value, flow_properties.c.value_digest)).all()
+        assert {row.value: row.value_digest for row in rows} == {text: value_digest(text) for text in ("anna", "")}
+        for properties, count in {(("user.to.proxy", "anna"),): 1, (("größe", ""),): 1, (("größe", "x"),): 0}.items():
+            assert count_flows(transaction, FlowFilter(exact_properties=properties)) == count
 
 
 def test_store_of_a_newer_program_is_refused_and_left_alone(store: ServiceStore, store_url: str) -> None:
