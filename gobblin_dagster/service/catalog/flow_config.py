@@ -22,8 +22,9 @@ from gobblin_dagster.service.model import FailureOption, FlowConfig, FlowId, Sch
 NAME_LENGTH = 128
 """Characters of a group or a name at most."""
 MAX_PROPERTIES = 1_000
-MAX_INDEXED = 500
-"""Characters of a property's name, and of `owningGroup`, at most: PostgreSQL indexes no text of more than 2,700 bytes."""
+MAX_INDEXED = 400
+"""Characters of a property's name, and of `owningGroup`, at most: PostgreSQL indexes no key of more than 2,700
+bytes."""
 MAX_TEMPLATES = 100
 """Templates, so jobs, of one flow at most."""
 LEAST_INTERVAL_S = 5
