@@ -91,8 +91,7 @@ def _jobs(ctx: typer.Context, flow: str) -> list[DagJob]:
     from gobblin_dagster.cli.commands.flow.connect import group_and_name  # noqa: PLC0415
     from gobblin_dagster.core.clock import SystemClock  # noqa: PLC0415
     from gobblin_dagster.database.engine import parse_url  # noqa: PLC0415
-    from gobblin_dagster.service.compiler.compilers import open_compiler  # noqa: PLC0415
-    from gobblin_dagster.service.executors.embedded import NAME  # noqa: PLC0415
+    from gobblin_dagster.service.flow_compiler import open_flow_compiler  # noqa: PLC0415
     from gobblin_dagster.service.flow_jobs import flow_jobs  # noqa: PLC0415
     from gobblin_dagster.service.model import FlowId  # noqa: PLC0415
     from gobblin_dagster.service.store.store import ServiceStore  # noqa: PLC0415
@@ -100,6 +99,6 @@ def _jobs(ctx: typer.Context, flow: str) -> list[DagJob]:
 
     root = importable(project_root(ctx))
     spec = load_project(root)
-    compiler = open_compiler(root, spec.service, [NAME], spec.allow.lists)
+    compiler = open_flow_compiler(root, spec.service, spec.allow.lists)
     with ServiceStore(parse_url(spec.service.store, root), SystemClock()) as store:
         return flow_jobs(store, compiler.compile, FlowId(*group_and_name(flow)))

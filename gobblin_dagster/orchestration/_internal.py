@@ -23,6 +23,11 @@ def log_planned(
     instance.report_dagster_event(event, run.run_id)
 
 
+def end_run(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Ask a run to end, as the button in Dagster's pages does."""
+    instance.run_coordinator.cancel_run(run_id)
+
+
 def assets_of_run(context: dg.OpExecutionContext) -> frozenset[dg.AssetKey]:
     """Return the assets that the run makes; a run of a whole job has no asset selection, so its graph is asked."""
     return frozenset(context.job_def.asset_layer.selected_asset_keys)

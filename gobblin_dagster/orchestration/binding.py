@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import dagster as dg
 
+from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.engine.project import Project, open_project
 from gobblin_dagster.orchestration.translator import BranchData, GobblinTranslator
 from gobblin_dagster.spec.job import JobSpec
@@ -25,6 +26,10 @@ class JobBinding:
     """The external assets that the job reads from."""
     has_checks: bool = True
     """Whether policies are shown as asset checks."""
+    job_of_run: Callable[[JobSpec, Mapping[str, str]], JobSpec] = field(
+        default=lambda job, tags: job, compare=False, repr=False
+    )
+    """The translator's choice of the job that a run works on."""
 
     @classmethod
     def of(
@@ -45,7 +50,20 @@ class JobBinding:
         spec = opened.job(job) if isinstance(job, str) else job
         used, lines = translator or GobblinTranslator(), opened.lines.get(spec.job)
         specs = {branch.name: used.get_asset_spec(BranchData(spec, branch, lines)) for branch in spec.fork.branches}
-        return cls(opened, spec, specs, tuple(used.get_upstream_specs(spec)), has_checks)
+        return cls(opened, spec, specs, tuple(used.get_upstream_specs(spec)), has_checks, used.job_of_run)
+
+    def for_run(self, tags: Mapping[str, str]) -> JobBinding:
+        """Return the binding of the job that a run with these tags works on.
+
+        Raises:
+            UsageError: this job has other branches than the one that was loaded.
+        """
+        job = self.job_of_run(self.job, tags)
+        names, wanted = list(self.specs), [branch.name for branch in job.fork.branches]
+        if names != wanted:
+            problem = f"Job {self.name!r} has the branches {', '.join(wanted)}, and Dagster loaded {', '.join(names)}."
+            raise UsageError(problem=problem, hint="Reload the code location in Dagster's pages, and run it again.")
+        return replace(self, job=job)
 
     @property
     def name(self) -> str:

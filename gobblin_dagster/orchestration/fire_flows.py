@@ -8,9 +8,7 @@ from pathlib import Path
 from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.core.errors import TransientError
 from gobblin_dagster.database.engine import parse_url
-from gobblin_dagster.service.catalog.templates import TemplateCatalog
-from gobblin_dagster.service.compiler.identity import IdentityCompiler
-from gobblin_dagster.service.executors.embedded import NAME as EMBEDDED
+from gobblin_dagster.service.flow_compiler import open_flow_compiler
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.scheduler.scheduler import BATCH, Scheduler
 from gobblin_dagster.service.store.store import ServiceStore
@@ -25,7 +23,7 @@ def fire_flows(root: Path, spec: ProjectSpec, clock: Clock) -> str:
 
     `clock` tells the time if the store has no clock of its own.
     """
-    compiler = IdentityCompiler(TemplateCatalog(root / spec.service.templates), [EMBEDDED], spec.allow.lists)
+    compiler = open_flow_compiler(root, spec.service, spec.allow.lists)
     until = time.monotonic() + TICK_S
     flows = executions = skipped = 0
     try:

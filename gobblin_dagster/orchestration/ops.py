@@ -87,7 +87,7 @@ def extract_op(binding: JobBinding, runner: TaskRunner | None) -> dg.OpDefinitio
         """Recover earlier runs, plan, run all work units as one Spark job, and decide what to commit."""
         used = runner or getattr(context.resources, binding.spark_key).runner
         try:
-            return _extract(context, binding, used, context.op_config)
+            return _extract(context, binding.for_run(context.run.tags), used, context.op_config)
         except SpecError as error:
             # Without the cause: Dagster would store it with values of environment variables.
             raise dg.Failure(str(error), allow_retries=False) from None

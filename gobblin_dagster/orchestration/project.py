@@ -8,7 +8,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import dagster as dg
+
 from gobblin_dagster.orchestration.definitions import build_definitions
+from gobblin_dagster.orchestration.flow_assets import flow_definitions
 from gobblin_dagster.spec.load import find_project
 
-defs = build_definitions(find_project(Path(os.environ.get("GOBBLIN_PROJECT") or ".")))
+_root = find_project(Path(os.environ.get("GOBBLIN_PROJECT") or "."))
+defs = dg.Definitions.merge(build_definitions(_root), flow_definitions(_root))

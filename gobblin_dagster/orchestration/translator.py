@@ -61,6 +61,17 @@ class GobblinTranslator:
         """
         return upstream_specs(job)
 
+    def job_of_run(self, job: JobSpec, tags: Mapping[str, str]) -> JobSpec:
+        """Return the job that a Dagster run works on, with the same branches; by default, the one that was loaded.
+
+        Called once at the beginning of each run, in its process.
+
+        Args:
+            job: as the definitions were loaded with.
+            tags: of the run.
+        """
+        return job
+
 
 def _metadata(data: BranchData) -> Mapping[str, Any]:
     found: dict[str, Any] = {"dagster/table_name": _table_name(data)}

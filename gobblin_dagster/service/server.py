@@ -39,8 +39,8 @@ from gobblin_dagster.service.catalog.listeners import make_listeners
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
 from gobblin_dagster.service.compiler.compilers import CompilerContext, make_compiler
 from gobblin_dagster.service.datasets import FlowDatasets
-from gobblin_dagster.service.executors.embedded import NAME as EMBEDDED
 from gobblin_dagster.service.executors.embedded import EmbeddedExecutor
+from gobblin_dagster.service.flow_compiler import ExecutorCompiler
 from gobblin_dagster.service.manager import FlowManager
 from gobblin_dagster.service.model import JobReport
 from gobblin_dagster.service.orchestrator.history import ExecutionHistory
@@ -118,7 +118,9 @@ class CoreServices:
         self.store = ServiceStore(parse_url(spec.store, root), self._clock, may_be_away=True)
         templates = TemplateCatalog(root / spec.templates)
         self.topology = TopologyCatalog(root / spec.topology)
-        compiler = make_compiler(spec.compiler, CompilerContext(templates, self.topology, [EMBEDDED], allow))
+        compiler = ExecutorCompiler(
+            lambda names: make_compiler(spec.compiler, CompilerContext(templates, self.topology, names, allow))
+        )
         self.compile = compiler.compile
         self.orchestrator = Orchestrator(self.store, compiler.compile)
         self.topology.add_listener(self.orchestrator)

@@ -34,6 +34,8 @@ EXECUTION_ID = "flow.executionId"
 """Gobblin's property with the execution id; the service sets it, users cannot."""
 REQUESTERS = "gobblin.service.requester.list"
 """Gobblin's property with who asked for the flow, as JSON; an update that does not set it leaves it as it is."""
+EXECUTOR = "flow.executor"
+"""Where the flow's jobs run; an `ExecutorName`."""
 UNSCHEDULE = "flow.unschedule"
 """Gobblin's property that stops a flow's schedule in an update."""
 
@@ -59,6 +61,15 @@ class Concurrency(StrEnum):
     REFUSE = "refuse"
 
 
+class ExecutorName(StrEnum):
+    """Where the jobs of a flow run."""
+
+    EMBEDDED = "embedded"
+    """In the worker processes of the service."""
+    DAGSTER = "dagster"
+    """As runs of Dagster, whose assets they are."""
+
+
 @dataclass(frozen=True, slots=True)
 class FlowSettings:
     """What the service itself reads from a flow's properties."""
@@ -80,6 +91,8 @@ class FlowSettings:
     """`gobblin.job.start.sla.time`: a job that could run and does not start in this time is given up."""
     finish_within: timedelta | None = timedelta(days=1)
     """`gobblin.flow.sla.time`: an execution that is not over in this time after its start is killed."""
+    executor: ExecutorName = ExecutorName.EMBEDDED
+    """`flow.executor`: `embedded` or `dagster`."""
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> FlowSettings:
@@ -107,6 +120,7 @@ class FlowSettings:
             reader.flag("flow.waitForWay"),
             reader.duration("gobblin.job.start.sla", cls().start_within),
             reader.duration("gobblin.flow.sla", cls().finish_within),
+            reader.choice(EXECUTOR, ExecutorName, cls().executor),
         )
         return settings, faults
 
@@ -125,6 +139,7 @@ SETTINGS = frozenset(
         "flow.catchUp",
         "flow.concurrency",
         "flow.allowConcurrentExecution",
+        EXECUTOR,
         "job.maxAttempts",
         "flow.failureOption",
         "flow.waitForWay",

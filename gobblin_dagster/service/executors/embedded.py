@@ -17,6 +17,7 @@ from pathlib import Path
 from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.ids import new_run_id
+from gobblin_dagster.service.catalog.flow_config import ExecutorName
 from gobblin_dagster.service.executors.messages import (
     JobKey,
     JobNews,
@@ -35,7 +36,7 @@ from gobblin_dagster.service.store.store import ServiceStore
 
 log = logging.getLogger(__name__)
 
-NAME = "embedded"
+NAME = ExecutorName.EMBEDDED.value
 TICK_S = 0.2
 """How often the outbox is looked at."""
 TAKE_OVER_S = 5

@@ -296,6 +296,22 @@ def jobs_that_ran(transaction: Transaction, flow: FlowId) -> list[DagJob]:
     return [_job(row).job for row in transaction.execute(query)]
 
 
+def open_jobs(transaction: Transaction, executor: str) -> list[tuple[ExecutionId, JobExecution]]:
+    """Return the jobs that an executor was given and that are not over, oldest execution first."""
+    given = jobs.c.status.in_([status.value for status in _GIVEN])
+    query = select(jobs).where(jobs.c.executor == executor, given).order_by(jobs.c.execution_id, jobs.c.position)
+    return [(_id(row), _job(row)) for row in transaction.execute(query)]
+
+
+_GIVEN = (
+    ExecutionStatus.PENDING,
+    ExecutionStatus.PENDING_RETRY,
+    ExecutionStatus.ORCHESTRATED,
+    ExecutionStatus.RUNNING,
+)
+"""Statuses of jobs that were ordered from an executor and are not over."""
+
+
 def take_over_jobs(
     transaction: Transaction, executor: str, holder: str, alive: Collection[str]
 ) -> list[tuple[ExecutionId, JobExecution]]:
@@ -307,16 +323,10 @@ def take_over_jobs(
         holder: the node.
         alive: nodes whose jobs are left to them.
     """
-    given = [
-        ExecutionStatus.PENDING,
-        ExecutionStatus.PENDING_RETRY,
-        ExecutionStatus.ORCHESTRATED,
-        ExecutionStatus.RUNNING,
-    ]
     is_ordered = exists().where(_same_job(), outbox.c.order == _START)
     lost = and_(
         jobs.c.executor == executor,
-        jobs.c.status.in_([status.value for status in given]),
+        jobs.c.status.in_([status.value for status in _GIVEN]),
         jobs.c.holder.not_in([*alive, holder]),
         ~is_ordered,
     )

@@ -1,0 +1,191 @@
+"""FlowRuns: what the service orders from the executor `dagster` becomes runs, and what became of runs is reported.
+
+Nothing is kept in memory: orders stand in the service's outbox until their run exists, runs are found by their tag, and
+what a run did is read from the state store, where the engine records it. Dagster's own status of a run never tells that a
+job is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import dagster as dg
+
+from gobblin_dagster.core.run_record import DatasetOutcome, RunRecord, RunStatus
+from gobblin_dagster.orchestration._internal import end_run
+from gobblin_dagster.service.catalog.flow_config import ExecutorName
+from gobblin_dagster.service.executors.messages import JobKey
+from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, JobReport
+from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
+from gobblin_dagster.service.store.execution_rows import JobExecution, Order, drop_orders, list_orders, open_jobs
+from gobblin_dagster.service.store.store import ServiceStore
+from gobblin_dagster.state.store import StateStore
+
+FLOW_TAG, EXECUTION_TAG, JOB_TAG = "gobblin/flow", "gobblin/flow_execution", "gobblin/job"
+KEY_TAG = "gobblin/job_execution"
+"""Tag with which a run is found again: one attempt of one job of one execution."""
+AT_ONCE = 50
+"""Orders that one call looks at: Dagster makes 5 to 6 runs a second."""
+RECENT_RUNS = 200
+"""Newest run records of a job among which a run is looked for."""
+
+_STATUS = {
+    RunStatus.SUCCEEDED: ExecutionStatus.COMPLETE,
+    RunStatus.PARTIAL: ExecutionStatus.FAILED,
+    RunStatus.FAILED: ExecutionStatus.FAILED,
+    RunStatus.BUSY: ExecutionStatus.FAILED,
+    RunStatus.INTERRUPTED: ExecutionStatus.CANCELLED,
+}
+
+
+@dataclass
+class Ordered:
+    """What the service asks for."""
+
+    requests: list[dg.RunRequest] = field(default_factory=list)
+    unknown: int = 0
+    """Orders of jobs that are not among the loaded definitions."""
+
+
+class FlowRuns:
+    """Works for one tick of a sensor.
+
+    Args:
+        store: the service's store.
+        orchestrator: takes in reports.
+        state: the project's state store.
+        instance: where the runs are.
+    """
+
+    def __init__(
+        self, store: ServiceStore, orchestrator: Orchestrator, state: StateStore, instance: dg.DagsterInstance
+    ) -> None:
+        self._store = store
+        self._orchestrator = orchestrator
+        self._state = state
+        self._instance = instance
+
+    def take_orders(self, known: Collection[str]) -> Ordered:
+        """Return a request for each order that has no run yet; end the runs that are ordered to stop.
+
+        An order is dropped once its run exists, so that a tick that is killed loses nothing; requests have run keys, so
+        that Dagster makes one run of each.
+
+        Args:
+            known: names of the Dagster jobs that can be launched.
+        """
+        with self._store.read() as transaction:
+            orders = list_orders(transaction, ExecutorName.DAGSTER, AT_ONCE)
+        stopped = {_key(order) for order in orders if order.is_stop}
+        ordered = Ordered()
+        for order in orders:
+            key = _key(order)
+            run = self._run(key)
+            if order.is_stop:
+                self._stop(order, run)
+            elif run is not None:
+                self._tell(key, ExecutionStatus.ORCHESTRATED, run_id=run.run_id)
+                self._drop(order)
+            elif key in stopped:
+                self._drop(order)
+            elif f"{order.job}_job" not in known:
+                ordered.unknown += 1
+            else:
+                ordered.requests.append(_request(key))
+        return ordered
+
+    def watch(self) -> int:
+        """Report the jobs whose runs began or ended, and return how many were told."""
+        with self._store.read() as transaction:
+            going = open_jobs(transaction, ExecutorName.DAGSTER)
+        told = 0
+        for execution, job in going:
+            key = _key_of(execution, job)
+            run = self._run(key)
+            if run is None:
+                continue
+            if run.is_finished:
+                self._end(key, run)
+                told += 1
+            elif run.status is dg.DagsterRunStatus.STARTED and job.status is not ExecutionStatus.RUNNING:
+                self._tell(key, ExecutionStatus.RUNNING, run_id=run.run_id)
+                told += 1
+        return told
+
+    def _stop(self, order: Order, run: dg.DagsterRun | None) -> None:
+        if run is None:
+            self._tell(_key(order), ExecutionStatus.CANCELLED, "stopped before it began")
+            self._drop(order)
+        elif run.is_finished:
+            self._drop(order)
+        elif run.status is not dg.DagsterRunStatus.CANCELING:
+            end_run(self._instance, run.run_id)
+
+    def _end(self, key: JobKey, run: dg.DagsterRun) -> None:
+        records = self._state.load_runs(key.job, RECENT_RUNS)
+        # A step that Dagster tries again has `.1`, `.2` behind the run's id; the newest record counts.
+        record = next((one for one in records if one.run_id.partition(".")[0] == run.run_id), None)
+        if record is None or record.status not in _STATUS:
+            is_cancelled = run.status is dg.DagsterRunStatus.CANCELED
+            status = ExecutionStatus.CANCELLED if is_cancelled else ExecutionStatus.FAILED
+            message = f"its Dagster run {run.run_id} ended as {run.status.value} before the job did; see its log in Dagster"
+            self._tell(key, status, message, run_id=run.run_id)
+            return
+        moved = {urn: one for urn, one in record.datasets.items() if one.outcome is DatasetOutcome.COMMITTED}
+        self._orchestrator.report(
+            JobReport(
+                key.execution_id,
+                key.job,
+                key.generation,
+                key.attempt,
+                _STATUS[record.status],
+                _message(record),
+                run.run_id,
+                sum(one.rows for one in moved.values()),
+                "; ".join(f"{urn}: {one.low}" for urn, one in moved.items() if one.low),
+                "; ".join(f"{urn}: {one.high}" for urn, one in moved.items() if one.high),
+            )
+        )
+
+    def _tell(self, key: JobKey, status: ExecutionStatus, message: str = "", run_id: str = "") -> None:
+        report = JobReport(key.execution_id, key.job, key.generation, key.attempt, status, message, run_id)
+        self._orchestrator.report(report)
+
+    def _drop(self, order: Order) -> None:
+        with self._store.write() as transaction:
+            drop_orders(transaction, [order])
+
+    def _run(self, key: JobKey) -> dg.DagsterRun | None:
+        found = self._instance.get_runs(dg.RunsFilter(tags={KEY_TAG: str(key)}), limit=1)
+        return found[0] if found else None
+
+
+def _request(key: JobKey) -> dg.RunRequest:
+    tags = {
+        FLOW_TAG: f"{key.group}/{key.flow}",
+        EXECUTION_TAG: str(key.execution),
+        JOB_TAG: key.job,
+        KEY_TAG: str(key),
+    }
+    return dg.RunRequest(run_key=str(key), job_name=f"{key.job}_job", tags=tags)
+
+
+def _key(order: Order) -> JobKey:
+    flow = order.execution.flow
+    return JobKey(flow.group, flow.name, order.execution.number, order.job, order.generation, order.attempt)
+
+
+def _key_of(execution: ExecutionId, job: JobExecution) -> JobKey:
+    flow = execution.flow
+    return JobKey(flow.group, flow.name, execution.number, job.job.name, job.generation, job.attempt)
+
+
+def _message(record: RunRecord) -> str:
+    """Say what became of the datasets that had work, and why some failed."""
+    counts: dict[str, int] = {}
+    for dataset in record.datasets.values():
+        counts[dataset.outcome.value] = counts.get(dataset.outcome.value, 0) + 1
+    told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())) or "nothing to do"
+    failed = [f"{urn}: {one.error}" for urn, one in record.datasets.items() if one.error]
+    return "; ".join([told, *failed[:5]])
