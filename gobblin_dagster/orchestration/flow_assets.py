@@ -1,7 +1,7 @@
 """Flows whose jobs run in Dagster: assets, Dagster jobs, and the sensor that launches and watches their runs.
 
-A flow asks for it with the property `flow.executor: dagster`. The service fires, compiles and decides, as for all flows;
-Dagster runs the jobs and shows them.
+A flow asks for it with the property `flow.executor: dagster`. The service fires, compiles and decides, as for all
+flows; Dagster runs the jobs and shows them.
 """
 
 from __future__ import annotations

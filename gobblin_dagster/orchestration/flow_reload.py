@@ -26,8 +26,8 @@ _TIMEOUT_S = 300
 class ReloadDagster:
     """Asks Dagster's web server to load a code location again after flows of the executor `dagster` changed.
 
-    Name it in `gobblin.yaml`: `service: {listeners: [{type: "gobblin_dagster.orchestration:ReloadDagster"}]}`. Changes that
-    follow each other are loaded together. If Dagster does not answer, it is asked again until it does.
+    Name it in `gobblin.yaml`: `service: {listeners: [{type: "gobblin_dagster.orchestration:ReloadDagster"}]}`. Changes
+    that follow each other are loaded together. If Dagster does not answer, it is asked again until it does.
 
     Args:
         url: where Dagster's pages are.
@@ -65,7 +65,7 @@ class ReloadDagster:
                 is_told = False
             except (requests.RequestException, ValueError) as error:
                 if not is_told:
-                    log.warning("Dagster at %s does not load its definitions again; it is asked on: %s", self._graphql, error)
+                    log.warning("Dagster does not load its definitions again and is asked on: %s", error)
                 is_told = True
                 self._changed.set()
 

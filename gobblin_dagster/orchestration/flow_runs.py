@@ -1,8 +1,8 @@
 """FlowRuns: what the service orders from the executor `dagster` becomes runs, and what became of runs is reported.
 
-Nothing is kept in memory: orders stand in the service's outbox until their run exists, runs are found by their tag, and
-what a run did is read from the state store, where the engine records it. Dagster's own status of a run never tells that a
-job is complete.
+Nothing is kept in memory: orders stand in the service's outbox until their run exists, runs are found by their tag,
+and what a run did is read from the state store, where the engine records it. Dagster's own status of a run never tells
+that a job is complete.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class FlowRuns:
         if record is None or record.status not in _STATUS:
             is_cancelled = run.status is dg.DagsterRunStatus.CANCELED
             status = ExecutionStatus.CANCELLED if is_cancelled else ExecutionStatus.FAILED
-            message = f"its Dagster run {run.run_id} ended as {run.status.value} before the job did; see its log in Dagster"
+            message = f"its Dagster run {run.run_id} ended as {run.status.value} before the job did; see its log"
             self._tell(key, status, message, run_id=run.run_id)
             return
         moved = {urn: one for urn, one in record.datasets.items() if one.outcome is DatasetOutcome.COMMITTED}

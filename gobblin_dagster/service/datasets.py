@@ -30,7 +30,6 @@ from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.state.startpoints import StartpointManager
 from gobblin_dagster.state.store import StateStore
 
-
 RUNS = 20
 """Newest runs of a job in which a dataset's lag is looked for."""
 
@@ -49,8 +48,8 @@ class FlowDataset:
     problem: str = ""
     """Why its state cannot be read."""
     lag_positions: int | None = None
-    """Positions that the job's last run was to read and did not publish; None if its watermark is no number, or if it is
-    not known."""
+    """Positions that the job's last run was to read and did not publish; None if its watermark is no number, or if it
+    is not known."""
 
 
 def lag_s(state: DatasetState, now: datetime) -> int | None:

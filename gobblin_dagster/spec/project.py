@@ -97,8 +97,8 @@ class ServiceSpec(SpecModel):
     keep_days: int = Field(default=90, ge=1, le=36_500)
     """Days after its end for which an execution's history is kept. The newest of each flow stays for ever."""
     listeners: tuple[ConstructSpec, ...] = ()
-    """Classes of yours that hear of each change of a flow, on each node: `[{type: shop.listeners:Tell, room: data}]`. The
-    other keys are arguments of the class."""
+    """Classes of yours that hear of each change of a flow, on each node: `[{type: shop.listeners:Tell, room: data}]`.
+    The other keys are arguments of the class."""
     anonymous: bool = False
     """Whether requests without a token may do everything: for clients that can send none, on a machine of one's own."""
 

@@ -28,6 +28,7 @@ class Asked:
     path: str
     params: dict[str, str]
     headers: dict[str, str]
+    body: bytes = b""
 
 
 @dataclass
@@ -52,13 +53,16 @@ def running_api(reply: Callable[[Asked], Reply]) -> Iterator[JsonApi]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
-            reply = api.answer(Asked(parts.path, dict(parse_qsl(parts.query)), dict(self.headers.items())))
+            sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            reply = api.answer(Asked(parts.path, dict(parse_qsl(parts.query)), dict(self.headers.items()), sent))
             body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
             self.send_response(reply.status)
             for name, value in {"Content-Length": str(len(body)), **reply.headers}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
+
+        do_POST = do_GET
 
         def log_message(self, format: str, *args: Any) -> None:
             """Stay silent."""

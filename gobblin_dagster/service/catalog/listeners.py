@@ -24,7 +24,7 @@ def make_listeners(specs: Sequence[ConstructSpec]) -> list[CatalogListener]:
 def _make(at: int, spec: ConstructSpec) -> CatalogListener:
     place = f"gobblin.yaml: service.listeners[{at}] ({spec.type[:80]!r})"
     if ":" not in spec.type:
-        raise UsageError(problem=f"{place} is no class.", hint="Write `type: module:Class`, such as shop.listeners:Tell.")
+        raise UsageError(problem=f"{place} is no class.", hint="Write `type: module:Class`.")
     try:
         listener = load_target(spec.type)(**spec.options)
     except ImportError as error:

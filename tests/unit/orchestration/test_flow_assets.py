@@ -1,4 +1,4 @@
-"""Flows of the executor `dagster`: assets with what the flow says, runs that the service orders, and what is reported."""
+"""Flows of the executor `dagster`: assets with what the flow says, runs that the service orders, what is reported."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_orders_of_flows_that_are_not_loaded_wait_and_embedded_nodes_leave_them_
     store_flow(core, new, **{"flow.executor": "dagster"})
     execution = ask(core, new)
     assert "1 wait until the definitions are loaded again" in dagster.tick()
-    core.executor._take_orders()  # noqa: SLF001 - what its loop does
+    core.executor._take_orders()
     dagster.load()
     [request] = dagster.requests()
     assert dagster.launch(request).success
