@@ -53,10 +53,11 @@ class Database:
         self._upgraded = upgraded
         self.is_open = False
         """Whether the tables were found, or made, in their newest revision."""
-        self._is_sqlite = parsed.get_backend_name() == "sqlite"
+        self.is_sqlite = parsed.get_backend_name() == "sqlite"
+        """Whether it is a file of this machine, not a server."""
         engine = make_engine(parsed)
         # The queries of a transaction that only reads see one moment, as they always do in SQLite.
-        of_reads = {} if self._is_sqlite else {"isolation_level": "REPEATABLE READ"}
+        of_reads = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
         self._reader: Engine = engine.execution_options(**of_reads)
         self._writer: Engine = engine.execution_options(**{WRITE: True})
         self._writes = threading.RLock()
@@ -122,7 +123,7 @@ class Database:
         SQLite lets a transaction that has to wait sleep for up to 100 ms, while the lock is free most of that time.
         """
         # If it takes too long, SQLite's own error tells.
-        is_locked = self._writes.acquire(timeout=LOCK_WAIT_S) if self._is_sqlite else False
+        is_locked = self._writes.acquire(timeout=LOCK_WAIT_S) if self.is_sqlite else False
         try:
             yield
         finally:

@@ -25,7 +25,7 @@ import uvicorn
 from gobblin_dagster import __version__
 from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.core.clock import Clock, SystemClock
-from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError, TransientError
+from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError, StorageError, TransientError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.database.engine import parse_url
 from gobblin_dagster.service.api.app import Health, Resource, RestApp
@@ -37,7 +37,7 @@ from gobblin_dagster.service.api.guard import Guard
 from gobblin_dagster.service.catalog.feed import CatalogFeed, CatalogListener, LoggingListener
 from gobblin_dagster.service.catalog.listeners import make_listeners
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
-from gobblin_dagster.service.compiler.compilers import CompilerContext, make_compiler
+from gobblin_dagster.service.compiler.compilers import CompilerContext, FlowCompiler, make_compiler
 from gobblin_dagster.service.datasets import FlowDatasets
 from gobblin_dagster.service.executors.embedded import EmbeddedExecutor
 from gobblin_dagster.service.flow_compiler import ExecutorCompiler
@@ -48,6 +48,7 @@ from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.scheduler.scheduler import BATCH, Scheduler
 from gobblin_dagster.service.security.access import Access, digest, load_token
 from gobblin_dagster.service.store.node_rows import Node, delete_node, save_node
+from gobblin_dagster.service.store.replica import Replica
 from gobblin_dagster.service.store.role_rows import LEADER, RoleLease
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.topology.catalog import TopologyCatalog
@@ -57,6 +58,8 @@ from gobblin_dagster.state import open_store
 log = logging.getLogger(__name__)
 
 WORKER_LOG = ".gobblin/worker.log"
+REPLICAS = ".gobblin"
+"""Folder of the copies that nodes keep of a PostgreSQL database."""
 BEAT_S = 3
 """How often a node says that it is alive."""
 TICK_S = 0.5
@@ -149,24 +152,26 @@ class CoreServices:
         self.datasets = FlowDatasets(self.store, compiler.compile, lambda: open_store(state, root, self._clock))
         access = Access(digest(self.token), allows_anonymous=spec.anonymous)
         guard = Guard(self.store, access)
-        flows = FlowConfigsResource(self.store, self.manager, guard, compiler.explain)
-        executions = FlowExecutionsResource(self.store, self.orchestrator, guard)
         resources: dict[str, Resource] = {
-            "flowconfigs": flows,
-            "flowconfigsV2": flows,
-            "flowexecutions": executions,
-            "flowstatuses": executions,
+            **_catalog_resources(self.store, self.manager, self.orchestrator, guard, compiler),
             "flowdatasets": FlowDatasetsResource(self.store, self.datasets, guard),
             "flowtemplates": FlowTemplatesResource(templates, guard),
         }
+        # SQLite is a file: it can be read as long as the node lives.
+        self._replica = None if self.store.is_sqlite else Replica(self.store, root / REPLICAS, self._clock)
         self.app = RestApp(
-            resources, access, Health(lambda: True, self._problems, lambda: self.store.is_open), self._wake_up
+            resources,
+            access,
+            Health(lambda: True, self._problems, lambda: self.store.is_open),
+            self._wake_up,
+            None if self._replica is None else (self._replica, self._on_copy(self._replica, guard, compiler)),
         )
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._ended = threading.Event()
         self._loop_thread: threading.Thread | None = None
         self._watch_thread: threading.Thread | None = None
+        self._replica_thread: threading.Thread | None = None
         self._store_problem = ""
         self._started_at: datetime | None = None
 
@@ -180,6 +185,11 @@ class CoreServices:
         self._first_beat()
         self._watch_thread = threading.Thread(target=self._watch, name="catalog-feed", daemon=True)
         self._watch_thread.start()
+        if self._replica is not None:
+            self._replica_thread = threading.Thread(
+                target=self._follow, args=[self._replica], name="replica", daemon=True
+            )
+            self._replica_thread.start()
         self.executor.start()
         self._loop_thread = threading.Thread(target=self._loop, name="scheduler", daemon=True)
         self._loop_thread.start()
@@ -209,8 +219,18 @@ class CoreServices:
                 delete_node(transaction, self.node)
         except GobblinDagsterError as error:
             log.warning("other nodes notice by its silence that this one has ended: %s", error)
+        if self._replica_thread is not None:
+            self._replica_thread.join()
+        if self._replica is not None:
+            self._replica.close()
         self.datasets.close()
         self.store.close()
+
+    def _on_copy(self, replica: Replica, guard: Guard, compiler: FlowCompiler) -> dict[str, Resource]:
+        """Return the resources that read from the copy; nothing is written to it."""
+        orchestrator = Orchestrator(replica.store, compiler.compile)
+        manager = FlowManager(replica.store, compiler.compile, orchestrator)
+        return _catalog_resources(replica.store, manager, orchestrator, guard, compiler)
 
     def run(self, started: Callable[[Address], None]) -> int:
         """Serve until a signal comes; return the exit code.
@@ -315,6 +335,18 @@ class CoreServices:
             except Exception:  # the node must go on to say that it is alive
                 log.exception("the catalog's changes wait")
 
+    def _follow(self, replica: Replica) -> None:
+        """Keep this node's copy of the database like it, until the end."""
+        while not self._ended.wait(TICK_S):
+            try:
+                replica.follow()
+            except (TransientError, StorageError) as error:
+                log.debug("the copy of the database waits: %s", error)
+                self._ended.wait(1)
+            except Exception:  # the service works without it
+                log.exception("the copy of the database waits")
+                self._ended.wait(10)
+
     def _first_beat(self) -> None:
         """Say that this node is alive; if the store is away, it is said when it is there."""
         try:
@@ -346,6 +378,14 @@ class CoreServices:
         except GobblinDagsterError as error:
             return [str(error)]
         return [self._store_problem] if self._store_problem else []
+
+
+def _catalog_resources(
+    store: ServiceStore, manager: FlowManager, orchestrator: Orchestrator, guard: Guard, compiler: FlowCompiler
+) -> dict[str, Resource]:
+    flows = FlowConfigsResource(store, manager, guard, compiler.explain)
+    executions = FlowExecutionsResource(store, orchestrator, guard)
+    return {"flowconfigs": flows, "flowconfigsV2": flows, "flowexecutions": executions, "flowstatuses": executions}
 
 
 class _Server(uvicorn.Server):

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -42,7 +42,9 @@ from gobblin_dagster.service.api.errors import (
 from gobblin_dagster.service.api.messages import Answer, Request, error_answer
 from gobblin_dagster.service.api.openapi import openapi_document
 from gobblin_dagster.service.api.remembered import RememberedAnswers
+from gobblin_dagster.service.api.replica_reads import ReplicaReads
 from gobblin_dagster.service.security.access import Access, Principal
+from gobblin_dagster.service.store.replica import Replica
 
 log = logging.getLogger(__name__)
 
@@ -81,16 +83,27 @@ class RestApp:
         access: tells who asks.
         health: what the health pages say.
         changed: called after each request that may have changed something, so that loops need not wait.
+        replica: the copy of the store that answers reads while the store is away, and the resources on it; None: only
+            what was answered before is answered then.
     """
 
     def __init__(
-        self, resources: dict[str, Resource], access: Access, health: Health, changed: Callable[[], None]
+        self,
+        resources: dict[str, Resource],
+        access: Access,
+        health: Health,
+        changed: Callable[[], None],
+        replica: tuple[Replica, dict[str, Resource]] | None = None,
     ) -> None:
         self._resources = resources
         self._access = access
         self._health = health
         self._changed = changed
         self._remembered = RememberedAnswers(time.monotonic)
+        self._replica: ReplicaReads | None = None
+        if replica is not None:
+            copy, on_copy = replica
+            self._replica = ReplicaReads(copy, lambda request: self._dispatch(request, on_copy))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one connection's event."""
@@ -132,7 +145,9 @@ class RestApp:
                 raise Unauthenticated(advice, headers={"WWW-Authenticate": "Bearer"})
             request = _request(scope, headers, path, body, principal)
             version = request.version
-            return (self._read(request) if request.method == "GET" else self._dispatch(request)), version
+            return (
+                self._read(request) if request.method == "GET" else self._dispatch(request, self._resources)
+            ), version
         except RestError as error:
             return error_answer(error, version), version
         except GobblinDagsterError as error:
@@ -142,16 +157,22 @@ class RestApp:
             return error_answer(RestError("The service failed; its log says why."), version), version
 
     def _read(self, request: Request) -> Answer:
-        """Answer a GET; while the store is away, with what was answered last."""
+        """Answer a GET; while the store is away, from the copy of it, or with what was answered last."""
         try:
-            answer = self._dispatch(request)
+            answer = self._dispatch(request, self._resources)
         except (TransientError, StorageError):
-            stale = self._remembered.find(request)
+            stale = self._copied(request) or self._remembered.find(request)
             if stale is None:
                 raise
             return stale
         self._remembered.remember(request, answer)
         return answer
+
+    def _copied(self, request: Request) -> Answer | None:
+        try:
+            return None if self._replica is None else self._replica.find(request)
+        except GobblinDagsterError:
+            return None  # the copy does not have it, or is away too: the store's own error is told
 
     def _page(self, method: str, path: str) -> Answer | None:
         """Return the answer of pages that need no login; None for all others."""
@@ -175,10 +196,10 @@ class RestApp:
         told = {"ready": is_ready, "read_only": is_ready and bool(problems), "problems": problems}
         return Answer(200 if is_ready else 503, told)
 
-    def _dispatch(self, request: Request) -> Answer:
-        resource = self._resources.get(request.segments[0])
+    def _dispatch(self, request: Request, resources: Mapping[str, Resource]) -> Answer:
+        resource = resources.get(request.segments[0])
         if resource is None:
-            known = ", ".join(f"/{name}" for name in self._resources)
+            known = ", ".join(f"/{name}" for name in resources)
             raise NotFound(f"There is no resource {request.path[:80]!r}; resources: {known}.")
         if "text/html" in request.headers.get("accept", "") and "*/*" not in request.headers["accept"]:
             raise NotAcceptable("Answers are application/json.")

@@ -43,7 +43,7 @@ class FlowExecutionsResource:
 
     def get(self, request: Request) -> Answer:
         """GET one execution, with its jobs and issues."""
-        execution_id = _execution_of(request)
+        execution_id = execution_of(request)
         self._guard.require(request, Action.READ, execution_id.flow)
         with self._store.read() as transaction:
             execution = load_execution(transaction, execution_id)
@@ -56,7 +56,7 @@ class FlowExecutionsResource:
 
     def delete(self, request: Request) -> Answer:
         """DELETE ends an execution."""
-        execution_id = _execution_of(request)
+        execution_id = execution_of(request)
         self._guard.require(request, Action.KILL, execution_id.flow)
         self._orchestrator.kill(execution_id)
         with self._store.write() as transaction:
@@ -67,7 +67,7 @@ class FlowExecutionsResource:
         """POST an action on one execution: resume, killJob."""
         if name not in ("resume", "killJob"):
             raise BadRequest(f"There is no action {name[:40]!r}; actions: resume, killJob.")
-        execution_id = _execution_of(request)
+        execution_id = execution_of(request)
         if name == "killJob":
             return self._kill_job(request, execution_id)
         self._guard.require(request, Action.RESUME, execution_id.flow)
@@ -145,7 +145,8 @@ class FlowExecutionsResource:
         return document
 
 
-def _execution_of(request: Request) -> ExecutionId:
+def execution_of(request: Request) -> ExecutionId:
+    """Return the execution that the key names; raises BadRequest."""
     names = ("flowGroup", "flowName", "flowExecutionId")
     group, name, number = require_fields(request.key(), names, f"/{request.segments[0]}")
     return ExecutionId(FlowId(group, name), _number(number))

@@ -111,6 +111,10 @@ class Answer:
         return headers
 
 
+STALE = '110 - "Response is Stale"'
+"""The header `Warning` of answers that may be out of date."""
+
+
 def error_answer(error: RestError, version: int) -> Answer:
     """Return the answer that tells of an error."""
     name = "X-LinkedIn-Error-Response" if version == 1 else "X-RestLi-Error-Response"

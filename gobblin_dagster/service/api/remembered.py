@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 
-from gobblin_dagster.service.api.messages import Answer, Request
+from gobblin_dagster.service.api.messages import STALE, Answer, Request
 
 MAX_BYTES = 64 << 20
 """Bytes of all remembered bodies together; the ones that were asked for longest ago are forgotten first."""
@@ -53,7 +53,7 @@ class RememberedAnswers:
         if found is None:
             return None
         at, answer = found
-        age = {"Age": str(int(self._now_s() - at)), "Warning": '110 - "Response is Stale"'}
+        age = {"Age": str(int(self._now_s() - at)), "Warning": STALE}
         return replace(answer, headers={**answer.headers, **age})
 
     def _forget(self, key: _Key) -> None:

@@ -1,0 +1,197 @@
+"""Replica: a copy of what people ask for most, in a file of this node; reads go on from it while the database is away.
+
+It holds all flows, and the newest executions of each flow with their jobs and events. It is made afresh at each start and
+follows the database's lists of changes and events; it is never written to by anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import shutil
+import tempfile
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from itertools import batched
+from pathlib import Path
+from typing import IO, Any
+
+from sqlalchemy import Table, delete, insert, select, tuple_
+
+from gobblin_dagster.core.clock import Clock
+from gobblin_dagster.service.model import ExecutionId, FlowId
+from gobblin_dagster.service.store.flow_rows import changes_after, newest_change
+from gobblin_dagster.service.store.store import ServiceStore, Transaction
+from gobblin_dagster.service.store.tables import events, executions, flow_properties, flows, jobs
+
+NEWEST = 10
+"""Executions of each flow that are copied, the newest ones."""
+FLOWS_AT_ONCE = 200
+"""Flows whose executions are copied by one call, so that a storm of executions does not slow the node down."""
+LATE_S = 30.0
+"""Seconds after which no event becomes visible any more below the number of one that is visible already."""
+_AT_ONCE = 1_000
+_FOLDER = "replica-"
+
+
+class Replica:
+    """Follows the service's database.
+
+    Args:
+        source: the service's store.
+        folder: where the file is made; files of killed nodes are deleted there.
+        clock: of the copy; only reads use it.
+        now_s: seconds of a clock that never goes back.
+    """
+
+    def __init__(
+        self, source: ServiceStore, folder: Path, clock: Clock, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._source = source
+        self._now_s = now_s
+        folder.mkdir(parents=True, exist_ok=True)
+        _sweep(folder)
+        self._folder = Path(tempfile.mkdtemp(prefix=_FOLDER, dir=folder))
+        self._lock = _locked(self._folder / "lock")
+        self.store = ServiceStore(f"sqlite:///{self._folder / 'replica.db'}", clock)
+        """The copy."""
+        self._change: int | None = None
+        """Number of the newest change of the catalog that is copied; None before the first copy."""
+        self._event = 0
+        """All events up to this number are known."""
+        self._seen: OrderedDict[int, float] = OrderedDict()
+        """Numbers of later events that are known, and when each was seen."""
+        self._waiting: dict[FlowId, None] = {}
+        """Flows whose executions are to be copied, the first one first."""
+        self._held: set[FlowId] = set()
+        """Flows whose newest executions are copied."""
+        self._at = 0.0
+        """When the copy was last equal to the database."""
+
+    @property
+    def has_flows(self) -> bool:
+        """Whether all flows are copied."""
+        return self._change is not None
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the copy was last equal to the database."""
+        return self._now_s() - self._at
+
+    def has_executions(self, flow: FlowId) -> bool:
+        """Tell whether the newest executions of a flow are copied."""
+        return flow in self._held
+
+    def holds(self, execution: ExecutionId) -> bool:
+        """Tell whether an execution is copied."""
+        with self.store.read() as transaction:
+            return transaction.execute(select(executions).where(_is_execution(execution))).one_or_none() is not None
+
+    def follow(self) -> None:
+        """Copy what changed since the last call, or everything at first.
+
+        Raises:
+            TransientError, StorageError: the database cannot be read; the next call goes on.
+        """
+        began = self._now_s()
+        with self._source.read() as transaction:
+            newest = newest_change(transaction)
+            # A database that was put back to an older state is another one.
+            if self._change is None or newest < self._change:
+                self._copy_all(transaction, newest)
+            while newest > self._change:
+                self._copy_changes(transaction)
+            self._note_events(transaction, began)
+            wanted = list(self._waiting)[:FLOWS_AT_ONCE]
+            for flow in wanted:
+                self._copy_executions(transaction, flow)
+        for flow in wanted:
+            del self._waiting[flow]
+        if not self._waiting:
+            self._at = began
+
+    def close(self) -> None:
+        """Delete the copy."""
+        self.store.close()
+        self._lock.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _copy_all(self, source: Transaction, newest: int) -> None:
+        with self.store.write() as copy:
+            for table in (flows, flow_properties, executions, jobs, events):
+                copy.execute(delete(table))
+            for table in (flows, flow_properties):
+                for rows in batched(source.execute(select(table)).mappings(), _AT_ONCE):
+                    copy.execute(insert(table), [dict(row) for row in rows])
+        with self.store.read() as copy:
+            found = [FlowId(*row) for row in copy.execute(select(flows.c.flow_group, flows.c.flow_name))]
+        self._held.clear()
+        self._seen.clear()
+        self._waiting = dict.fromkeys(found)
+        self._event = source.execute(select(events.c.number).order_by(events.c.number.desc()).limit(1)).scalar() or 0
+        # Events that are written now may become visible with smaller numbers.
+        self._event = max(0, self._event - _AT_ONCE)
+        self._change = newest
+
+    def _copy_changes(self, source: Transaction) -> None:
+        changes = changes_after(source, self._change or 0, _AT_ONCE)
+        with self.store.write() as copy:
+            for flow in dict.fromkeys(spec.id for spec in changes):
+                for table in (flows, flow_properties):
+                    copy.execute(delete(table).where(_is_flow(table, flow)))
+                    _copy_rows(source, copy, table, _is_flow(table, flow))
+        self._change = changes[-1].number
+
+    def _note_events(self, source: Transaction, now: float) -> None:
+        """Note the flows of which something happened; events of one moment become visible in any order."""
+        query = select(events.c.number, events.c.flow_group, events.c.flow_name)
+        for row in source.execute(query.where(events.c.number > self._event).order_by(events.c.number)):
+            if row.number not in self._seen:
+                self._seen[row.number] = now
+                self._waiting[FlowId(row.flow_group, row.flow_name)] = None
+        while self._seen and now - next(iter(self._seen.values())) > LATE_S:
+            number, _ = self._seen.popitem(last=False)
+            self._event = max(self._event, number)
+
+    def _copy_executions(self, source: Transaction, flow: FlowId) -> None:
+        query = select(executions.c.execution_id).where(_is_flow(executions, flow))
+        newest = list(source.scalars(query.order_by(executions.c.execution_id.desc()).limit(NEWEST)))
+        with self.store.write() as copy:
+            for table in (executions, jobs, events):
+                copy.execute(delete(table).where(_is_flow(table, flow)))
+                _copy_rows(source, copy, table, _is_flow(table, flow) & table.c.execution_id.in_(newest))
+        self._held.add(flow)
+
+
+def _copy_rows(source: Transaction, copy: Transaction, table: Table, where: Any) -> None:
+    rows = [dict(row) for row in source.execute(select(table).where(where)).mappings()]
+    if rows:
+        copy.execute(insert(table), rows)
+
+
+def _is_flow(table: Table, flow: FlowId) -> Any:
+    return tuple_(table.c.flow_group, table.c.flow_name) == tuple_(flow.group, flow.name)
+
+
+def _is_execution(execution: ExecutionId) -> Any:
+    return _is_flow(executions, execution.flow) & (executions.c.execution_id == execution.number)
+
+
+def _locked(path: Path) -> IO[bytes]:
+    """Open a file that only this process has while it lives."""
+    file = path.open("wb")
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return file
+
+
+def _sweep(folder: Path) -> None:
+    """Delete the copies of nodes that were killed."""
+    for left in _left(folder):
+        with contextlib.suppress(OSError), _locked(left / "lock"):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _left(folder: Path) -> Iterator[Path]:
+    # A node that makes its folder right now has no lock in it yet.
+    return (found for found in folder.glob(f"{_FOLDER}*") if (found / "lock").exists())
