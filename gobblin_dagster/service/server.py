@@ -162,7 +162,7 @@ class CoreServices:
         self.app = RestApp(
             resources,
             access,
-            Health(lambda: True, self._problems, lambda: self.store.is_open),
+            Health(lambda: True, self._problems, lambda: self.store.is_open, self._copy_age_s),
             self._wake_up,
             None if self._replica is None else (self._replica, self._on_copy(self._replica, guard, compiler)),
         )
@@ -370,6 +370,9 @@ class CoreServices:
     def _wake_up(self) -> None:
         self._wake.set()
         self.executor.wake()
+
+    def _copy_age_s(self) -> float | None:
+        return self._replica.age_s if self._replica is not None and self._replica.has_flows else None
 
     def _problems(self) -> list[str]:
         try:

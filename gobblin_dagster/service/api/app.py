@@ -73,6 +73,8 @@ class Health:
     """Why the service cannot work now; empty: it is ready."""
     was_ready: Callable[[], bool]
     """Whether the store was open once since the start."""
+    copy_age_s: Callable[[], float | None] = lambda: None
+    """Seconds since the copy of the store, from which reads are answered without it, was up to date; None: no copy."""
 
 
 class RestApp:
@@ -145,9 +147,9 @@ class RestApp:
                 raise Unauthenticated(advice, headers={"WWW-Authenticate": "Bearer"})
             request = _request(scope, headers, path, body, principal)
             version = request.version
-            return (
-                self._read(request) if request.method == "GET" else self._dispatch(request, self._resources)
-            ), version
+            if request.method == "GET":
+                return self._read(request), version
+            return self._dispatch(request, self._resources), version
         except RestError as error:
             return error_answer(error, version), version
         except GobblinDagsterError as error:
@@ -194,7 +196,8 @@ class RestApp:
         problems = self._health.problems()
         is_ready = not problems or self._health.was_ready()
         told = {"ready": is_ready, "read_only": is_ready and bool(problems), "problems": problems}
-        return Answer(200 if is_ready else 503, told)
+        age_s = self._health.copy_age_s()
+        return Answer(200 if is_ready else 503, told if age_s is None else {**told, "copy_age_s": round(age_s, 3)})
 
     def _dispatch(self, request: Request, resources: Mapping[str, Resource]) -> Answer:
         resource = resources.get(request.segments[0])

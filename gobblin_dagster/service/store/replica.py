@@ -1,7 +1,7 @@
-"""Replica: a copy of what people ask for most, in a file of this node; reads go on from it while the database is away.
+"""Replica: a copy of what people ask for most, in a file of this node, to read from while the database is away.
 
-It holds all flows, and the newest executions of each flow with their jobs and events. It is made afresh at each start and
-follows the database's lists of changes and events; it is never written to by anything else.
+It holds all flows, and the newest executions of each flow with their jobs and events. It is made at each start and
+follows the database's lists of changes and events; nothing else writes to it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from itertools import batched
 from pathlib import Path
 from typing import IO, Any
 
@@ -104,10 +103,12 @@ class Replica:
                 self._copy_changes(transaction)
             self._note_events(transaction, began)
             wanted = list(self._waiting)[:FLOWS_AT_ONCE]
-            for flow in wanted:
-                self._copy_executions(transaction, flow)
+            with self.store.write() as copy:
+                for flow in wanted:
+                    _copy_executions(transaction, copy, flow)
         for flow in wanted:
             del self._waiting[flow]
+        self._held.update(wanted)
         if not self._waiting:
             self._at = began
 
@@ -122,7 +123,7 @@ class Replica:
             for table in (flows, flow_properties, executions, jobs, events):
                 copy.execute(delete(table))
             for table in (flows, flow_properties):
-                for rows in batched(source.execute(select(table)).mappings(), _AT_ONCE):
+                for rows in source.execute(select(table)).mappings().partitions(_AT_ONCE):
                     copy.execute(insert(table), [dict(row) for row in rows])
         with self.store.read() as copy:
             found = [FlowId(*row) for row in copy.execute(select(flows.c.flow_group, flows.c.flow_name))]
@@ -154,14 +155,14 @@ class Replica:
             number, _ = self._seen.popitem(last=False)
             self._event = max(self._event, number)
 
-    def _copy_executions(self, source: Transaction, flow: FlowId) -> None:
-        query = select(executions.c.execution_id).where(_is_flow(executions, flow))
-        newest = list(source.scalars(query.order_by(executions.c.execution_id.desc()).limit(NEWEST)))
-        with self.store.write() as copy:
-            for table in (executions, jobs, events):
-                copy.execute(delete(table).where(_is_flow(table, flow)))
-                _copy_rows(source, copy, table, _is_flow(table, flow) & table.c.execution_id.in_(newest))
-        self._held.add(flow)
+
+def _copy_executions(source: Transaction, copy: Transaction, flow: FlowId) -> None:
+    query = select(executions.c.execution_id).where(_is_flow(executions, flow))
+    newest = list(source.scalars(query.order_by(executions.c.execution_id.desc()).limit(NEWEST)))
+    for table in (executions, jobs, events):
+        copy.execute(delete(table).where(_is_flow(table, flow)))
+        if newest:
+            _copy_rows(source, copy, table, _is_flow(table, flow) & table.c.execution_id.in_(newest))
 
 
 def _copy_rows(source: Transaction, copy: Transaction, table: Table, where: Any) -> None:
