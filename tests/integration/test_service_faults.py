@@ -55,6 +55,17 @@ def is_refused_for_now(told: Told) -> bool:
     return (told.status, told.headers.get("retry-after")) == (503, "5") and "cannot be used now" in told.message
 
 
+def reads_what_nobody_asked_for_before(flows: FlowConfigV2Client, executions: FlowExecutionClient) -> None:
+    quiet = flows.get_flow_config("g", "quiet")
+    assert (quiet.status, quiet.json["id"]["flowName"]) == (200, "quiet")
+    assert quiet.headers["warning"] == '110 - "Response is Stale"'
+    listed = flows.get_all_flow_configs()
+    assert [one["id"]["flowName"] for one in listed.json["elements"]] == ["n", "quiet"]
+    latest = executions.get_latest_flow_execution("g", "once")
+    assert [one["executionStatus"] for one in latest.json["elements"]] == ["COMPLETE"]
+    assert executions.get_latest_flow_execution("g", "once", count="11").status == 503, "10 are copied"
+
+
 @pytest.mark.postgres
 def test_service_waits_for_its_database_reads_on_without_it_and_comes_back(tmp_path: Path) -> None:
     folder = binaries()
@@ -94,15 +105,7 @@ def test_service_waits_for_its_database_reads_on_without_it_and_comes_back(tmp_p
                 "the node's copy of the database has the flow",
             )
             server.stop()
-            # Nobody asked for this before.
-            unasked = flows.get_flow_config("g", "quiet")
-            assert (unasked.status, unasked.json["id"]["flowName"]) == (200, "quiet")
-            assert unasked.headers["warning"] == '110 - "Response is Stale"'
-            listed = flows.get_all_flow_configs()
-            assert [one["id"]["flowName"] for one in listed.json["elements"]] == ["n", "quiet"]
-            latest = executions.get_latest_flow_execution("g", "once")
-            assert [one["executionStatus"] for one in latest.json["elements"]] == ["COMPLETE"]
-            assert executions.get_latest_flow_execution("g", "once", count="11").status == 503, "10 are copied"
+            reads_what_nobody_asked_for_before(flows, executions)
             # Lost later: what was read before can be read; nothing is accepted that could be lost.
             stale = flows.get_flow_config("g", "n")
             assert (stale.status, stale.json) == (200, shown.json)
@@ -125,9 +128,9 @@ def test_service_waits_for_its_database_reads_on_without_it_and_comes_back(tmp_p
             assert flows.get_flow_config("g", "x").status == 404, "what was refused was not done"
             assert "warning" not in flows.get_flow_config("g", "n").headers
             assert flows.run_immediately("g", "n").status == 200
-            newest = executions.get_latest_flow_execution
+            latest = executions.get_latest_flow_execution
             until(
-                lambda: newest("g", "n").json["elements"][0]["executionStatus"] == "COMPLETE",
+                lambda: latest("g", "n").json["elements"][0]["executionStatus"] == "COMPLETE",
                 "flows run again, without a restart",
             )
             assert served.process is not None
