@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The service in one go: start it on real flights, create a flow, run it, look at it, and end it.
+#   service-demo.sh [FOLDER]    default: service-demo
 set -euo pipefail
 gobblin=$PWD/.venv/bin/gobblin
 folder=${1:-service-demo}
@@ -24,6 +25,8 @@ say flow templates
 "$gobblin" flow show flights/lake >/dev/null 2>&1 ||
   say flow create flights/lake --template FS:///flights/landing-to-lake.template --set airline=UA --schedule '0 0/5 * ? * *'
 say flow run flights/lake
+say flow status flights/lake
+say flow datasets flights/lake
 say flow list
 kill "$service"
 wait "$service" || true

@@ -217,3 +217,28 @@ def test_token_is_kept_private_and_asked_for(service: Service) -> None:
     )
     assert told.returncode == 2
     assert "Authorization" in told.stderr
+
+
+@pytest.mark.spark
+def test_service_demo_shows_what_the_readme_says(tmp_path: Path) -> None:
+    program = tmp_path / ".venv" / "bin" / "gobblin"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gobblin_dagster "$@"\n')
+    program.chmod(0o755)
+    subprocess.run([program, "init", "--service", "demo"], cwd=tmp_path, check=True, capture_output=True)
+    settings = tmp_path / "demo" / "gobblin.yaml"
+    settings.write_text(settings.read_text().replace("port: 6956", f"port: {free_port()}"))
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root), "COLUMNS": "120"}
+    told = subprocess.run(
+        [root / "scripts" / "service-demo.sh", "demo"], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert (told.returncode, told.stderr) == (0, "")
+    steps = [line for line in told.stdout.splitlines() if line.startswith("$ gobblin ")]
+    assert [step.split()[3] for step in steps] == ["templates", "create", "run", "status", "datasets", "list"]
+    for line in ("FS:///flights/landing-to-lake.template", "Flow flights/lake is stored.", "2,850 rows in 1 job"):
+        assert line in told.stdout, line
+    assert "COMPLETE" in told.stdout.partition("$ gobblin flow status")[2]
+    assert "The service has ended." in told.stdout
+    readme = (root / "README.md").read_text().partition("## As a service")[2].partition("\n## ")[0]
+    assert all(line in readme for line in steps if " create " in line or " run " in line)
