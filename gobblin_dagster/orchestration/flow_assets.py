@@ -27,7 +27,7 @@ from gobblin_dagster.orchestration.translator import BranchData, GobblinTranslat
 from gobblin_dagster.service.catalog.flow_config import EXECUTOR, ExecutorName
 from gobblin_dagster.service.executors.job_body import read_job_body
 from gobblin_dagster.service.flow_compiler import open_flow_compiler
-from gobblin_dagster.service.model import DagJob, ExecutionId, FlowId, FlowSpec
+from gobblin_dagster.service.model import DagJob, ExecutionId, FlowSpec
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.store.execution_rows import load_job, open_jobs
 from gobblin_dagster.service.store.flow_rows import FlowFilter, list_flows, newest_version
@@ -158,7 +158,7 @@ def _flow_jobs(project: Project, clock: Clock) -> list[tuple[FlowSpec, DagJob]]:
     with ServiceStore(parse_url(spec.service.store, project.root), clock) as store, store.read() as transaction:
         flows = list_flows(transaction, asked)
         going = open_jobs(transaction, ExecutorName.DAGSTER)
-        newest: dict[FlowId, FlowSpec | None] = {id_: newest_version(transaction, id_) for id_ in _flows_of(going)}
+        newest = {flow: newest_version(transaction, flow) for flow in {execution.flow for execution, _ in going}}
     for flow in flows:
         try:
             found.update({job.name: (flow, job) for job in compiler.compile(flow.config).jobs})
@@ -169,10 +169,6 @@ def _flow_jobs(project: Project, clock: Clock) -> list[tuple[FlowSpec, DagJob]]:
         if flow_of_job is not None:
             found.setdefault(one.job.name, (flow_of_job, one.job))
     return [found[name] for name in sorted(found)]
-
-
-def _flows_of(going: list[tuple[ExecutionId, object]]) -> set[FlowId]:
-    return {execution.flow for execution, _ in going}
 
 
 def _flow_run_sensor(

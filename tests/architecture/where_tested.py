@@ -268,6 +268,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "orchestration/checks.py": ("unit/orchestration/test_downstream.py", "gobblin_dagster.orchestration.assets"),
     "orchestration/events.py": ("unit/orchestration/test_downstream.py", "gobblin_dagster.orchestration.io_manager"),
     "orchestration/fire_flows.py": ("unit/orchestration/test_flows.py", "is away; flows that are due fire later"),
+    "orchestration/flow_runs.py": ("unit/orchestration/test_flow_assets.py", ""),
     "orchestration/io_manager.py": ("unit/orchestration/test_downstream.py", ""),
     "orchestration/ops.py": ("unit/orchestration/test_runs.py", ""),
     "orchestration/polling.py": ("unit/orchestration/test_sensors.py", "gobblin_dagster.orchestration.sensors"),
@@ -425,6 +426,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "unit/service/executors/test_embedded.py",
         "gobblin_dagster.service.server > gobblin_dagster.service.executors.embedded",
     ),
+    "service/flow_compiler.py": ("unit/orchestration/test_flow_assets.py", "gobblin_dagster.service.server"),
     "service/flow_jobs.py": ("services/flow_project.py", ""),
     "service/manager.py": ("unit/service/store/test_flow_rows.py", ""),
     "service/model.py": ("unit/service/orchestrator/test_dag.py", ""),
@@ -440,5 +442,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "unit/service/store/test_schema.py",
         "gobblin_job_executions",
     ),
+    "service/store/migrations/versions/r0005_property_values.py": ("unit/service/store/test_schema.py", "value_digest"),
     "service/worker.py": ("services/inline_worker.py", ""),
 }

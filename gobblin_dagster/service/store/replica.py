@@ -99,8 +99,7 @@ class Replica:
             # A database that was put back to an older state is another one.
             if self._change is None or newest < self._change:
                 self._copy_all(transaction, newest)
-            while newest > self._change:
-                self._copy_changes(transaction)
+            self._copy_changes(transaction, newest)
             self._note_events(transaction, began)
             wanted = list(self._waiting)[:FLOWS_AT_ONCE]
             with self.store.write() as copy:
@@ -135,14 +134,16 @@ class Replica:
         self._event = max(0, self._event - _AT_ONCE)
         self._change = newest
 
-    def _copy_changes(self, source: Transaction) -> None:
-        changes = changes_after(source, self._change or 0, _AT_ONCE)
-        with self.store.write() as copy:
-            for flow in dict.fromkeys(spec.id for spec in changes):
-                for table in (flows, flow_properties):
-                    copy.execute(delete(table).where(_is_flow(table, flow)))
-                    _copy_rows(source, copy, table, _is_flow(table, flow))
-        self._change = changes[-1].number
+    def _copy_changes(self, source: Transaction, newest: int) -> None:
+        change = self._change or 0
+        while change < newest:
+            changes = changes_after(source, change, _AT_ONCE)
+            with self.store.write() as copy:
+                for flow in dict.fromkeys(spec.id for spec in changes):
+                    for table in (flows, flow_properties):
+                        copy.execute(delete(table).where(_is_flow(table, flow)))
+                        _copy_rows(source, copy, table, _is_flow(table, flow))
+            self._change = change = changes[-1].number
 
     def _note_events(self, source: Transaction, now: float) -> None:
         """Note the flows of which something happened; events of one moment become visible in any order."""

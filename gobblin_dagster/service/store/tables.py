@@ -53,7 +53,7 @@ flow_properties = Table(
     Column("name", Text, primary_key=True),
     Column("value", Text, nullable=False),
     # Stands for the value in the index: PostgreSQL indexes no text of more than 2,700 bytes. Empty in rows of programs
-    # before revision 0004.
+    # before revision 0005.
     Column("value_digest", Text, nullable=False, server_default=""),
     Index("gobblin_flow_properties_by_value", "name", "value_digest"),
 )

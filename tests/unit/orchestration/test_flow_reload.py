@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 import pytest
 
@@ -19,8 +21,13 @@ LOADED = {"data": {"reloadRepositoryLocation": {"__typename": "WorkspaceLocation
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 
 
-def changed(name: str, change: Change = Change.CREATED, **properties: str) -> FlowSpec:
-    return FlowSpec(FlowConfig(FlowId("g", name), "FS:///t", properties), 1, change, NOW, "tester")
+DAGSTER = {"flow.executor": "dagster"}
+
+
+def changed(
+    name: str, change: Change = Change.CREATED, properties: Mapping[str, str] = MappingProxyType({})
+) -> FlowSpec:
+    return FlowSpec(FlowConfig(FlowId("g", name), "FS:///t", dict(properties)), 1, change, NOW, "tester")
 
 
 def test_changes_of_flows_in_dagster_load_its_definitions_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -39,7 +46,7 @@ def test_changes_of_flows_in_dagster_load_its_definitions_again(caplog: pytest.L
         listener.flow_changed(changed("embedded"))
         # Dagster is not there yet, and then cannot load the definitions: it is asked until it has.
         api.faults += [Reply({}, 503), Reply({"data": {"reloadRepositoryLocation": {"message": "no such module"}}})]
-        ours = changed("ours", **{"flow.executor": "dagster"})
+        ours = changed("ours", properties=DAGSTER)
         listener.flow_changed(ours)
         assert asked.acquire(timeout=30)
         assert len(api.asked) == 3
@@ -62,7 +69,7 @@ def test_flow_that_leaves_dagster_loads_its_definitions_again() -> None:
 
     with running_api(reply) as api:
         listener = ReloadDagster(api.url, wait_s=0)
-        listener.flow_changed(changed("n", **{"flow.executor": "dagster"}))
+        listener.flow_changed(changed("n", properties=DAGSTER))
         assert asked.acquire(timeout=30)
         listener.flow_changed(changed("n", Change.UPDATED))
         assert asked.acquire(timeout=30)
