@@ -44,8 +44,8 @@ def test_copy_answers_what_it_holds_whole(store: ServiceStore, create: Create, c
     reads = ReplicaReads(replica, lambda request: Answer(200, {"path": request.path}))
 
     def ask(path: str, query: str) -> Answer | None:
-        texts = [text.replace("NUMBER", str(number)) for text in (path, query)]
-        return reads.find(Request("GET", *texts, {"x-restli-protocol-version": "2.0.0"}, b"", OWNER))
+        path, query = (text.replace("NUMBER", str(number)) for text in (path, query))
+        return reads.find(Request("GET", path, query, {"x-restli-protocol-version": "2.0.0"}, b"", OWNER))
 
     assert ask("/flowconfigsV2", "") is None, "nothing is copied yet"
     replica.follow()
