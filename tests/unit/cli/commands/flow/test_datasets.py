@@ -37,9 +37,9 @@ def test_datasets_are_listed_with_their_watermarks_and_startpoints(cli: Cli, ran
     assert "The next run of b/c (shop__orders__rows) begins at 4." in told.out
     lines = cli("flow", "datasets", "shop/orders").out.splitlines()
     assert lines[0] == "Job shop__orders__rows"
-    assert [line.split()[:7] for line in lines[2:4]] == [
-        ["a", "10", "-", "10", "1", "-", "-"],
-        ["b/c", "10", "-", "10", "1", "-", "4"],
+    assert [line.split()[:8] for line in lines[2:4]] == [
+        ["a", "10", "0", "positions", "10", "1", "-", "-"],
+        ["b/c", "10", "0", "positions", "10", "1", "-", "4"],
     ]
     assert (
         cli("flow", "datasets", "shop/orders", "-o", "json").json()["datasets"][1]["startpoint"]["reason"]
