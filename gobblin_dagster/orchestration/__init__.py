@@ -8,8 +8,6 @@ Read first: `assets.py` (a job as an asset), then `io_manager.py` (its `handle_o
 from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job, job_schedule
 from gobblin_dagster.orchestration.component import GobblinJobComponent
 from gobblin_dagster.orchestration.definitions import build_definitions
-from gobblin_dagster.orchestration.flow_assets import FlowTranslator, flow_definitions
-from gobblin_dagster.orchestration.flow_reload import ReloadDagster
 from gobblin_dagster.orchestration.flows import flow_schedule_sensor
 from gobblin_dagster.orchestration.io_manager import CommitStepIOManager
 from gobblin_dagster.orchestration.published import PublishedDatasets
@@ -20,14 +18,11 @@ from gobblin_dagster.orchestration.translator import BranchData, GobblinTranslat
 __all__ = [
     "BranchData",
     "CommitStepIOManager",
-    "FlowTranslator",
     "GobblinJobComponent",
     "GobblinSparkResource",
     "GobblinTranslator",
     "PublishedDatasets",
-    "ReloadDagster",
     "build_definitions",
-    "flow_definitions",
     "flow_schedule_sensor",
     "gobblin_assets",
     "gobblin_job",

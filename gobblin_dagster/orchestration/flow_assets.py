@@ -22,12 +22,13 @@ from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job
 from gobblin_dagster.orchestration.flow_runs import EXECUTION_TAG, FLOW_TAG, JOB_TAG, FlowRuns
+from gobblin_dagster.orchestration.flows import has_service
 from gobblin_dagster.orchestration.sensors import RUNNING
 from gobblin_dagster.orchestration.translator import BranchData, GobblinTranslator
 from gobblin_dagster.service.catalog.flow_config import EXECUTOR, ExecutorName
 from gobblin_dagster.service.executors.job_body import read_job_body
 from gobblin_dagster.service.flow_compiler import open_flow_compiler
-from gobblin_dagster.service.model import DagJob, ExecutionId, FlowSpec
+from gobblin_dagster.service.model import DagJob, ExecutionId, FlowId, FlowSpec
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.store.execution_rows import load_job, open_jobs
 from gobblin_dagster.service.store.flow_rows import FlowFilter, list_flows, newest_version
@@ -42,7 +43,6 @@ INTERVAL_S = 5
 SENSOR = "flow_runs"
 _OTHER = re.compile(r"[^A-Za-z0-9_.-]+")
 _OWNER = re.compile(r"[A-Za-z0-9_.-]+")
-_SQLITE = "sqlite:///"
 
 
 class FlowTranslator(GobblinTranslator):
@@ -73,16 +73,10 @@ class FlowTranslator(GobblinTranslator):
         }
         if schedule is not None:
             metadata["gobblin/flow_schedule"] = schedule.cron
-        return (
-            super()
-            .get_asset_spec(data)
-            .replace_attributes(
-                key=parts,
-                group_name=re.sub(r"\W+", "_", flow.group, flags=re.ASCII) or "flows",
-                owners=[f"team:{owner}"] if _OWNER.fullmatch(owner) else [],
-                tags={"gobblin/executor": ExecutorName.DAGSTER.value},
-                metadata=metadata,
-            )
+        made = super().get_asset_spec(data).replace_attributes(key=parts, group_name=_group(flow))
+        owners = [f"team:{owner}"] if _OWNER.fullmatch(owner) else []
+        return made.merge_attributes(
+            owners=owners, tags={"gobblin/executor": ExecutorName.DAGSTER.value}, metadata=metadata
         )
 
     def job_of_run(self, job: JobSpec, tags: Mapping[str, str]) -> JobSpec:
@@ -99,6 +93,10 @@ class FlowTranslator(GobblinTranslator):
         if found is None:
             raise UsageError(problem=f"Execution {execution} has no job {tags[JOB_TAG]!r} any more.")
         return read_job_body(found.job.name, found.job.body, self._root, spec.allow.lists)
+
+
+def _group(flow: FlowId) -> str:
+    return re.sub(r"\W+", "_", flow.group, flags=re.ASCII) or "flows"
 
 
 def flow_definitions(
@@ -122,7 +120,7 @@ def flow_definitions(
         InvalidSpecError, UsageError: the project cannot be loaded.
     """
     opened = project if isinstance(project, Project) else Project(Path(project).resolve(), load_project(Path(project)))
-    if not _has_service(opened):
+    if not has_service(opened):
         return dg.Definitions()
     url = f"http://{opened.spec.service.host}:{opened.spec.service.port}"
     assets, jobs = [], []
@@ -141,12 +139,6 @@ def flow_definitions(
             log.warning("flow %s cannot be loaded: %s", flow.id, fault)
     sensors = [_flow_run_sensor(opened, jobs, clock or SystemClock())] if jobs else []
     return dg.Definitions(assets=assets, jobs=jobs, sensors=sensors, executor=dg.in_process_executor)
-
-
-def _has_service(project: Project) -> bool:
-    """Tell whether a project has a service; one that never ran gets no database from here."""
-    store = project.spec.service.store
-    return not store.startswith(_SQLITE) or (project.root / store.removeprefix(_SQLITE)).is_file()
 
 
 def _flow_jobs(project: Project, clock: Clock) -> list[tuple[FlowSpec, DagJob]]:

@@ -26,8 +26,8 @@ _TIMEOUT_S = 300
 class ReloadDagster:
     """Asks Dagster's web server to load a code location again after flows of the executor `dagster` changed.
 
-    Name it in `gobblin.yaml`: `service: {listeners: [{type: "gobblin_dagster.orchestration:ReloadDagster"}]}`. Changes
-    that follow each other are loaded together. If Dagster does not answer, it is asked again until it does.
+    `service: {listeners: [{type: "gobblin_dagster.orchestration.flow_reload:ReloadDagster"}]}` in `gobblin.yaml` names
+    it. Changes that follow each other are loaded together. If Dagster does not answer, it is asked until it does.
 
     Args:
         url: where Dagster's pages are.

@@ -11,6 +11,7 @@ from gobblin_dagster.engine.project import Project
 from gobblin_dagster.orchestration.sensors import STOPPED
 from gobblin_dagster.spec.load import load_project
 
+_SQLITE = "sqlite:///"
 INTERVAL_S = 30
 """Seconds between two looks at what is due."""
 
@@ -58,3 +59,14 @@ def flow_schedule_sensor(
         return dg.SkipReason(fire_flows(root, spec, clock or SystemClock()))
 
     return evaluate
+
+
+def has_service(project: Project | Path) -> bool:
+    """Tell whether a project has a service that ran: one that never did gets no database from Dagster.
+
+    Raises:
+        InvalidSpecError, UsageError: the project cannot be loaded.
+    """
+    root = project.root if isinstance(project, Project) else project
+    store = (project.spec if isinstance(project, Project) else load_project(root)).service.store
+    return not store.startswith(_SQLITE) or (root / store.removeprefix(_SQLITE)).is_file()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
-from gobblin_dagster.orchestration import flow_definitions
+from gobblin_dagster.orchestration.flow_assets import flow_definitions
 from gobblin_dagster.orchestration.flow_runs import KEY_TAG
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowConfig, FlowId, Schedule
 from gobblin_dagster.service.server import CoreServices
@@ -96,6 +99,18 @@ def test_flows_are_assets_with_partitions_owner_tags_and_link(core: CoreServices
     link = "http://127.0.0.1:6956/flowconfigsV2/(flowGroup:shop%2Feu,flowName:orders)"
     assert spec.metadata["gobblin/flow_link"] == dg.MetadataValue.url(link)
     assert isinstance(spec.partitions_def, dg.DynamicPartitionsDefinition)
+    shown = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from gobblin_dagster.orchestration.project import defs; print(defs.resolve_all_asset_specs())",
+        ],
+        env={**os.environ, "GOBBLIN_PROJECT": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert job.name in shown.stdout
     with core.store.write() as transaction:
         core.manager.delete(transaction, ORDERS, "tester")
     assert flow_definitions(tmp_path).resolve_all_asset_specs() == []

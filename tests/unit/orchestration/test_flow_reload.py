@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import pytest
 
-from gobblin_dagster.orchestration import ReloadDagster
+from gobblin_dagster.orchestration.flow_reload import ReloadDagster
 from gobblin_dagster.service.catalog.listeners import make_listeners
 from gobblin_dagster.service.model import Change, FlowConfig, FlowId, FlowSpec
 from gobblin_dagster.spec.job import ConstructSpec
@@ -40,7 +40,7 @@ def test_changes_of_flows_in_dagster_load_its_definitions_again(caplog: pytest.L
         return Reply(LOADED)
 
     with running_api(reply) as api:
-        settings = {"type": "gobblin_dagster.orchestration:ReloadDagster", "url": api.url, "wait_s": 0}
+        settings = {"type": "gobblin_dagster.orchestration.flow_reload:ReloadDagster", "url": api.url, "wait_s": 0}
         [listener] = make_listeners([ConstructSpec.model_validate(settings)])
         assert isinstance(listener, ReloadDagster)
         listener.flow_changed(changed("embedded"))
