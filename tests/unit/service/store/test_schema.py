@@ -59,13 +59,13 @@ INSERT INTO gobblin_flows VALUES
      {no}, NULL, NULL);
 INSERT INTO gobblin_flow_properties VALUES ('g', 'n', 'user.to.proxy', 'anna'), ('g', 'n', 'größe', '')
 """
-"""Rows as the program of revision 0003 wrote them."""
+"""Rows as the program of revision 0004 wrote them."""
 
 
-def test_properties_of_revision_0003_are_found_by_their_value(store_url: str) -> None:
+def test_properties_of_revision_0004_are_found_by_their_value(store_url: str) -> None:
     engine = make_engine(parse_url(store_url)).execution_options(**{WRITE: True})
     with engine.begin() as transaction:
-        replace(CHAIN, revisions=("0001", "0002", "0003")).upgrade(transaction, "the store")
+        replace(CHAIN, revisions=("0001", "0002", "0003", "0004")).upgrade(transaction, "the store")
         for statement in PROPERTIES.replace("{no}", "false" if "postgres" in store_url else "0").split(";"):
             transaction.exec_driver_sql(statement)
     engine.dispose()
