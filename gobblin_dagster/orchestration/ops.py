@@ -135,6 +135,11 @@ def _extract(
             if assets_of_run(context) <= set(binding.keys.values()):
                 backfill = Backfill.of_run(context.instance, context.run, own, binding, store)
             urns = sorted((own | backfill.waiting) - backfill.failed.keys())
+            if more := len(backfill.waiting - own):
+                context.log.info(
+                    f"A run of this backfill works on the datasets of all: {more} more here. Datasets that another of "
+                    "its runs holds are busy, and left to that run."
+                )
         opened = JobContext.of(
             binding.project,
             binding.job,

@@ -51,6 +51,7 @@ def test_first_run_of_a_backfill_works_for_all(scattered: World) -> None:
     assert result.success
     assert scattered.status("all") == scattered.status("masked") == ({"a", "c%20c", "e"}, set())
     assert {scattered.events(urn)[0][md.RUN_ID] for urn in ("a", "c c", "e")} == {result.run_id}
+    assert [one for one in scattered.instance.all_logs(result.run_id) if "all: 2 more here" in one.user_message]
 
 
 def test_runs_that_come_later_find_nothing_left_and_say_so_to_the_backfill(scattered: World) -> None:
