@@ -8,7 +8,7 @@ works is left for the next run.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
@@ -227,6 +227,9 @@ class Startpoint:
     pinned: AnyRanges | None = None
     """The ranges that count as read, for positions that move with time (`upcoming`, an instant). The first run stores
     them, so that a run after a crash begins at the same place."""
+    origin: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the topics or tables that it was pinned in, as `DatasetState.origin`; empty if it is not pinned, and in
+    startpoints that older programs pinned."""
     partition: str = ""
     """As `StartpointKey.partition`."""
     source: str = ""

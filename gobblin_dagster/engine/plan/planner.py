@@ -232,7 +232,7 @@ def _dataset_plans(
             code=code,
             quarantined=leftover is not None,
             previous_schemas=state.schemas if state else {},
-            startpoints=start.startpoints,
+            startpoints=tuple(_with_origin(one, offer.origin) for one in start.startpoints),
             applied_startpoints=_applied(start.startpoints, state, for_all),
             # A full extract of nothing changes neither the published data nor the ranges that count as read.
             begin=start.begin if start.startpoints or offer.work_units else None,
@@ -252,6 +252,13 @@ def _dataset_plans(
         yield DatasetPlan(
             urn, new_commit_id(), version, low=mark, expected_high=mark, notes=notes, expired=start.expired
         )
+
+
+def _with_origin(startpoint: Startpoint, origin: Mapping[str, str]) -> Startpoint:
+    """Return a startpoint that is pinned by this plan with the ids of what its position lies in."""
+    if startpoint.pinned is None or startpoint.origin:
+        return startpoint
+    return dataclasses.replace(startpoint, origin=origin)
 
 
 def _bounded(units: Sequence[WorkUnit], only: CommittedRanges | None) -> Iterator[WorkUnit]:

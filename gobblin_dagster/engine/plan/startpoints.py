@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -59,6 +59,8 @@ class Start:
     """Startpoints that have expired and are not applied."""
     only: CommittedRanges | None = None
     """The positions that the run reads, if startpoints have an end; None to read on to the end of the data."""
+    origin: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the topics or tables that all of the startpoints were pinned in by an earlier run; empty if one was not."""
     is_of_others: bool = False
     """Whether they are all for all jobs: this job need not have the dataset."""
 
@@ -89,8 +91,16 @@ def find_starts(
 def moved_states(
     job: str, states: Mapping[str, DatasetState], starts: Mapping[str, Start], now: datetime
 ) -> dict[str, DatasetState]:
-    """Return the states that the source plans from."""
-    moved = {urn: begin_at(states.get(urn), job, urn, s.begin, now) for urn, s in starts.items() if s.begin is not None}
+    """Return the states that the source plans from.
+
+    If an earlier run pinned the positions, they mean nothing in a topic or table that was created again since then: the
+    source is given the ids, so that it notices.
+    """
+    moved = {
+        urn: dataclasses.replace(begin_at(states.get(urn), job, urn, start.begin, now), origin=start.origin)
+        for urn, start in starts.items()
+        if start.begin is not None
+    }
     return {**states, **moved}
 
 
@@ -155,8 +165,12 @@ class _Resolution:
                 in_force.append(self._pinned(one, begin))
         if not in_force:
             return Start(told=tuple(told), expired=expired)
+        origin: dict[str, str] = {}
+        if all(one.pinned is not None and one.origin for one in startpoints if one not in expired):
+            for one in in_force:
+                origin |= one.origin
         begins = _begin_note(in_force, begin)
-        return Start(tuple(in_force), begin, begins=begins, told=tuple(told), expired=expired, only=only)
+        return Start(tuple(in_force), begin, begins=begins, told=tuple(told), expired=expired, only=only, origin=origin)
 
     def _bounded(
         self,

@@ -146,6 +146,23 @@ class TestKafka(StartpointScenarios):
         world.run()
         assert (world.waiting(), world.changes()[-1]) == ([], "expired")
 
+    @pytest.mark.parametrize("is_first", [True, False], ids=["first-run", "later-run"])
+    @pytest.mark.parametrize("has_partition", [True, False], ids=["partition", "whole"])
+    def test_pinned_position_skips_nothing_of_a_topic_that_is_created_again(
+        self, world: Topics, has_partition: bool, is_first: bool
+    ) -> None:
+        world.add(range(10))
+        if not is_first:
+            world.run()
+        world.write(Upcoming(), f"{world.urns[0]}-0" if has_partition else "")
+        world.die()
+        world.vanish()
+        world.job.broker.new_topic(world.urns[0], 2)
+        world.job.send(range(100, 115))
+        world.run()
+        assert world.ids() == [*([] if is_first else range(10)), *range(100, 115)]
+        assert world.waiting() == []
+
     def test_timestamps_are_those_of_messages(self, world: Topics) -> None:
         send_at(world.job, 7, NOON - timedelta(days=30))
         world.add(range(5))
