@@ -60,7 +60,7 @@ class Start:
     only: CommittedRanges | None = None
     """The positions that the run reads, if startpoints have an end; None to read on to the end of the data."""
     origin: Mapping[str, str] = field(default_factory=dict)
-    """Ids of the topics or tables that all of the startpoints were pinned in by an earlier run; empty if one was not."""
+    """Ids of the topics or tables that an earlier run pinned all of the startpoints in; empty if one was not pinned."""
     is_of_others: bool = False
     """Whether they are all for all jobs: this job need not have the dataset."""
 
