@@ -7,6 +7,7 @@ from rich.text import Text
 
 from gobblin_dagster.cli.render.console import MAX_ROWS, bytes_of, dataset_name, print_table, rows_of
 from gobblin_dagster.core.commit import SequenceState
+from gobblin_dagster.core.constructs.source import TYPES_INFERRED
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan
 
@@ -85,11 +86,29 @@ def _print_leftovers(console: Console, plan: JobPlan) -> None:
 def _print_remarks(console: Console, plan: JobPlan) -> None:
     remarks = [(d, note, "yellow") for d in plan.datasets for note in d.notes]
     remarks += [(d, d.problem, "red") for d in plan.datasets if d.problem]
-    remarks += [(d, note, "dim") for d in plan.datasets for note in d.type_notes]
-    for dataset, text, style in remarks[:MAX_ROWS]:
-        console.print(f"  {dataset_name(dataset.dataset_urn)}: {text}", style=style)
-    if len(remarks) > MAX_ROWS:
-        console.print(f"  ... {len(remarks) - MAX_ROWS:,} more remarks; `gobblin plan --output json` has all")
+    told = [(dataset_name(d.dataset_urn), text, style) for d, text, style in remarks]
+    told += [(names, note, "dim") for names, note in _type_notes(plan)]
+    for names, text, style in told[:MAX_ROWS]:
+        console.print(f"  {names}: {text}", style=style)
+    if len(told) > MAX_ROWS:
+        console.print(f"  ... {len(told) - MAX_ROWS:,} more remarks; `gobblin plan --output json` has all")
+
+
+def _type_notes(plan: JobPlan) -> list[tuple[str, str]]:
+    """Return (dataset, note); one note for all datasets of which it says the same but for the rows looked at."""
+    alike: dict[str, list[tuple[str, str]]] = {}
+    for dataset in plan.datasets:
+        for note in dataset.type_notes:
+            types = note.partition(": ")[2] if note.startswith(TYPES_INFERRED) else note
+            alike.setdefault(types, []).append((dataset_name(dataset.dataset_urn), note))
+    told = []
+    for types, ((name, note), *others) in alike.items():
+        if not others:
+            told.append((name, note))
+            continue
+        names = f"{name} and {count(len(others), 'more dataset')}"
+        told.append((names, f"types inferred: {types}" if note.startswith(TYPES_INFERRED) else note))
+    return told
 
 
 def _row(dataset: DatasetPlan) -> tuple[str | Text, ...]:

@@ -18,6 +18,9 @@ from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
 
+TYPES_INFERRED = "types inferred from "
+"""How the sentence on the types of a dataset begins."""
+
 
 @dataclass(frozen=True, slots=True)
 class DatasetOffer:
@@ -43,7 +46,11 @@ class DatasetOffer:
     """Types that the source inferred for columns, by name. The commit stores them (`DatasetState.inferred`), so that
     later runs read these columns with the same types."""
     type_notes: Sequence[str] = ()
-    """Sentences on types that were inferred now, and from how much. Plans show them; results of runs do not."""
+    """Sentences on types that were inferred now, and from how much. Plans show them; results of runs do not.
+
+    One that begins with `TYPES_INFERRED`, goes on with how much was looked at, and has the types behind the first colon
+    is shown once for all datasets of the same types.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from gobblin_dagster.core.errors import (
     StorageError,
     TransientError,
 )
+from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.service.catalog.flow_config import Concurrency, FlowSettings
 from gobblin_dagster.service.logs import about
 from gobblin_dagster.service.model import (
@@ -358,7 +359,7 @@ class Orchestrator:
         update_execution(transaction, execution_id, finish_by=finish_by, on_failure=settings.on_failure.value)
         log.info("execution %s begins: %d job(s), version %d", execution_id, len(dag.jobs), execution.version)
         add_jobs(transaction, execution_id, dag)
-        add_event(transaction, Event(execution_id, now, ExecutionStatus.COMPILED, message=f"{len(dag.jobs)} jobs"))
+        add_event(transaction, Event(execution_id, now, ExecutionStatus.COMPILED, message=count(len(dag.jobs), "job")))
         jobs = load_jobs(transaction, execution_id)
         self._save(transaction, execution, jobs, _progress(execution, jobs), begin(dag), now)
         return True

@@ -143,3 +143,12 @@ def test_list_of_an_api_is_typed_by_its_first_answer(cli: Cli, tmp_path: Path) -
     types = {"id": "int64", "at": "timestamp", "n": "float64", "ok": "bool", "who": "string", "zip": "string"}
     assert job["source"]["columns"] == types
     assert (job["source"]["records"], job["source"]["datasets"]) == ("items", {"things": "/things"})
+
+
+def test_types_that_datasets_share_are_told_once(cli: Cli, tmp_path: Path) -> None:
+    put(tmp_path / "in", a_csv="id;zip\n1;007\n", b_csv="id;zip\n2;008\n3;009\n", c_csv="mpg;name\n1.5;fiat\n")
+    assert cli("init", tmp_path / "p", "--source", "files", "--from", tmp_path / "in").code == 0
+    said = " ".join(cli("-C", tmp_path / "p", "plan").out.split())
+    assert "a and 1 more dataset: types inferred: int64: id; text: zip." in said
+    assert "c: types inferred from 1 row of 1 file: float64: mpg; text: name." in said
+    assert said.count("int64: id") == 1

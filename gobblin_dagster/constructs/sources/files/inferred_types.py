@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gobblin_dagster.constructs.formats.base import InfersTypes, InputFile, listed_types
+from gobblin_dagster.core.constructs.source import TYPES_INFERRED
 from gobblin_dagster.core.utils.text import count
 
 SAMPLE_BYTES = 8 << 20
@@ -56,7 +57,7 @@ def infer_types(
         return InferredTypes(known)
     of_files = f" of {len(files):,}" if len(files) > sample.files else ""
     sampled = f"{count(sample.rows, 'row')} of {count(sample.files, 'file')}{of_files}"
-    notes = [f"types inferred from {sampled}: {listed_types(found)}.", *sample.hints()]
+    notes = [f"{TYPES_INFERRED}{sampled}: {listed_types(found)}.", *sample.hints()]
     return InferredTypes({**known, **found}, notes)
 
 
