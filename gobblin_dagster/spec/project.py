@@ -90,6 +90,9 @@ class ServiceSpec(SpecModel):
     destinations), `auto` (as each flow asks for), or a class of your own, `module:Class`."""
     jobs_at_once: int = Field(default=4, ge=1, le=256)
     """Jobs that the embedded executor runs side by side."""
+    executions_per_group: int | None = Field(default=None, ge=1)
+    """Executions of one flow group that run side by side; more wait, the one that was accepted first comes first.
+    Default: as many as there are."""
     logs: Literal["text", "json"] = "text"
     """Form of log lines; `json` is one object a line, with `flow`, `execution` and `job`."""
     keep_executions: int = Field(default=1000, ge=1)

@@ -68,6 +68,7 @@ from gobblin_dagster.service.store.execution_rows import (
     load_jobs,
     overdue_executions,
     overdue_jobs,
+    running_by_group,
     update_execution,
     update_job,
 )
@@ -87,12 +88,16 @@ class Orchestrator:
     Args:
         store: the service's store.
         compile_flow: returns a flow's jobs; raises FlowCompileError.
+        per_group: executions of one flow group that run side by side; None: as many as there are.
 
     Source: gobblin-service `Orchestrator`, `DagManager`, `DagProcessingEngine`. Differs: there is no state in memory.
     """
 
-    def __init__(self, store: ServiceStore, compile_flow: Callable[[FlowConfig], Dag]) -> None:
+    def __init__(
+        self, store: ServiceStore, compile_flow: Callable[[FlowConfig], Dag], per_group: int | None = None
+    ) -> None:
         self._store = store
+        self._per_group = per_group
         self._compile = compile_flow
         self._topologies = 0
         """How often the topology has changed."""
@@ -133,8 +138,12 @@ class Orchestrator:
         while started < limit:
             with self._store.read() as transaction:
                 topology = self._topologies
-                accepted = first_accepted(transaction)
-                first = [one for one in accepted if one.flow not in waits and self._without_way.get(one) != topology]
+                full = self._full_groups(transaction)
+                first = [
+                    one
+                    for one in first_accepted(transaction)
+                    if one.flow not in waits and one.flow.group not in full and self._without_way.get(one) != topology
+                ]
             if not first:
                 break
             for execution_id in first[: limit - started]:
@@ -332,12 +341,13 @@ class Orchestrator:
         now = self._store.now(transaction)
         settings = FlowSettings.stored(spec.config.properties)
         earlier = [one for one in list_executions(transaction, execution_id.flow, 1000) if _is_before(one, execution)]
-        if earlier and settings.concurrency is Concurrency.QUEUE:
-            return False
         if earlier and settings.concurrency is Concurrency.REFUSE:
             message = f"refused: execution {earlier[0].id.number} still runs, and flow.concurrency is refuse"
             self._end(transaction, execution_id, ExecutionStatus.FAILED, message, now)
             return True
+        must_wait = bool(earlier) and settings.concurrency is Concurrency.QUEUE
+        if must_wait or self._full_groups(transaction, execution_id.flow.group):
+            return False
         topology = self._topologies
         try:
             dag = self._compile(spec.config)
@@ -363,6 +373,12 @@ class Orchestrator:
         jobs = load_jobs(transaction, execution_id)
         self._save(transaction, execution, jobs, _progress(execution, jobs), begin(dag), now)
         return True
+
+    def _full_groups(self, transaction: Transaction, group: str | None = None) -> set[str]:
+        """Return the flow groups with as many executions as may run side by side; counted, so it survives kills."""
+        if self._per_group is None:
+            return set()
+        return {name for name, number in running_by_group(transaction, group).items() if number >= self._per_group}
 
     def _save_report(self, transaction: Transaction, report: JobReport, now: datetime) -> None:
         values: dict[str, Any] = {"message": report.message}

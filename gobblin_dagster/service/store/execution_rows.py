@@ -160,6 +160,17 @@ def first_accepted(transaction: Transaction, limit: int = 10_000) -> list[Execut
     return [_id(row) for row in transaction.execute(query)]
 
 
+def running_by_group(transaction: Transaction, group: str | None = None) -> dict[str, int]:
+    """Return how many executions of each flow group, or of one, were started and are not over."""
+    started = and_(~executions.c.is_over, executions.c.status != ExecutionStatus.PENDING.value)
+    query = (
+        select(executions.c.flow_group, func.count().label("number")).where(started).group_by(executions.c.flow_group)
+    )
+    if group is not None:
+        query = query.where(executions.c.flow_group == group)
+    return {row.flow_group: row.number for row in transaction.execute(query)}
+
+
 Ended = tuple[datetime, ExecutionId]
 """When an execution ended, and which one."""
 
