@@ -6,7 +6,11 @@ gobblin=$PWD/.venv/bin/gobblin
 folder=${1:-service-demo}
 
 say() {
-  printf '\n$ gobblin %s\n' "$*"
+  local word words=()
+  for word in "$@"; do
+    [[ $word =~ [^A-Za-z0-9_./:=,-] ]] && words+=("'$word'") || words+=("$word") # as one types it in a shell
+  done
+  printf '\n$ gobblin %s\n' "${words[*]}"
   "$gobblin" "$@"
 }
 
@@ -25,7 +29,7 @@ say flow templates
 "$gobblin" flow show flights/lake >/dev/null 2>&1 ||
   say flow create flights/lake --template FS:///flights/landing-to-lake.template --set airline=UA --schedule '0 0/5 * ? * *'
 say flow run flights/lake
-say flow status flights/lake
+say flow status flights/lake --wait
 say flow datasets flights/lake
 say flow list
 kill "$service"
