@@ -19,6 +19,7 @@ from gobblin_dagster.core.extract import Extract, ExtractType
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.spec.asset import AssetSettings
+from gobblin_dagster.spec.crontab import crontab_problem
 from gobblin_dagster.spec.model import SpecModel as SpecModel  # noqa: PLC0414  # others import it from here
 from gobblin_dagster.spec.numbers import ExactNumbers
 
@@ -32,7 +33,7 @@ Mode = Annotated[str, StringConstraints(pattern=r"^0?[0-7]{3}$")]
 _TIMES = r"[0-9*/,\-]+"
 _DAYS = r"[0-9A-Za-z*/,\-#]+"
 _CRON = re.compile(rf"@(hourly|daily|weekly|monthly)|{_TIMES} {_TIMES} {_DAYS} {_DAYS} {_DAYS}")
-"""The characters of a crontab line; whether there are such times, Dagster says."""
+"""The characters of a crontab line."""
 
 
 class ConstructSpec(ExactNumbers):
@@ -438,6 +439,8 @@ class ScheduleSpec(SpecModel):
                 f"expected five fields as in crontab, such as '0 6 * * 1-5', or @hourly, @daily, @weekly, @monthly; "
                 f"got {cron!r}"
             )
+        if not cron.startswith("@") and (problem := crontab_problem(cron)):
+            raise ValueError(f"{problem}; got {cron!r}")
         return cron
 
     @field_validator("time_zone")
