@@ -59,6 +59,9 @@ def s3_errors(path: str, target: str | None = None) -> Iterator[None]:
         is_told = code in (errno.ENOENT, errno.EEXIST) and problem.get("Code") != "NoSuchBucket"
         words = os.strerror(code) if is_told else f"{problem.get('Code')}: {problem.get('Message')}"
         raise OSError(code, words, path, None, target) from error
+    except KeyError as error:
+        problem = f"the answer has no {error}; does a proxy answer in the place of the store?"
+        raise OSError(errno.EIO, problem, path, None, target) from error
     except BotoCoreError as error:
         code = errno.EACCES if isinstance(error, NoCredentialsError) else errno.EIO
         raise OSError(code, str(error), path, None, target) from error

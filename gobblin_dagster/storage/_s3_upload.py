@@ -28,7 +28,7 @@ class Upload:
         self._parts: list[dict[str, Any]] = []
         with s3_errors(path):
             begun = client.create_multipart_upload(**self._where, Metadata={MARK: self._mark})
-        self._upload = {**self._where, "UploadId": begun["UploadId"]}
+            self._upload = {**self._where, "UploadId": begun["UploadId"]}
 
     @property
     def parts(self) -> int:
@@ -40,7 +40,7 @@ class Upload:
         number = len(self._parts) + 1
         with s3_errors(self._path):
             part = self._client.upload_part(**self._upload, PartNumber=number, Body=bytes(data))
-        self._parts.append({"PartNumber": number, "ETag": part["ETag"]})
+            self._parts.append({"PartNumber": number, "ETag": part["ETag"]})
 
     def copy(self, source: str, etag: str, start: int, end: int) -> None:
         """Append the bytes `[start, end)` of another object of the bucket, if that still has this ETag."""
@@ -53,7 +53,7 @@ class Upload:
                 CopySourceIfMatch=etag,
                 CopySourceRange=f"bytes={start}-{end - 1}",
             )
-        self._parts.append({"PartNumber": number, "ETag": part["CopyPartResult"]["ETag"]})
+            self._parts.append({"PartNumber": number, "ETag": part["CopyPartResult"]["ETag"]})
 
     def complete(self) -> None:
         """Make the object visible.

@@ -164,3 +164,11 @@ def test_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch
     _s3_client.s3_client.cache_clear()
     with pytest.raises(EnvironmentFaultError, match=r"boto3.*pip install 'gobblin-dagster\[s3\]'"):
         S3Storage("bucket").size("/a")
+
+
+def test_answer_of_something_else_than_the_store_is_an_error_of_its_path(storage: S3Storage) -> None:
+    problem = "has no 'UploadId'; does a proxy answer in the place of the store"
+    answer: dict[str, str] = {}
+    with pytest.raises(OSError, match=problem) as caught, _s3_client.s3_errors("s3://bucket/a"):
+        answer["UploadId"]
+    assert (caught.value.errno, caught.value.filename) == (errno.EIO, "s3://bucket/a")

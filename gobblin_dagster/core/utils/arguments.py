@@ -49,7 +49,10 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        arguments = signature.bind(*args, **kwargs).arguments
+        try:
+            arguments = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            return function(*args, **kwargs)  # Python's own error names the function
         for name, value in arguments.items():
             if name in hints() and not _fits(value, hints()[name]):
                 raise UsageError(

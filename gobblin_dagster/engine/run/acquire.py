@@ -43,11 +43,13 @@ def _leased(
     if any(versions.get(d.dataset_urn, 0) != d.version_read for d in plan.datasets if d.dataset_urn in grant.granted):
         plan = opened.plan(runner)
     working = [one for one in plan.datasets if one.has_work and one.dataset_urn in grant.granted]
-    strange, code = unknown_snapshots(opened, working, states), SourceError.code
+    strange: dict[str, str] = {}
+    code = SourceError.code
     try:
+        strange = unknown_snapshots(opened, working, states)
         strange = unknown_commits(opened, working) | strange
     except (StorageError, StepRefusedError, EnvironmentFaultError) as error:
-        # A table that cannot be asked now can probably not be published to either, so do not read for it.
+        # An output or table that cannot be asked now can probably not be published to either, so do not read for it.
         strange, code = {one.dataset_urn: str(error) for one in working} | strange, error.code
     datasets = [
         dataset

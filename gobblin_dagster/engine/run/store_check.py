@@ -34,8 +34,20 @@ def unknown_snapshots(
 
     Raises:
         EnvironmentFaultError: the package for the output's storage is not installed.
-        OSError: the output cannot be read.
+        StorageError: the output cannot be read.
     """
+    try:
+        return _unknown_snapshots(opened, datasets, states)
+    except OSError as error:
+        where = str(error.filename or opened.context.output_root)
+        raise StorageError(
+            operation="look for manifests in", path=where, problem=error.strerror or str(error)
+        ) from error
+
+
+def _unknown_snapshots(
+    opened: JobContext, datasets: Iterable[DatasetPlan], states: Mapping[str, DatasetState]
+) -> dict[str, str]:
     root, store, job = opened.context.output_root, opened.store.url, opened.job
     urns = [one.dataset_urn for one in datasets]
     new = [urn for urn in urns if urn not in states]
@@ -122,7 +134,7 @@ def with_lost_store(opened: JobContext, plan: JobPlan) -> JobPlan:
         return unknown_snapshots(opened, datasets, opened.store.load_dataset_states(plan.job, with_state))
 
     strange: dict[str, str] = {}
-    with suppress(OSError, EnvironmentFaultError):
+    with suppress(StorageError, EnvironmentFaultError):
         strange = look([*new, *known[:MOST_DATASETS]])
         if strange:
             strange |= look(known[MOST_DATASETS:])

@@ -146,3 +146,12 @@ def test_system_error_of_a_file_becomes_ours_with_function_path_and_advice(tmp_p
         load(tmp_path / "full", errno.ENOSPC)
     with pytest.raises(StorageError, match=r"because of a relative name: Input/output error\.$"):
         load("a relative name", errno.EIO)
+
+
+def test_missing_argument_is_told_with_the_function() -> None:
+    @checked
+    def greet(name: str) -> str:
+        return name
+
+    with pytest.raises(TypeError, match=r"greet\(\) missing 1 required positional argument: 'name'"):
+        greet()  # type: ignore[call-arg]  # the wrong call is what is tested

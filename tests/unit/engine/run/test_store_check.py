@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import pytest
 
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.plan.model import JobPlan
 from gobblin_dagster.engine.run import store_check
@@ -138,3 +140,19 @@ def test_output_that_cannot_be_read_leaves_the_plan_as_it_is(
 
     monkeypatch.setattr(LocalStorage, "size", refuse)
     assert problems(plan_job(project(tmp_path, rows(30)), rows(30))) == []
+
+
+def test_output_that_does_not_answer_fails_the_datasets_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(self: LocalStorage, path: str) -> list[str]:
+        raise OSError(errno.EIO, "the endpoint does not answer", path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStorage, "list_names", away)
+        result = run(tmp_path, rows(10))
+    assert {(one.outcome, one.rows_read) for one in result.datasets} == {(DatasetOutcome.FAILED, 0)}
+    ((code, message),) = {(one.code, one.message) for dataset in result.datasets for one in dataset.failures}
+    assert code == "storage"
+    assert f"look for manifests in {tmp_path}/lake/_gobblin/manifests/numbers: the endpoint does not answer" in message
+    assert run(tmp_path, rows(10)).status is RunStatus.SUCCEEDED
