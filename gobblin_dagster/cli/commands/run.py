@@ -125,7 +125,8 @@ def run(
         views += [_interrupted(job.job, _NOT_BEGUN) for job in chosen if job.job not in begun]
         if profile:
             views = [{**view, "profile": profiles.get(view["job"])} for view in views]
-        print_json(exit_code=code, jobs=views)
+        stopped = {"error": error_view(KeyboardInterrupt())} if outcomes.interrupted else {}
+        print_json(exit_code=code, **stopped, jobs=views)
     raise typer.Exit(code)
 
 
