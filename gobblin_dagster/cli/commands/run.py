@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from gobblin_dagster.cli.answer import error_view
 from gobblin_dagster.cli.context import (
     ExcludeOption,
     JobsArgument,
