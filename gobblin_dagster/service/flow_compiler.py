@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from gobblin_dagster.core.allow import AllowLists
@@ -25,9 +25,9 @@ class ExecutorCompiler:
     def __init__(self, make: Callable[[Sequence[str]], FlowCompiler]) -> None:
         self._compilers = {name: make([name.value]) for name in ExecutorName}
 
-    def compile(self, config: FlowConfig) -> Dag:
+    def compile(self, config: FlowConfig, former: Collection[str] = ()) -> Dag:
         """Return the flow's jobs; raises FlowCompileError."""
-        return self._of(config).compile(config)
+        return self._of(config).compile(config, former)
 
     def explain(self, config: FlowConfig) -> Explanation:
         """Return the flow's jobs, or why it has none."""

@@ -87,6 +87,8 @@ class FlowSettings:
     """`flow.failureOption`: `FINISH_ALL_POSSIBLE` or `FINISH_RUNNING`."""
     waits_for_way: bool = False
     """`flow.waitForWay`: a flow for which the topology has no way is accepted and waits until it has one."""
+    may_change_edges: bool = False
+    """`flow.mayChangeEdges`: a flow whose way is gone takes another one, whose jobs have watermarks of their own."""
     start_within: timedelta | None = None
     """`gobblin.job.start.sla.time`: a job that could run and does not start in this time is given up."""
     finish_within: timedelta | None = timedelta(days=1)
@@ -118,6 +120,7 @@ class FlowSettings:
             reader.number("job.maxAttempts", 1, 100),
             reader.choice("flow.failureOption", FailureOption, cls().on_failure),
             reader.flag("flow.waitForWay"),
+            reader.flag("flow.mayChangeEdges"),
             reader.duration("gobblin.job.start.sla", cls().start_within),
             reader.duration("gobblin.flow.sla", cls().finish_within),
             reader.choice(EXECUTOR, ExecutorName, cls().executor),
@@ -143,6 +146,7 @@ SETTINGS = frozenset(
         "job.maxAttempts",
         "flow.failureOption",
         "flow.waitForWay",
+        "flow.mayChangeEdges",
         "gobblin.job.start.sla.time",
         "gobblin.job.start.sla.timeunit",
         "gobblin.flow.sla.time",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -30,8 +30,14 @@ class FlowCompiler(Protocol):
     Source: gobblin-runtime `SpecCompiler`.
     """
 
-    def compile(self, config: FlowConfig) -> Dag:
-        """Return the flow's jobs; raises FlowCompileError with the reasons."""
+    def compile(self, config: FlowConfig, former: Collection[str] = ()) -> Dag:
+        """Return the flow's jobs; raises FlowCompileError with the reasons.
+
+        Args:
+            config: the flow.
+            former: names of the jobs of its last execution. Of several ways, the one with the fewest other jobs is
+                taken: another job has watermarks of its own, and would bring rows a second time.
+        """
 
     def explain(self, config: FlowConfig) -> Explanation:
         """Return the jobs and how they were found, or the reasons; raises nothing."""
@@ -56,9 +62,9 @@ class AutoCompiler:
         self._identity = _identity(context)
         self._multi_hop = _multi_hop(context)
 
-    def compile(self, config: FlowConfig) -> Dag:
+    def compile(self, config: FlowConfig, former: Collection[str] = ()) -> Dag:
         """Return the flow's jobs; raises FlowCompileError."""
-        return self._chosen(config).compile(config)
+        return self._chosen(config).compile(config, former)
 
     def explain(self, config: FlowConfig) -> Explanation:
         """Return the flow's jobs, or why it has none."""

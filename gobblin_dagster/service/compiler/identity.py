@@ -5,7 +5,7 @@ A pure function of the flow, the templates and the executors: compiled twice, th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.service.catalog.templates import Template, TemplateCatalog, TemplateError, missing_and_unknown
@@ -30,7 +30,7 @@ class IdentityCompiler:
         self._templates = templates
         self._executors = tuple(executors)
 
-    def compile(self, config: FlowConfig) -> Dag:
+    def compile(self, config: FlowConfig, former: Collection[str] = ()) -> Dag:
         """Return the flow's jobs; raises FlowCompileError with all reasons at once."""
         return self.explain(config).require_dag(config.id)
 

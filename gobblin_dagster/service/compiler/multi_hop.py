@@ -5,7 +5,7 @@ A pure function of the flow, the templates and the topology: compiled twice, the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gobblin_dagster.core.allow import EVERYTHING, AllowLists
@@ -14,7 +14,7 @@ from gobblin_dagster.service.compiler.explanation import Explanation, Hop, Refus
 from gobblin_dagster.service.compiler.jobs import fill_job, job_name, parameter_values, undeclared
 from gobblin_dagster.service.compiler.routed_flow import RoutedFlow, read_routed_flow
 from gobblin_dagster.service.compiler.ways import Found, Quest, Step, find_ways, follow_path
-from gobblin_dagster.service.model import Dag, DagJob, FlowConfig
+from gobblin_dagster.service.model import Dag, DagJob, FlowConfig, FlowId
 from gobblin_dagster.service.topology.graph import FlowGraph
 from gobblin_dagster.service.topology.model import ANY, Dataset
 
@@ -38,11 +38,11 @@ class MultiHopCompiler:
         self._graph = graph
         self._allow = allow
 
-    def compile(self, config: FlowConfig) -> Dag:
+    def compile(self, config: FlowConfig, former: Collection[str] = ()) -> Dag:
         """Return the flow's jobs; raises FlowCompileError with the most useful reasons."""
-        return self.explain(config).require_dag(config.id)
+        return self.explain(config, former).require_dag(config.id)
 
-    def explain(self, config: FlowConfig) -> Explanation:
+    def explain(self, config: FlowConfig, former: Collection[str] = ()) -> Explanation:
         """Return the flow's ways and jobs, or the reasons why it has none, and all refused edges."""
         flow, reasons = read_routed_flow(config.properties)
         if config.template_uris.strip():
@@ -57,7 +57,7 @@ class MultiHopCompiler:
         refused: dict[str, Refusal] = {}
         ways: list[Way] = []
         for sub_path, dataset in flow.parts:
-            found = _find(graph, flow, dataset)
+            found = _find(graph, flow, dataset, _former_edges(graph, config.id, sub_path, former))
             reasons += found.reasons
             for refusal in found.refused:
                 refused.setdefault(refusal.edge, refusal)
@@ -72,9 +72,20 @@ class MultiHopCompiler:
         return Explanation(dag, told, tuple(ways), tuple(refused.values()), is_without_way)
 
 
-def _find(graph: FlowGraph, flow: RoutedFlow, dataset: Dataset) -> Found:
-    quest = Quest(flow.source, flow.destinations, dataset, flow.wanted, flow.excluded)
+def _find(graph: FlowGraph, flow: RoutedFlow, dataset: Dataset, former: frozenset[str]) -> Found:
+    quest = Quest(flow.source, flow.destinations, dataset, flow.wanted, flow.excluded, former)
     return follow_path(graph, quest, flow.path) if flow.path else find_ways(graph, quest)
+
+
+def _former_edges(graph: FlowGraph, flow: FlowId, sub_path: str, former: Collection[str]) -> frozenset[str]:
+    """Return the edges of which the flow had a job."""
+    if not former:
+        return frozenset()
+    return frozenset(edge for edge in graph.edges if job_name(flow, *_parts(edge, sub_path)) in former)
+
+
+def _parts(edge: str, sub_path: str) -> list[str]:
+    return [edge, *([sub_path] if sub_path else [])]
 
 
 _Key = tuple[str, str, Dataset]
@@ -114,7 +125,7 @@ class _Making:
 
     def _name(self, sub_path: str, step: Step) -> str:
         """Return a job's name; it stays when the way before the hop changes, so that watermarks stay too."""
-        parts = [step.edge.name, *([sub_path] if sub_path else [])]
+        parts = _parts(step.edge.name, sub_path)
         name = job_name(self.config.id, *parts)
         if name in self._names.values():  # another destination brings the dataset here in another form
             name = job_name(self.config.id, *parts, repr(step.before))

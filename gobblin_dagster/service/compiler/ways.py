@@ -29,6 +29,9 @@ class Quest:
     """What it must be at each destination."""
     excluded: frozenset[str] = frozenset()
     """Edges that the flow does not want."""
+    former: frozenset[str] = frozenset()
+    """Edges that the flow's last execution took; a way with fewer others is taken whatever it costs. Empty if there was
+    none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +148,10 @@ def _at_source(graph: FlowGraph, quest: Quest) -> Dataset:
 def _search(graph: FlowGraph, quest: Quest, start: _State) -> _Reached:
     reached = _Reached()
     numbers = count()  # of two ways that cost the same, the one that was found first is taken
-    heap: list[tuple[float, int, int, _State, tuple[_State, FlowEdge] | None]] = [(0, 0, next(numbers), start, None)]
+    heap: list[tuple[int, float, int, int, _State, tuple[_State, FlowEdge] | None]]
+    heap = [(0, 0, 0, next(numbers), start, None)]
     while heap:
-        cost, hops, _, state, came_by = heapq.heappop(heap)
+        others, cost, hops, _, state, came_by = heapq.heappop(heap)
         if state in reached.came_by:
             continue
         reached.came_by[state] = came_by
@@ -171,8 +175,9 @@ def _search(graph: FlowGraph, quest: Quest, start: _State) -> _Reached:
             there = edge.spec.destination
             after = dataset.through(edge.takes, edge.makes, graph.nodes[there].platform)
             if (there, after) not in reached.came_by:
-                entry = (cost + edge.spec.cost, hops + 1, next(numbers), (there, after), (state, edge))
-                heapq.heappush(heap, entry)
+                is_other = bool(quest.former) and edge.name not in quest.former
+                total = (others + is_other, cost + edge.spec.cost, hops + 1)
+                heapq.heappush(heap, (*total, next(numbers), (there, after), (state, edge)))
     return reached
 
 

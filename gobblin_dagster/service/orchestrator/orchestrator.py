@@ -21,6 +21,7 @@ from gobblin_dagster.core.errors import (
 )
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.service.catalog.flow_config import Concurrency, FlowSettings
+from gobblin_dagster.service.compiler.routed_flow import is_routed, read_routed_flow
 from gobblin_dagster.service.logs import about
 from gobblin_dagster.service.model import (
     Change,
@@ -87,15 +88,13 @@ class Orchestrator:
 
     Args:
         store: the service's store.
-        compile_flow: returns a flow's jobs; raises FlowCompileError.
+        compile_flow: as `FlowCompiler.compile`.
         per_group: executions of one flow group that run side by side; None: as many as there are.
 
     Source: gobblin-service `Orchestrator`, `DagManager`, `DagProcessingEngine`. Differs: there is no state in memory.
     """
 
-    def __init__(
-        self, store: ServiceStore, compile_flow: Callable[[FlowConfig], Dag], per_group: int | None = None
-    ) -> None:
+    def __init__(self, store: ServiceStore, compile_flow: Callable[..., Dag], per_group: int | None = None) -> None:
         self._store = store
         self._per_group = per_group
         self._compile = compile_flow
@@ -350,7 +349,7 @@ class Orchestrator:
             return False
         topology = self._topologies
         try:
-            dag = self._compile(spec.config)
+            dag = self._compile_further(transaction, execution, spec.config, settings)
         except FlowCompileError as error:
             if error.is_without_way and settings.waits_for_way:
                 self._without_way[execution_id] = topology
@@ -373,6 +372,39 @@ class Orchestrator:
         jobs = load_jobs(transaction, execution_id)
         self._save(transaction, execution, jobs, _progress(execution, jobs), begin(dag), now)
         return True
+
+    def _compile_further(
+        self, transaction: Transaction, execution: Execution, config: FlowConfig, settings: FlowSettings
+    ) -> Dag:
+        """Compile a flow so that it goes on where its last execution ended.
+
+        A way through other edges has jobs with watermarks of their own, which would publish rows again that the former
+        ones have brought. So a flow keeps its way as long as there is one, and takes another one only if it says so,
+        or if it was changed to lead elsewhere.
+        """
+        former = self._former_jobs(transaction, execution) if is_routed(config.properties) else None
+        if former is None:
+            return self._compile(config)
+        before, names = former
+        dag = self._compile(config, names)
+        new = [job.name for job in dag.jobs if job.name not in names]
+        is_same = read_routed_flow(before.properties)[0] == read_routed_flow(config.properties)[0]
+        if new and is_same and not settings.may_change_edges:
+            reason = (
+                f"its way is gone, and the next one has other jobs ({', '.join(new)}), whose watermarks begin anew: "
+                "rows that are there already may come again. Say where they begin (`gobblin flow startpoint`) and set "
+                "flow.mayChangeEdges=true, or bring the way back"
+            )
+            raise FlowCompileError(flow=str(config.id), reasons=(reason,), is_without_way=True)
+        return dag
+
+    def _former_jobs(self, transaction: Transaction, execution: Execution) -> tuple[FlowConfig, set[str]] | None:
+        """Return the flow as it was in the last execution that had jobs, and the names of these jobs."""
+        for earlier in list_executions(transaction, execution.id.flow, 1000):
+            if earlier.id.number < execution.id.number and (jobs := load_jobs(transaction, earlier.id)):
+                spec = load_version(transaction, execution.id.flow, earlier.version)
+                return None if spec is None else (spec.config, {one.job.name for one in jobs})
+        return None
 
     def _full_groups(self, transaction: Transaction, group: str | None = None) -> set[str]:
         """Return the flow groups with as many executions as may run side by side; counted, so it survives kills."""

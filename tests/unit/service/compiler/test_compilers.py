@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ class OwnCompiler:
     def __init__(self, context: CompilerContext) -> None:
         self._executor = context.executors[0]
 
-    def compile(self, config: FlowConfig) -> Dag:
+    def compile(self, config: FlowConfig, former: Collection[str] = ()) -> Dag:
         return Dag((DagJob(config.id.name, self._executor, "{}"),))
 
     def explain(self, config: FlowConfig) -> Explanation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -61,9 +62,9 @@ class Service:
         self.topology.add_listener(self.orchestrator)
         self.manager = FlowManager(store, self._compile, self.orchestrator)
 
-    def _compile(self, config: FlowConfig) -> Dag:
+    def _compile(self, config: FlowConfig, former: Collection[str] = ()) -> Dag:
         self.compiled.append(config.id.name)
-        return self._compiler.compile(config)
+        return self._compiler.compile(config, former)
 
     def describe(self, **costs: int) -> None:
         """Write the topology with these edges, and let the service see it."""
@@ -168,17 +169,62 @@ def test_flow_that_waits_can_be_killed(service: Service) -> None:
     assert service.orchestrator.start_accepted() == 0
 
 
-def test_scheduled_flow_takes_another_way_when_its_edge_goes_away(service: Service) -> None:
+SCHEDULED = "0 0 0 ? 1 1 2050"
+
+
+def runs_with(service: Service, **costs: int) -> int:
+    """Run the flow once with these edges, and return the execution."""
+    service.describe(**costs)
+    number = service.run_now()
+    service.orchestrator.start_accepted()
+    for job in service.jobs(number):
+        service.orchestrator.report(JobReport(ExecutionId(FLOW, number), job, 1, 1, S.COMPLETE))
+    return number
+
+
+def test_scheduled_flow_takes_another_way_when_its_edge_goes_away_if_it_says_so(service: Service) -> None:
     service.describe(first=1, second=2)
-    service.create(routed(cron="0 0 0 ? 1 1 2050"))
-    found = []
-    for costs in ({"first": 1, "second": 2}, {"second": 2}, {}):
-        service.describe(**costs)
-        number = service.run_now()
-        service.orchestrator.start_accepted()
-        found.append(service.jobs(number))
-        for job in service.jobs(number):
-            service.orchestrator.report(JobReport(ExecutionId(FLOW, number), job, 1, 1, S.COMPLETE))
-    assert found == [["g__n__first"], ["g__n__second"], []]
-    assert service.execution(number).status is S.FAILED
-    assert "no way from 'landing' to 'lake'" in service.execution(number).message
+    service.create(routed(cron=SCHEDULED, **{"flow.mayChangeEdges": "true"}))
+    numbers = [runs_with(service, **costs) for costs in ({"first": 1, "second": 2}, {"second": 2}, {})]
+    assert list(map(service.jobs, numbers)) == [["g__n__first"], ["g__n__second"], []]
+    assert service.execution(numbers[-1]).status is S.FAILED
+    assert "no way from 'landing' to 'lake'" in service.execution(numbers[-1]).message
+
+
+def test_flow_whose_edge_goes_away_publishes_nothing_twice_over_another_one(service: Service) -> None:
+    service.describe(first=1, second=2)
+    service.create(routed(cron=SCHEDULED))
+    runs_with(service, first=1, second=2)
+    refused = runs_with(service, second=2)
+    assert (service.jobs(refused), service.execution(refused).status) == ([], S.FAILED)
+    assert "its way is gone, and the next one has other jobs (g__n__second)" in service.execution(refused).message
+    assert "flow.mayChangeEdges=true" in service.execution(refused).message
+    assert service.jobs(runs_with(service, first=9, second=2)) == ["g__n__first"], "the way is back"
+
+
+def test_cheaper_edge_does_not_lure_flows_from_their_way(service: Service) -> None:
+    service.describe(first=5)
+    service.create(routed(cron=SCHEDULED, **{"flow.mayChangeEdges": "true"}))
+    assert service.jobs(runs_with(service, first=5)) == ["g__n__first"]
+    assert service.jobs(runs_with(service, first=5, cheap=1)) == ["g__n__first"]
+
+
+def test_flow_that_was_changed_to_lead_elsewhere_takes_its_new_way(service: Service) -> None:
+    service.describe(first=1, second=2)
+    service.create(routed(cron=SCHEDULED))
+    runs_with(service, first=1, second=2)
+    with service.store.write() as transaction:
+        changed = routed(cron=SCHEDULED, **{"flow.excludedEdges": "first"})
+        service.manager.update(transaction, changed, "me")
+    assert service.jobs(runs_with(service, first=1, second=2)) == ["g__n__second"]
+
+
+def test_flow_whose_way_is_gone_waits_for_it_if_it_says_so(service: Service) -> None:
+    service.describe(first=1)
+    service.create(routed(cron=SCHEDULED, **WAITS))
+    runs_with(service, first=1)
+    number = runs_with(service, second=1)
+    assert service.execution(number).message.startswith("waits for a way: its way is gone")
+    service.describe(first=1)
+    service.orchestrator.start_accepted()
+    assert service.jobs(number) == ["g__n__first"]
