@@ -56,7 +56,7 @@ class CompilerContext:
 
 
 class AutoCompiler:
-    """Takes the way that a flow asks for: one that names a source is routed, the others are made of their templates."""
+    """Finds the way of a flow that names only its ends; makes the jobs of the others from their templates."""
 
     def __init__(self, context: CompilerContext) -> None:
         self._identity = _identity(context)
@@ -71,7 +71,7 @@ class AutoCompiler:
         return self._chosen(config).explain(config)
 
     def _chosen(self, config: FlowConfig) -> FlowCompiler:
-        return self._multi_hop if is_routed(config.properties) else self._identity
+        return self._multi_hop if is_routed(config.properties, config.template_uris) else self._identity
 
 
 def _identity(context: CompilerContext) -> IdentityCompiler:

@@ -36,9 +36,14 @@ _IGNORED = frozenset({"class"})
 """Gobblin's name of the Java class of a descriptor."""
 
 
-def is_routed(properties: Mapping[str, str]) -> bool:
-    """Tell whether a flow names where its data are to go, and not templates."""
-    return SOURCE in properties or DESTINATIONS in properties
+def is_routed(properties: Mapping[str, str], template_uris: str = "") -> bool:
+    """Tell whether a flow says where its data are to go, and leaves the way to the service.
+
+    A flow that names templates may set a source or a destination for those who list flows; one that sets both is
+    taken as routed, and refused for its templates.
+    """
+    named = [key for key in (SOURCE, DESTINATIONS) if key in properties]
+    return len(named) == 2 if template_uris.strip() else bool(named)
 
 
 @dataclass(frozen=True, slots=True)

@@ -382,7 +382,9 @@ class Orchestrator:
         ones have brought. So a flow keeps its way as long as there is one, and takes another one only if it says so,
         or if it was changed to lead elsewhere.
         """
-        former = self._former_jobs(transaction, execution) if is_routed(config.properties) else None
+        former = (
+            self._former_jobs(transaction, execution) if is_routed(config.properties, config.template_uris) else None
+        )
         if former is None:
             return self._compile(config)
         before, names = former

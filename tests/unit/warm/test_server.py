@@ -129,29 +129,30 @@ def test_signals_act_as_on_a_process_of_its_own(root: Path) -> None:
     assert pid_of(root) == pid
     client.communicate()
     client = waiting(root, "wait")
-    ask_worker(root, "status")
     client.send_signal(signal.SIGTERM)  # no handler of the command's: the worker dies as a process without it would
     assert client.wait(timeout=60) == 1
     client.communicate()
-    assert pid_of(root) is None
+    until_ended(root, pid)
 
 
 def test_second_interrupt_ends_the_worker_too_and_the_third_kills_it(root: Path) -> None:
     client = waiting(root, "twice")
+    pid = pid_of(root)
     client.send_signal(signal.SIGINT)
     assert client.stdout is not None
     assert client.stdout.readline() == "once\n"
     client.send_signal(signal.SIGINT)
     assert client.wait(timeout=60) == 130
     client.communicate()
-    assert pid_of(root) is None
+    until_ended(root, pid)
     client = waiting(root, "deaf")
+    pid = pid_of(root)
     for _ in range(3):
         client.send_signal(signal.SIGINT)
         time.sleep(0.1)
     assert client.wait(timeout=60) != 0
     client.communicate()
-    assert pid_of(root) is None
+    until_ended(root, pid)
 
 
 def test_worker_that_dies_is_told_and_the_next_command_has_another(root: Path) -> None:
@@ -190,10 +191,11 @@ def test_idle_worker_ends_and_leaves_no_socket(root: Path) -> None:
 
 def test_stop_lets_the_command_end(root: Path) -> None:
     client = waiting(root, "wait")
+    pid = pid_of(root)
     assert ask_worker(root, "stop") is not None
     assert client.communicate(timeout=60)[0] == "stopped\n"
     assert client.returncode == 130
-    assert pid_of(root) is None
+    until_ended(root, pid)
 
 
 def test_clients_at_once_start_one_worker(root: Path) -> None:

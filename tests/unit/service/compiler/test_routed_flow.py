@@ -42,6 +42,9 @@ def test_flow_is_read_by_gobblins_properties() -> None:
     assert flow.wanted == Dataset(encryption="gpg")
     assert is_routed(ENDS)
     assert not is_routed({"table": "orders"})
+    assert is_routed({SOURCE: "landing"}), "no destination: refused with that reason"
+    assert not is_routed({SOURCE: "landing"}, "FS:///copy.template"), "a source that only tells readers of lists"
+    assert is_routed(ENDS, "FS:///copy.template")
 
 
 def test_sub_paths_are_parts_of_their_own_or_one() -> None:
