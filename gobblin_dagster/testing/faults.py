@@ -153,8 +153,19 @@ def halt_after(name: str, call: Call) -> NoReturn:
 
 
 _LOOKS = frozenset(
-    f"storage.{name}"
-    for name in ("size", "sha256", "read", "list_names", "walk_files", "real_path", "folds_case", "sync_dir")
+    f"{kind}.{name}"
+    for kind in ("storage", "log")
+    for name in (
+        "size",
+        "sha256",
+        "read",
+        "list_names",
+        "walk_files",
+        "real_path",
+        "folds_case",
+        "has_permissions",
+        "sync_dir",
+    )
 ) | {"store.list_jobs", "store.close"}
 """Calls that change no file; after a `sync_dir` only a power loss leaves others."""
 

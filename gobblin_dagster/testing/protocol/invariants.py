@@ -78,19 +78,26 @@ class _Facts:
     places: Places
 
     @classmethod
-    def of(cls, example: Example, urn: str) -> _Facts:
-        manifest = _read_manifest(example, urn)
+    def of_all(cls, example: Example) -> list[_Facts]:
+        """Return the facts of each dataset."""
+        manifests = [_read_manifest(example, urn) for urn in example.urns]
         store = example.open_store()
         try:
-            return cls(
-                urn,
-                manifest,
-                store.load_dataset_states(JOB, [urn]).get(urn),
-                store.load_snapshot(JOB, urn),
-                store.load_sequences(JOB, tuple(SequenceState), [urn]),
-                _visible(example, urn),
-                store.places,
-            )
+            states = store.load_dataset_states(JOB, example.urns)
+            sequences = store.load_sequences(JOB, tuple(SequenceState), example.urns)
+            visible = _visible(example)
+            return [
+                cls(
+                    urn,
+                    manifest,
+                    states.get(urn),
+                    store.load_snapshot(JOB, urn),
+                    [stored for stored in sequences if stored.dataset_urn == urn],
+                    visible[urn],
+                    store.places,
+                )
+                for urn, manifest in zip(example.urns, manifests, strict=True)
+            ]
         finally:
             example.close_store(store)
 
@@ -109,8 +116,9 @@ def check_instant(example: Example, seen: Seen | None = None) -> tuple[list[Viol
     """Check the invariants that hold at every moment; return the violations and the progress seen."""
     violations: list[Violation] = []
     now: dict[str, Progress] = {}
-    for urn in example.urns:
-        found, now[urn] = _check_instant(example, _Facts.of(example, urn), (seen or {}).get(urn, Progress()))
+    for facts in _Facts.of_all(example):
+        urn = facts.dataset_urn
+        found, now[urn] = _check_instant(example, facts, (seen or {}).get(urn, Progress()))
         violations += found
     return violations, now
 
@@ -119,16 +127,15 @@ def check_recovered(example: Example, ends: Mapping[str, int], seen: Seen | None
     """Check the invariants that hold after a run has read up to `ends` and succeeded, after the last fault."""
     return [
         violation
-        for urn in example.urns
-        for violation in _check_recovered(example, urn, ends, (seen or {}).get(urn, Progress()))
+        for facts in _Facts.of_all(example)
+        for violation in _check_recovered(example, facts, ends, (seen or {}).get(facts.dataset_urn, Progress()))
     ]
 
 
-def _check_recovered(example: Example, urn: str, ends: Mapping[str, int], seen: Progress) -> list[Violation]:
-    facts = _Facts.of(example, urn)
+def _check_recovered(example: Example, facts: _Facts, ends: Mapping[str, int], seen: Progress) -> list[Violation]:
     violations, now = _check_instant(example, facts, seen)
     state, snapshot = facts.state, facts.snapshot
-    expected = Counter(records(ends, urn=urn))
+    expected = Counter(records(ends, urn=facts.dataset_urn))
     for branch in example.branches:
         got = facts.rows(file.path for file in snapshot if file.branch == branch)
         violations += _compare(f"reader of snapshots, branch {branch}", expected, got)
@@ -227,18 +234,18 @@ def _read_manifest(example: Example, urn: str) -> list[PublishedFile] | Violatio
         return Violation(Harm.TORN, str(error))
 
 
-def _visible(example: Example, urn: str) -> dict[str, bytes]:
-    """Read a dataset's files with names that do not begin with `_` or `.`, as readers of folders do.
+def _visible(example: Example) -> dict[str, dict[str, bytes]]:
+    """Read each dataset's files with names that do not begin with `_` or `.`, as readers of folders do.
 
     Files that belong to no dataset count as those of the first one.
     """
     root = example.output_root
-    return {
-        path: example.storage.read(path)
-        for path in example.storage.walk_files(root)
-        if not any(part[0] in "._" for part in path.removeprefix(f"{root}/").split("/"))
-        if urn == next((one for one in example.urns if f"/{one}/" in path), example.urns[0])
-    }
+    found: dict[str, dict[str, bytes]] = {urn: {} for urn in example.urns}
+    for path in example.storage.walk_files(root):
+        if not any(part[0] in "._" for part in path.removeprefix(f"{root}/").split("/")):
+            urn = next((urn for urn in example.urns if f"/{urn}/" in path), example.urns[0])
+            found[urn][path] = example.storage.read(path)
+    return found
 
 
 def _is_as_published(file: PublishedFile, content: bytes | None) -> bool:

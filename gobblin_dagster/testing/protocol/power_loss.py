@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from gobblin_dagster.testing.faults import Action, Fault, FaultPoints, fail_with, halt_before, tear
+from gobblin_dagster.testing.faults import Action, Fault, FaultPoints, fail_with, halt_before, is_look, tear
 from gobblin_dagster.testing.protocol.power_loss_schedules import PowerLossStorage, losses, save_image
 from gobblin_dagster.testing.protocol.scenario import Example
 from gobblin_dagster.testing.protocol.schedules import Schedule, recovered, run_a, trace_of
@@ -33,11 +33,21 @@ def torn_writes(example: Example) -> Iterator[Schedule]:
 
 
 def power_losses(example: Example, *, seed: int, limit: int = 256) -> Iterator[Schedule]:
-    """Cut the power before each call of run A, with every set of unsynced changes undone (or `limit` random sets)."""
+    """Cut the power before each call of run A, with every set of unsynced changes undone (or `limit` random sets).
+
+    After a call that only looks or syncs, no disk is left that could not be left before it.
+    """
     example.reset()
     storage = PowerLossStorage()
     images = _Images(example, random.Random(seed), limit)  # noqa: S311  # a schedule, not a secret
-    watch = lambda number, name: images.save(f"power {number} {name}", storage)  # noqa: E731  # needs both at hand
+    before = ""
+
+    def watch(number: int, name: str) -> None:
+        nonlocal before
+        if not is_look(before):
+            images.save(f"power {number} {name}", storage)
+        before = name
+
     run_a(example, FaultPoints(watch=watch), storage)
     images.save("power 0 end", storage)
     yield from images.recovered()

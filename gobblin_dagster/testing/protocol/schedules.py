@@ -19,6 +19,7 @@ from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.steps import RenameFileStep
+from gobblin_dagster.testing import faults
 from gobblin_dagster.testing.faults import (
     CRASHED,
     Action,
@@ -31,6 +32,7 @@ from gobblin_dagster.testing.faults import (
     freeze_while,
     halt_after,
     halt_before,
+    is_look,
     lose_answer,
     run_in_child,
 )
@@ -116,21 +118,27 @@ def instants(example: Example) -> Iterator[Schedule]:
 
 
 def kills(example: Example) -> Iterator[Schedule]:
-    """Kill run A before and after each call."""
-    for number, name in enumerate(trace_of(example), 1):
-        for what in KILLS:
-            example.reset()
-            kill(example, "A", number, what)
-            yield recovered(example, f"{what} {number} {name}")
+    """Kill run A before its first call and after each that changes something: no kill leaves another disk."""
+    trace = trace_of(example)
+    for number, action in faults.kills(trace):
+        what = next(what for what, kill in KILLS.items() if kill is action)
+        example.reset()
+        kill(example, "A", number, what)
+        yield recovered(example, f"{what} {number} {trace[number - 1]}")
 
 
 def errors(example: Example) -> Iterator[Schedule]:
     """Let each call of run A fail, once before it is made and once with its answer lost."""
     for number, name in enumerate(trace_of(example), 1):
-        for what, action in ERRORS.items():
+        for what, action in errors_of(name):
             example.reset()
             run_a(example, FaultPoints(Fault(number, action)))
             yield recovered(example, f"{what} {number} {name}")
+
+
+def errors_of(name: str) -> Iterable[tuple[str, Action]]:
+    """Return the errors that a call can end in: one that only looks fills no disk, and has no answer to be lost."""
+    return ERRORS.items() if not is_look(name) else [("EIO", ERRORS["EIO"])]
 
 
 def late_errors(example: Example) -> Iterator[Schedule]:
@@ -138,7 +146,7 @@ def late_errors(example: Example) -> Iterator[Schedule]:
     trace = trace_of(example)
     committed = next(number for number, name in enumerate(trace, 1) if name in COMMITS)
     for number, name in enumerate(trace[committed:], committed + 1):
-        for what, action in ERRORS.items():
+        for what, action in errors_of(name):
             example.reset()
             run_a(example, FaultPoints(Fault(number, action)))
             yield recovered(example, f"{what} {number} {name}, then an idle run", ends=FIRST_BATCH)
