@@ -15,8 +15,7 @@ import dagster as dg
 from gobblin_dagster.core.run_record import DatasetOutcome, RunRecord, RunStatus
 from gobblin_dagster.orchestration._internal import end_run
 from gobblin_dagster.service.catalog.flow_config import ExecutorName
-from gobblin_dagster.service.executors.messages import JobKey
-from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, JobReport
+from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, JobKey, JobReport
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.store.execution_rows import JobExecution, Order, drop_orders, list_orders, open_jobs
 from gobblin_dagster.service.store.store import ServiceStore

@@ -142,6 +142,32 @@ class ExecutionId:
         return f"{self.flow}/{self.number}"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class JobKey:
+    """One attempt of one job of one execution. A worker begins each key once."""
+
+    group: str
+    flow: str
+    execution: int
+    job: str
+    generation: int
+    attempt: int
+
+    @classmethod
+    def of(cls, execution: ExecutionId, job: str, generation: int, attempt: int) -> JobKey:
+        """Return the key of an attempt."""
+        return cls(execution.flow.group, execution.flow.name, execution.number, job, generation, attempt)
+
+    @property
+    def execution_id(self) -> ExecutionId:
+        """The execution that the job belongs to."""
+        return ExecutionId(FlowId(self.group, self.flow), self.execution)
+
+    def __str__(self) -> str:
+        attempt = f"generation {self.generation}, attempt {self.attempt}"
+        return f"{self.group}/{self.flow}/{self.execution} {self.job} ({attempt})"
+
+
 class Trigger(StrEnum):
     """Why a flow runs."""
 
@@ -215,3 +241,8 @@ class JobReport:
     low_watermark: str = ""
     high_watermark: str = ""
     may_retry: bool = True
+
+    @property
+    def key(self) -> JobKey:
+        """The attempt that it is about."""
+        return JobKey.of(self.execution, self.job, self.generation, self.attempt)

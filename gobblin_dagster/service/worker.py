@@ -17,9 +17,9 @@ from gobblin_dagster.engine.results import DatasetResult, RunResult
 from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.service.executors.job_body import read_job_body
-from gobblin_dagster.service.executors.messages import JobKey, JobNews, RunOrder, Shutdown, StopOrder, from_line
+from gobblin_dagster.service.executors.messages import JobNews, RunOrder, Shutdown, StopOrder, from_line
 from gobblin_dagster.service.logs import about
-from gobblin_dagster.service.model import ExecutionStatus
+from gobblin_dagster.service.model import ExecutionStatus, JobKey
 
 log = logging.getLogger(__name__)
 

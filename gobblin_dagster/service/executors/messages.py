@@ -6,28 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class JobKey:
-    """One attempt of one job of one execution. A worker begins each key once."""
-
-    group: str
-    flow: str
-    execution: int
-    job: str
-    generation: int
-    attempt: int
-
-    @property
-    def execution_id(self) -> ExecutionId:
-        """The execution that the job belongs to."""
-        return ExecutionId(FlowId(self.group, self.flow), self.execution)
-
-    def __str__(self) -> str:
-        attempt = f"generation {self.generation}, attempt {self.attempt}"
-        return f"{self.group}/{self.flow}/{self.execution} {self.job} ({attempt})"
+from gobblin_dagster.service.model import ExecutionStatus, JobKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +15,7 @@ class RunOrder:
 
     key: JobKey
     run_id: str
+    """The engine's run; empty until a worker is found."""
     body: str
     """The job file as JSON; the worker replaces references to its environment."""
 

@@ -1,9 +1,10 @@
-"""Rows of nodes: the processes of the service that share a database, and which of them are alive."""
+"""Rows of nodes: the processes of the service that share a database, its workers, and which of them are alive."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -36,6 +37,10 @@ class Node:
     """When it was last heard of, by the database's clock."""
     clock_at: datetime
     """What the node's own clock said then."""
+    executor: str = ""
+    """The executor whose jobs it runs, if it is a worker; empty if it is a node of the service."""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What a worker can do: capabilities, jobs at once."""
 
     def is_alive(self, now: datetime) -> bool:
         """Return whether the node may still work."""
@@ -53,8 +58,10 @@ def save_node(transaction: Transaction, node: Node) -> None:
         "started_at": node.started_at,
         "seen_at": node.seen_at,
         "clock_at": node.clock_at,
+        "executor": node.executor,
+        "about": json.dumps(dict(node.about)),
     }
-    changed = {name: values[name] for name in ("url", "seen_at", "clock_at")}
+    changed = {name: values[name] for name in ("url", "seen_at", "clock_at", "about")}
     transaction.execute(
         insert(transaction, nodes).values(values).on_conflict_do_update(index_elements=["name"], set_=changed)
     )
@@ -66,9 +73,10 @@ def delete_node(transaction: Transaction, name: str) -> None:
     transaction.execute(delete(nodes).where(nodes.c.name == name))
 
 
-def load_nodes(transaction: Transaction) -> list[Node]:
-    """Return the nodes that were heard of within a day, by name."""
-    return [_node(row) for row in transaction.execute(select(nodes).order_by(nodes.c.name))]
+def load_nodes(transaction: Transaction, executor: str = "") -> list[Node]:
+    """Return the nodes of the service, or the workers of an executor, that were heard of within a day, by name."""
+    query = select(nodes).where(nodes.c.executor == executor).order_by(nodes.c.name)
+    return [_node(row) for row in transaction.execute(query)]
 
 
 def load_node(transaction: Transaction, name: str) -> Node | None:
@@ -79,4 +87,5 @@ def load_node(transaction: Transaction, name: str) -> Node | None:
 
 def _node(row: Row[Any]) -> Node:
     owner = LeaseOwner(**json.loads(row.owner))
-    return Node(row.name, owner, row.url, row.program, row.started_at, row.seen_at, row.clock_at)
+    instants = row.started_at, row.seen_at, row.clock_at
+    return Node(row.name, owner, row.url, row.program, *instants, row.executor, json.loads(row.about))

@@ -198,8 +198,38 @@ nodes = Table(
     Column("started_at", UtcDateTime, nullable=False),
     Column("seen_at", UtcDateTime, nullable=False),
     Column("clock_at", UtcDateTime, nullable=False),
+    # The executor whose jobs the process runs; empty if it is a node of the service.
+    Column("executor", Text, nullable=False, server_default=""),
+    # What a worker can do, as JSON.
+    Column("about", Text, nullable=False, server_default="{}"),
 )
-"""Processes of the service, and when each was last heard of."""
+"""Processes of the service and workers, and when each was last heard of."""
+
+worker_jobs = Table(
+    "gobblin_worker_jobs",
+    metadata,
+    Column("flow_group", Text, primary_key=True),
+    Column("flow_name", Text, primary_key=True),
+    Column("execution_id", BigInteger, primary_key=True),
+    Column("job_name", Text, primary_key=True),
+    Column("generation", BigInteger, primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("executor", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    # The worker that took the job; empty before.
+    Column("holder", Text, nullable=False),
+    # The engine's run; empty until the job was handed over.
+    Column("run_id", Text, nullable=False),
+    Column("is_stop_requested", Boolean, nullable=False),
+    Column("is_over", Boolean, nullable=False),
+    # The newest report as JSON, its status, and the newest status that the service has taken in.
+    Column("report", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("told", Text, nullable=False),
+    Column("changed_at", UtcDateTime, nullable=False),
+    Index("gobblin_worker_jobs_open", "executor", "is_over"),
+)
+"""Jobs that were ordered from workers: each attempt is one row, so that it begins once however often it is ordered."""
 
 audit = Table(
     "gobblin_audit",

@@ -1,0 +1,138 @@
+"""Dispatcher: hands the orders of the outbox to an executor, and the executor's reports to the orchestrator.
+
+An order is dropped once the executor has it, a report is acknowledged once it is durable. So a kill between two steps
+repeats the first one, which changes nothing the second time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.service.executors.base import ReportingExecutor, job_key, order_key
+from gobblin_dagster.service.executors.messages import RunOrder
+from gobblin_dagster.service.logs import about
+from gobblin_dagster.service.model import JobReport
+from gobblin_dagster.service.store.execution_rows import Order, drop_orders, list_orders, load_job
+from gobblin_dagster.service.store.store import ServiceStore
+
+log = logging.getLogger(__name__)
+
+BATCH = 100
+"""Orders, and reports, that one step works on at most."""
+TICK_S = 0.5
+"""How often the outbox and the executor are looked at."""
+MAX_WAIT_S = 10.0
+"""Seconds between two tries at most, while the executor is away."""
+
+
+class Dispatcher:
+    """Serves one executor.
+
+    Args:
+        store: the service's store.
+        executor: the executor.
+        report: called with what becomes of jobs; raises TransientError or StorageError while the store is away.
+        is_active: whether this node is to do the work now; two nodes that do harm nothing.
+
+    Source: gobblin-service `DagManager` and `KafkaJobStatusMonitor`, at their edge to `SpecProducer`.
+    """
+
+    def __init__(
+        self,
+        store: ServiceStore,
+        executor: ReportingExecutor,
+        report: Callable[[JobReport], None],
+        is_active: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.executor = executor
+        self.problem = ""
+        """Why orders and reports wait; empty if they do not."""
+        self._store = store
+        self._report = report
+        self._is_active = is_active
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Serve the executor in a thread."""
+        self._thread = threading.Thread(target=self._loop, name=f"executor-{self.executor.name}", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look at the outbox now."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread; jobs go on where they run."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+        self.executor.close()
+
+    def step(self) -> int:
+        """Hand over what there is to, in both directions; return how much it was."""
+        return self._hand_over() + self._collect()
+
+    def _hand_over(self) -> int:
+        with self._store.read() as transaction:
+            orders = list_orders(transaction, self.executor.name, BATCH)
+        done: list[Order] = []
+        try:
+            for order in orders:
+                key = order_key(order)
+                with about(order.execution, order.job):
+                    self._order(order)
+                    log.info("executor %s has the order to %s job %s", self.executor.name, _verb(order), key)
+                done.append(order)
+        finally:
+            if done:
+                with self._store.write() as transaction:
+                    drop_orders(transaction, done)
+        return len(done)
+
+    def _order(self, order: Order) -> None:
+        key = order_key(order)
+        if order.is_stop:
+            self.executor.delete(key)
+            return
+        with self._store.read() as transaction:
+            job = load_job(transaction, order.execution, order.job)
+        if job is not None and job_key(order.execution, job) == key and not job.status.is_final:
+            self.executor.add(RunOrder(key, "", job.job.body))
+
+    def _collect(self) -> int:
+        reports = self.executor.take_reports(BATCH)
+        for report in reports:
+            self._report(report)
+        self.executor.acknowledge(reports)
+        return len(reports)
+
+    def _loop(self) -> None:
+        wait_s = TICK_S
+        while not self._stopping.is_set():
+            try:
+                while self._is_active() and not self._stopping.is_set() and self.step() >= BATCH:
+                    pass
+                wait_s, self.problem = TICK_S, ""
+            except GobblinDagsterError as error:
+                wait_s = min(2 * wait_s, MAX_WAIT_S)
+                self._tell(str(error))
+            except Exception as error:  # a fault with one executor must not stop it for ever
+                log.exception("executor %s: orders and reports wait", self.executor.name)
+                wait_s, self.problem = MAX_WAIT_S, f"{type(error).__name__}: {error}"
+            self._wake.wait(wait_s)
+            self._wake.clear()
+
+    def _tell(self, problem: str) -> None:
+        if problem != self.problem:
+            log.warning("executor %s: orders and reports wait: %s", self.executor.name, problem)
+        self.problem = problem
+
+
+def _verb(order: Order) -> str:
+    return "end" if order.is_stop else "run"

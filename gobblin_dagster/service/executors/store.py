@@ -1,0 +1,143 @@
+"""The executor `store`: workers share a database with the service. Also the store in which each worker removes
+duplicates: `Inbox`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gobblin_dagster.service.executors.messages import RunOrder
+from gobblin_dagster.service.executors.monitor import Taken
+from gobblin_dagster.service.model import JobKey, JobReport
+from gobblin_dagster.service.store.node_rows import load_nodes
+from gobblin_dagster.service.store.store import ServiceStore
+from gobblin_dagster.service.store.worker_rows import (
+    add_job,
+    begin_job,
+    change_body,
+    list_jobs,
+    mark_told,
+    save_report,
+    stop_job,
+    stops_of,
+    take_jobs,
+    take_over,
+    untold_reports,
+)
+from gobblin_dagster.service.topology.model import CapabilitySpec
+
+
+class StoreExecutor:
+    """Orders jobs from workers by rows of a database, and reads their reports there.
+
+    Args:
+        name: of the executor.
+        store: the database: the service's own, or the worker's behind another way of transport.
+        description: for people.
+        capabilities: kinds of movement that it can do.
+
+    Each method is one transaction.
+
+    Source: gobblin-runtime `FsSpecExecutor`, whose specs are files. Differs: rows, so that each job goes to one worker.
+    """
+
+    def __init__(
+        self, name: str, store: ServiceStore, description: str = "", capabilities: Sequence[CapabilitySpec] = ()
+    ) -> None:
+        self.name = name
+        self.description = description
+        self.capabilities = tuple(capabilities)
+        self._store = store
+
+    @property
+    def uri(self) -> str:
+        """The database and the executor."""
+        return f"store:{self._store.url}#{self.name}"
+
+    @property
+    def config(self) -> Mapping[str, str]:
+        """Its settings."""
+        return {"store": self._store.url}
+
+    def health(self) -> str:
+        """Return why jobs would wait: no worker was heard of."""
+        with self._store.read() as transaction:
+            now = self._store.now(transaction)
+            alive = [worker for worker in load_nodes(transaction, self.name) if worker.is_alive(now)]
+        return "" if alive else f"no worker of executor {self.name} runs"
+
+    def add(self, order: RunOrder) -> None:
+        """Order a job."""
+        with self._store.write() as transaction:
+            add_job(transaction, self.name, order.key, order.body, self._store.now(transaction))
+
+    def update(self, order: RunOrder) -> None:
+        """Give a job that has not begun another body."""
+        with self._store.write() as transaction:
+            change_body(transaction, order.key, order.body)
+
+    def delete(self, key: JobKey) -> None:
+        """Order the end of a job."""
+        with self._store.write() as transaction:
+            stop_job(transaction, self.name, key, self._store.now(transaction))
+
+    def list(self) -> Sequence[JobKey]:
+        """Return the jobs that are not over."""
+        with self._store.read() as transaction:
+            return [job.key for job in list_jobs(transaction, self.name)]
+
+    def take_reports(self, limit: int) -> Sequence[JobReport]:
+        """Return reports that were not acknowledged."""
+        with self._store.read() as transaction:
+            return untold_reports(transaction, self.name, limit)
+
+    def acknowledge(self, reports: Sequence[JobReport]) -> None:
+        """Note that the service has reports."""
+        if not reports:
+            return
+        with self._store.write() as transaction:
+            mark_told(transaction, reports)
+
+    def close(self) -> None:
+        """Leave the store open: it is its maker's."""
+
+
+class Inbox:
+    """The inlet of a worker's `JobMonitor`: the jobs that were ordered from its executor.
+
+    Args:
+        executor: the executor.
+        store: where the orders are.
+        worker: names this process; jobs that it took are its own while it is alive.
+    """
+
+    def __init__(self, executor: str, store: ServiceStore, worker: str) -> None:
+        self._executor = executor
+        self._store = store
+        self._worker = worker
+
+    def take_over(self) -> Sequence[JobKey]:
+        """Take up the jobs of workers that are gone."""
+        with self._store.write() as transaction:
+            now = self._store.now(transaction)
+            alive = [one.name for one in load_nodes(transaction, self._executor) if one.is_alive(now)]
+            return take_over(transaction, self._executor, self._worker, alive)
+
+    def take(self, free: int) -> Sequence[Taken]:
+        """Take jobs, and orders to end jobs of this worker."""
+        with self._store.read() as transaction:
+            if not list_jobs(transaction, self._executor):
+                return []
+        with self._store.write() as transaction:
+            stops = [Taken(key, is_stop=True) for key in stops_of(transaction, self._executor, self._worker)]
+            return [*stops, *map(Taken, take_jobs(transaction, self._executor, self._worker, free))]
+
+    def begin(self, key: JobKey, run_id: str) -> str | None:
+        """Note that a job is handed over, and return its body."""
+        with self._store.write() as transaction:
+            return begin_job(transaction, key, self._worker, run_id, self._store.now(transaction))
+
+    def tell(self, report: JobReport) -> None:
+        """Store a report."""
+        with self._store.write() as transaction:
+            save_report(transaction, report, self._worker, self._store.now(transaction))

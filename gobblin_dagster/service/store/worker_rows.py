@@ -1,0 +1,231 @@
+"""Rows of jobs that were ordered from workers: the store in which a worker removes duplicates.
+
+It lies in the service's own database (executors of the type `store`) or in one of the worker's (`kafka`, `rest`).
+Workers that share it share the jobs of their executor. Each attempt of a job is one row, which stays after its end, so
+that an order that comes again begins nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Row, Select, and_, delete, select, update
+
+from gobblin_dagster.database.dialect import insert
+from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId, JobKey, JobReport
+from gobblin_dagster.service.store.store import Transaction
+from gobblin_dagster.service.store.tables import worker_jobs as jobs
+
+REMEMBERED = timedelta(days=30)
+"""How long a job that is over stays, so that an order that comes again is known."""
+_NOBODY = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerJob:
+    """An attempt that was ordered from workers."""
+
+    key: JobKey
+    body: str
+    holder: str
+    """The worker that took it; empty before."""
+    run_id: str
+    """The engine's run; empty until it was handed over."""
+    is_stop_requested: bool
+    is_over: bool
+
+
+def add_job(transaction: Transaction, executor: str, key: JobKey, body: str, now: datetime) -> bool:
+    """Store a job; return False if it was ordered, or stopped, before, which changes nothing."""
+    return _add(transaction, executor, key, body, now)
+
+
+def change_body(transaction: Transaction, key: JobKey, body: str) -> bool:
+    """Give a job that has not begun another body; return whether there is one."""
+    waits = and_(_is(key), ~jobs.c.is_over, jobs.c.run_id == "")
+    return bool(transaction.execute(update(jobs).where(waits).values(body=body)).rowcount)
+
+
+def stop_job(transaction: Transaction, executor: str, key: JobKey, now: datetime) -> None:
+    """Ask for the end of a job; one that has not begun, or that is not known, is cancelled and never begins."""
+    _add(transaction, executor, key, "", now)
+    report = _report(key, ExecutionStatus.CANCELLED, "stopped before it began")
+    transaction.execute(
+        update(jobs)
+        .where(_is(key), ~jobs.c.is_over, jobs.c.run_id == "")
+        .values(is_stop_requested=True, is_over=True, **_told(report), changed_at=now)
+    )
+    transaction.execute(update(jobs).where(_is(key), ~jobs.c.is_over).values(is_stop_requested=True))
+
+
+def load_worker_job(transaction: Transaction, key: JobKey) -> WorkerJob | None:
+    """Return a job, or None."""
+    row = transaction.execute(select(jobs).where(_is(key))).one_or_none()
+    return None if row is None else _job(row)
+
+
+def list_jobs(transaction: Transaction, executor: str) -> list[WorkerJob]:
+    """Return the jobs of an executor that are not over, oldest execution first."""
+    query = select(jobs).where(jobs.c.executor == executor, ~jobs.c.is_over).order_by(*_ORDER)
+    return [_job(row) for row in transaction.execute(query)]
+
+
+def take_jobs(transaction: Transaction, executor: str, holder: str, limit: int) -> list[JobKey]:
+    """Give a worker jobs that nobody holds, the oldest execution first; each goes to one worker."""
+    if limit <= 0:
+        return []
+    free = and_(jobs.c.executor == executor, ~jobs.c.is_over, jobs.c.holder == _NOBODY)
+    found = [_job(row).key for row in transaction.execute(_locked(transaction, _of(free).limit(limit)))]
+    for key in found:
+        transaction.execute(update(jobs).where(_is(key)).values(holder=holder))
+    return found
+
+
+def stops_of(transaction: Transaction, executor: str, holder: str) -> list[JobKey]:
+    """Return the jobs of a worker that are to end."""
+    asked = and_(jobs.c.executor == executor, ~jobs.c.is_over, jobs.c.holder == holder, jobs.c.is_stop_requested)
+    return [_job(row).key for row in transaction.execute(_of(asked))]
+
+
+def take_over(transaction: Transaction, executor: str, holder: str, alive: Collection[str]) -> list[JobKey]:
+    """Give a worker the jobs of workers that are gone."""
+    lost = and_(jobs.c.executor == executor, ~jobs.c.is_over, jobs.c.holder.not_in([*alive, holder, _NOBODY]))
+    found = [_job(row).key for row in transaction.execute(_locked(transaction, _of(lost)))]
+    for key in found:
+        transaction.execute(update(jobs).where(_is(key)).values(holder=holder))
+    return found
+
+
+def begin_job(transaction: Transaction, key: JobKey, holder: str, run_id: str, now: datetime) -> str | None:
+    """Note that a worker's job is handed over as a run; return its body, or None if it is not the worker's to run."""
+    report = _report(key, ExecutionStatus.ORCHESTRATED, run_id=run_id)
+    held = and_(_is(key), ~jobs.c.is_over, jobs.c.holder == holder)
+    first = {} if _has_begun(transaction, key) else _told(report)
+    changed = update(jobs).where(held).values(run_id=run_id, changed_at=now, **first).returning(jobs.c.body)
+    body: str | None = transaction.execute(changed).scalar_one_or_none()
+    return body
+
+
+def save_report(transaction: Transaction, report: JobReport, holder: str, now: datetime) -> bool:
+    """Store what became of a worker's job; return False if it is over, or another's by now, which changes nothing."""
+    held = and_(_is(report.key), ~jobs.c.is_over, jobs.c.holder == holder)
+    run_id = transaction.execute(select(jobs.c.run_id).where(held)).scalar_one_or_none()
+    if run_id is None:
+        return False
+    told = _told(replace(report, run_id=run_id))
+    statement = update(jobs).where(held).values(**told, is_over=report.status.is_final, changed_at=now)
+    return bool(transaction.execute(statement).rowcount)
+
+
+def untold_reports(transaction: Transaction, executor: str, limit: int) -> list[JobReport]:
+    """Return reports that the service has not taken in, oldest first; of each job the newest.
+
+    The beginning of a job that ended before it was told comes before its end.
+    """
+    query = (
+        select(jobs)
+        .where(jobs.c.executor == executor, jobs.c.status != jobs.c.told)
+        .order_by(jobs.c.changed_at, *_ORDER)
+        .limit(limit)
+    )
+    found: list[JobReport] = []
+    for row in transaction.execute(query):
+        report = read_report(row.report)
+        if report.status.is_final and row.run_id and row.told != ExecutionStatus.RUNNING:
+            found.append(_report(_job(row).key, ExecutionStatus.RUNNING, run_id=row.run_id))
+        found.append(report)
+    return found
+
+
+def mark_told(transaction: Transaction, reports: Sequence[JobReport]) -> None:
+    """Note that the service has taken reports in."""
+    for report in reports:
+        transaction.execute(update(jobs).where(_is(report.key)).values(told=report.status.value))
+
+
+def forget_old_jobs(transaction: Transaction, executor: str, now: datetime) -> None:
+    """Delete jobs that were over for long and that the service knows about."""
+    old = and_(jobs.c.is_over, jobs.c.status == jobs.c.told, jobs.c.changed_at < now - REMEMBERED)
+    transaction.execute(delete(jobs).where(jobs.c.executor == executor, old))
+
+
+def write_report(report: JobReport) -> str:
+    """Return a report as JSON."""
+    return json.dumps(asdict(report), separators=(",", ":"))
+
+
+def read_report(text: str) -> JobReport:
+    """Read a report; raises ValueError if the text is none."""
+    try:
+        fields = json.loads(text)
+        execution = fields.pop("execution")
+        number, flow = execution["number"], FlowId(execution["flow"]["group"], execution["flow"]["name"])
+        return JobReport(ExecutionId(flow, number), **{**fields, "status": ExecutionStatus(fields["status"])})
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"no report of a job: {text[:200]!r}") from error
+
+
+_ORDER = (jobs.c.execution_id, jobs.c.flow_group, jobs.c.flow_name, jobs.c.job_name, jobs.c.generation, jobs.c.attempt)
+
+
+def _add(transaction: Transaction, executor: str, key: JobKey, body: str, now: datetime) -> bool:
+    values = {
+        **dict(zip(_KEY, _values(key), strict=True)),
+        "executor": executor,
+        "body": body,
+        "holder": _NOBODY,
+        "run_id": "",
+        "is_stop_requested": False,
+        "is_over": False,
+        "report": "",
+        "status": "",
+        "told": "",
+        "changed_at": now,
+    }
+    return bool(transaction.execute(insert(transaction, jobs).values(values).on_conflict_do_nothing()).rowcount)
+
+
+def _has_begun(transaction: Transaction, key: JobKey) -> bool:
+    return bool(transaction.execute(select(jobs.c.run_id).where(_is(key))).scalar_one_or_none())
+
+
+def _report(key: JobKey, status: ExecutionStatus, message: str = "", run_id: str = "") -> JobReport:
+    return JobReport(key.execution_id, key.job, key.generation, key.attempt, status, message, run_id)
+
+
+def _told(report: JobReport) -> dict[str, str]:
+    return {"report": write_report(report), "status": report.status.value}
+
+
+_KEY = ("flow_group", "flow_name", "execution_id", "job_name", "generation", "attempt")
+
+
+def _values(key: JobKey) -> tuple[Any, ...]:
+    return key.group, key.flow, key.execution, key.job, key.generation, key.attempt
+
+
+def _is(key: JobKey) -> Any:
+    return and_(*(jobs.c[name] == value for name, value in zip(_KEY, _values(key), strict=True)))
+
+
+def _of(condition: Any) -> Select[Any]:
+    return select(jobs).where(condition).order_by(*_ORDER)
+
+
+def _locked(transaction: Transaction, query: Select[Any]) -> Select[Any]:
+    return query.with_for_update(skip_locked=True) if transaction.dialect.name == "postgresql" else query
+
+
+def _job(row: Row[Any]) -> WorkerJob:
+    return WorkerJob(
+        JobKey(*(getattr(row, name) for name in _KEY)),
+        row.body,
+        row.holder,
+        row.run_id,
+        row.is_stop_requested,
+        row.is_over,
+    )
