@@ -10,11 +10,11 @@ import logging
 import threading
 from collections.abc import Callable
 
-from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, TransientError
 from gobblin_dagster.service.executors.base import ReportingExecutor, job_key, order_key
 from gobblin_dagster.service.executors.messages import RunOrder
 from gobblin_dagster.service.logs import about
-from gobblin_dagster.service.model import JobReport
+from gobblin_dagster.service.model import ExecutionStatus, JobReport
 from gobblin_dagster.service.store.execution_rows import Order, drop_orders, list_orders, load_job
 from gobblin_dagster.service.store.store import ServiceStore
 
@@ -82,28 +82,36 @@ class Dispatcher:
         with self._store.read() as transaction:
             orders = list_orders(transaction, self.executor.name, BATCH)
         done: list[Order] = []
-        try:
-            for order in orders:
-                key = order_key(order)
-                with about(order.execution, order.job):
+        away: GobblinDagsterError | None = None
+        for order in orders:
+            with about(order.execution, order.job):
+                try:
                     self._order(order)
-                    log.info("executor %s has the order to %s job %s", self.executor.name, _verb(order), key)
+                except (TransientError, StorageError) as error:
+                    away = error
+                    break
+                except GobblinDagsterError as error:
+                    # Tried again it would fail again, and keep all orders behind it waiting.
+                    self._report(_refused(order, error))
                 done.append(order)
-        finally:
-            if done:
-                with self._store.write() as transaction:
-                    drop_orders(transaction, done)
+        if done:
+            with self._store.write() as transaction:
+                drop_orders(transaction, done)
+        if away is not None:
+            raise away
         return len(done)
 
     def _order(self, order: Order) -> None:
         key = order_key(order)
         if order.is_stop:
             self.executor.delete(key)
+            log.info("executor %s has the order to end job %s", self.executor.name, key)
             return
         with self._store.read() as transaction:
             job = load_job(transaction, order.execution, order.job)
         if job is not None and job_key(order.execution, job) == key and not job.status.is_final:
             self.executor.add(RunOrder(key, "", job.job.body))
+            log.info("executor %s has the order to run job %s", self.executor.name, key)
 
     def _collect(self) -> int:
         reports = self.executor.take_reports(BATCH)
@@ -134,5 +142,7 @@ class Dispatcher:
         self.problem = problem
 
 
-def _verb(order: Order) -> str:
-    return "end" if order.is_stop else "run"
+def _refused(order: Order, error: GobblinDagsterError) -> JobReport:
+    message = f"executor {order.executor} cannot take the order: {error}"
+    attempt = order.execution, order.job, order.generation, order.attempt
+    return JobReport(*attempt, ExecutionStatus.FAILED, message, may_retry=False)

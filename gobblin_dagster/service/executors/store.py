@@ -1,5 +1,6 @@
-"""The executor `store`: workers share a database with the service. Also the store in which each worker removes
-duplicates: `Inbox`.
+"""The executor `store`: workers share a database with the service. `Inbox` is the worker's side of it.
+
+Workers behind other ways of transport keep their orders in the same tables, in a database of their own.
 """
 
 from __future__ import annotations
