@@ -39,7 +39,10 @@ from gobblin_dagster.service.catalog.listeners import make_listeners
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
 from gobblin_dagster.service.compiler.compilers import CompilerContext, FlowCompiler, make_compiler
 from gobblin_dagster.service.datasets import FlowDatasets
-from gobblin_dagster.service.executors.embedded import EmbeddedExecutor
+from gobblin_dagster.service.executors.embedded import NAME, EmbeddedExecutor
+from gobblin_dagster.service.executors.monitor import JobMonitor
+from gobblin_dagster.service.executors.remote import RemoteExecutors
+from gobblin_dagster.service.executors.worker_process import WorkerProcess
 from gobblin_dagster.service.flow_compiler import ExecutorCompiler
 from gobblin_dagster.service.manager import FlowManager
 from gobblin_dagster.service.model import JobReport
@@ -139,16 +142,15 @@ class CoreServices:
             self.orchestrator,
             lambda transaction: self._role.renew(transaction, self.store.now(transaction)),
         )
-        self.executor = EmbeddedExecutor(
-            self.store,
-            self._take_in,
-            worker_command,
-            root,
-            root / WORKER_LOG,
+        self.executor = JobMonitor(
+            NAME,
+            EmbeddedExecutor(self.store, self._take_in, self.node),
+            WorkerProcess(worker_command, root, root / WORKER_LOG),
             self._clock,
             spec.jobs_at_once,
-            self.node,
         )
+        self.remote = RemoteExecutors(self.store, self._take_in, lambda: self._role.is_held)
+        self.topology.add_listener(self.remote)
         self.datasets = FlowDatasets(self.store, compiler.compile, lambda: open_store(state, root, self._clock))
         access = Access(digest(self.token), allows_anonymous=spec.anonymous)
         guard = Guard(self.store, access)
@@ -191,6 +193,7 @@ class CoreServices:
             )
             self._replica_thread.start()
         self.executor.start()
+        self.remote.start(self.topology.graph)
         self._loop_thread = threading.Thread(target=self._loop, name="scheduler", daemon=True)
         self._loop_thread.start()
 
@@ -204,6 +207,7 @@ class CoreServices:
         self._wake.set()
         if self._loop_thread is not None:
             self._loop_thread.join()
+        self.remote.stop()
         self._hand_over_role()
         if at_once:
             self.executor.kill()
@@ -297,7 +301,7 @@ class CoreServices:
                 while self.scheduler.fire_due().flows == BATCH:
                     pass
                 if self._role.is_held and self.orchestrator.expire_deadlines() + self.orchestrator.start_accepted():
-                    self.executor.wake()
+                    self._wake_executors()
                 if self._role.is_held and time.monotonic() >= prune_at and not self.history.prune():
                     prune_at = time.monotonic() + PRUNE_S
                 self._store_problem = ""
@@ -369,7 +373,11 @@ class CoreServices:
 
     def _wake_up(self) -> None:
         self._wake.set()
+        self._wake_executors()
+
+    def _wake_executors(self) -> None:
         self.executor.wake()
+        self.remote.wake()
 
     def _copy_age_s(self) -> float | None:
         return self._replica.age_s if self._replica is not None and self._replica.has_flows else None

@@ -119,6 +119,15 @@ class ServiceSpec(SpecModel):
         return host
 
 
+class WorkerSpec(SpecModel):
+    """A worker of an executor of the topology: `gobblin worker --executor NAME`."""
+
+    store: str = ""
+    """Database with the orders: `postgresql://...` or `sqlite:///path`; default: that of `service.store`."""
+    jobs_at_once: int = Field(default=4, ge=1, le=256)
+    """Jobs that the worker runs side by side."""
+
+
 class ProjectSpec(SpecModel):
     """The settings that all jobs of a project share."""
 
@@ -141,3 +150,5 @@ class ProjectSpec(SpecModel):
     """What job files may use; see the page on trust. Default: everything."""
     service: ServiceSpec = Field(default_factory=ServiceSpec)
     """The service that `gobblin serve` starts for this project."""
+    worker: WorkerSpec = Field(default_factory=WorkerSpec)
+    """The workers that `gobblin worker --executor` starts in this project."""

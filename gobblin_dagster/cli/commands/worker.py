@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from gobblin_dagster.cli.context import Output, OutputOption, project_root
+from gobblin_dagster.cli.context import Output, OutputOption, importable, project_root
 from gobblin_dagster.cli.lazy import WholeHelpGroup
 from gobblin_dagster.cli.render.console import console, print_facts
 from gobblin_dagster.cli.render.json_document import print_json
@@ -25,6 +25,7 @@ from gobblin_dagster.engine.spark.lazy import KeptSparkRunner
 from gobblin_dagster.service.executors.messages import JobNews, to_line
 from gobblin_dagster.service.logs import LogForm, start_logs
 from gobblin_dagster.service.worker import Worker
+from gobblin_dagster.service.worker_node import WorkerNode
 from gobblin_dagster.spec.load import load_project
 from gobblin_dagster.warm.address import WarmAddress
 from gobblin_dagster.warm.client import WORKER_LOG, ask_worker
@@ -44,17 +45,29 @@ app = typer.Typer(
 def worker(
     ctx: typer.Context,
     pipe: Annotated[bool, typer.Option("--pipe", help="Take the orders of `gobblin serve`.", hidden=True)] = False,
-    log_form: Annotated[LogForm, typer.Option("--logs", help="Form of log lines.", hidden=True)] = LogForm.TEXT,
+    jobs: Annotated[int | None, typer.Option("--jobs", help="Jobs at once.", hidden=True)] = None,
+    executor: Annotated[
+        str | None,
+        typer.Option("--executor", metavar="NAME", help="Run the jobs of this executor of the service's topology."),
+    ] = None,
+    log_form: Annotated[LogForm, typer.Option("--logs", help="Form of log lines.")] = LogForm.TEXT,
 ) -> None:
-    """See and end the worker that keeps Spark warm for `gobblin run`.
+    """Run jobs of a service, or see and end the worker that keeps Spark warm for `gobblin run`.
 
-    With `spark: {keep_warm: 15m}` in `gobblin.yaml`, `gobblin run` starts the worker, and runs in it.
+    With `--executor NAME`, take the jobs that a service orders from this executor, until Ctrl-C or SIGTERM: running
+    jobs end their work units and commit what is whole, the rest is left to other workers. Jobs may use what `allow` in
+    the `gobblin.yaml` of this project names, whatever the service asks for.
+
+    With `spark: {keep_warm: 15m}` in `gobblin.yaml`, `gobblin run` starts a worker, and runs in it.
     """
     if pipe:
-        serve_pipe(project_root(ctx), log_form)
+        serve_pipe(project_root(ctx), log_form, jobs)
+    elif executor is not None:
+        serve_executor(importable(project_root(ctx)), executor, log_form)
     elif ctx.invoked_subcommand is None:
         raise UsageError(
-            problem="A worker is started by `gobblin serve`, or by `gobblin run` with `spark: {keep_warm: 15m}`.",
+            problem="A worker is started by `gobblin serve`, by `gobblin run` with `spark: {keep_warm: 15m}`, or with "
+            "`--executor NAME` for a service.",
             hint="`gobblin worker status` shows it; `gobblin worker --help` lists the commands.",
         )
 
@@ -125,7 +138,20 @@ def listen(ctx: typer.Context, number: Annotated[int, typer.Option("--socket", h
     runner.end()
 
 
-def serve_pipe(root: Path, log_form: LogForm) -> None:
+def serve_executor(root: Path, executor: str, log_form: LogForm) -> None:
+    """Take jobs of an executor until a signal comes."""
+    spec = load_project(root)
+    at_once = str(spec.worker.jobs_at_once)
+    start_logs(as_json=log_form is LogForm.JSON, node=f"worker-{socket.gethostname()}-{os.getpid()}")
+    command = [sys.executable, "-m", "gobblin_dagster", "-C", str(root), "worker", "--pipe", "--jobs", at_once]
+    node = WorkerNode(executor, root, spec, [*command, "--logs", log_form])
+    where = f"from {node.store.url}"
+    raise typer.Exit(
+        node.run(lambda: typer.echo(f"Worker {node.name} takes jobs of {executor} {where} (Ctrl-C ends it)."))
+    )
+
+
+def serve_pipe(root: Path, log_form: LogForm, jobs_at_once: int | None = None) -> None:
     """Run the jobs that the service hands over, several at a time, on one Spark.
 
     When the input ends without an order to end, the service was killed: the worker ends at once, and the next start of
@@ -147,7 +173,7 @@ def serve_pipe(root: Path, log_form: LogForm) -> None:
     start_logs(as_json=log_form is LogForm.JSON, node=f"worker-{os.getpid()}")
     project = Project(root.resolve(), spec)
     runner = lazy_spark(project)
-    is_ordered = Worker(project, runner, tell, spec.service.jobs_at_once).serve(sys.stdin)
+    is_ordered = Worker(project, runner, tell, jobs_at_once or spec.service.jobs_at_once).serve(sys.stdin)
     if not is_ordered:
         os._exit(1)
     runner.close()

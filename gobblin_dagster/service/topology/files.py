@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from gobblin_dagster.core.errors import SpecFault, UsageError
+from gobblin_dagster.service.catalog.flow_config import ExecutorName
 from gobblin_dagster.service.catalog.templates import TemplateCatalog, TemplateError, value_problem
 from gobblin_dagster.service.topology.graph import FlowGraph, free_cycles
 from gobblin_dagster.service.topology.model import KINDS, Part, TopologyFile
@@ -88,6 +89,7 @@ def read_topology(folder: Path, templates: TemplateCatalog | None = None) -> Top
     for path in topology_files(folder):
         _read_file(reading, path, shown_path(path))
     graph = FlowGraph(reading.parts["nodes"], reading.parts["edges"], reading.parts["executors"])
+    _check_executors(reading, graph)
     _check_edges(reading, graph)
     _check_cycles(reading, graph)
     if templates is not None:
@@ -152,6 +154,13 @@ def _read_part(reading: _Reading, file: str, kind: str, name: str, node: Any) ->
     reading.parts[kind][name] = part
 
 
+def _check_executors(reading: _Reading, graph: FlowGraph) -> None:
+    """Note executors whose names stand for others."""
+    for name, executor in graph.executors.items():
+        if executor.queue(name) == name and name in {one.value for one in ExecutorName}:
+            reading.fault("executors", name, f"{name!r} is the name of an executor of the service; choose another")
+
+
 def _check_edges(reading: _Reading, graph: FlowGraph) -> None:
     """Note edges whose ends or executors are not there, and those that no executor can run."""
     there = {kind: {name for owned, name in reading.owner if owned == kind} for kind in KINDS}
@@ -172,6 +181,13 @@ def _check_edges(reading: _Reading, graph: FlowGraph) -> None:
             types = f"from {graph.nodes[edge.source].type!r} to {graph.nodes[edge.destination].type!r}"
             who = "no executor" if edge.executors is None else f"none of {', '.join(edge.executors)}"
             reading.fault("edges", name, f"{who} has the capability {types}", *_if_written(edge.executors))
+        if is_whole and len(states := {graph.executors[one].state for one in graph.capable_executors(edge)}) > 1:
+            told = " and ".join(repr(state) for state in sorted(states))
+            problem = (
+                f"its executors keep watermarks in different state stores ({told}): the next one would bring rows again; "
+                "name those of one state store"
+            )
+            reading.fault("edges", name, problem, *_if_written(edge.executors))
 
 
 def _if_written(executors: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -119,8 +119,12 @@ class TopologySpec(SpecModel):
     Source: gobblin-runtime `TopologySpec`, `SpecExecutor.getCapabilities`.
     """
 
-    type: Literal["embedded"] = "embedded"
-    """How jobs reach it: `embedded` is the worker process of the service itself."""
+    type: Literal["embedded", "store"] = "embedded"
+    """How jobs reach it: `embedded` is the worker process of the service itself; `store` are workers that poll the
+    service's database (`gobblin worker --executor NAME`)."""
+    state: str = ""
+    """Names the state store in which its jobs keep their watermarks, if it is not the one of the service's project.
+    Executors of one edge need the same one."""
     description: str = ""
     """What it is, for people."""
     capabilities: tuple[CapabilitySpec, ...] = Field(min_length=1)

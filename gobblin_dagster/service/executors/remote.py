@@ -1,0 +1,99 @@
+"""RemoteExecutors: the executors of the topology that run elsewhere, each with its dispatcher."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.service.executors.base import ReportingExecutor
+from gobblin_dagster.service.executors.dispatcher import Dispatcher
+from gobblin_dagster.service.executors.store import StoreExecutor
+from gobblin_dagster.service.model import JobReport
+from gobblin_dagster.service.store.store import ServiceStore
+from gobblin_dagster.service.topology.graph import EMPTY, FlowGraph
+from gobblin_dagster.service.topology.model import TopologySpec
+
+log = logging.getLogger(__name__)
+
+
+def make_executor(name: str, spec: TopologySpec, store: ServiceStore) -> ReportingExecutor | None:
+    """Return an executor of the topology; None if it takes orders from the outbox by itself.
+
+    Args:
+        name: of the executor.
+        spec: its declaration.
+        store: the service's store.
+    """
+    if spec.type == "store":
+        return StoreExecutor(name, store, spec.description, spec.capabilities)
+    return None
+
+
+class RemoteExecutors:
+    """Starts and ends dispatchers as the topology changes; a listener of the topology.
+
+    One that leaves the topology is served until the process ends, as jobs may be with it.
+
+    Args:
+        store: the service's store.
+        report: called with what becomes of jobs.
+        is_active: whether this node hands over orders now.
+    """
+
+    def __init__(self, store: ServiceStore, report: Callable[[JobReport], None], is_active: Callable[[], bool]) -> None:
+        self._store = store
+        self._report = report
+        self._is_active = is_active
+        self._lock = threading.Lock()
+        self._specs: dict[str, TopologySpec] = {}
+        self._dispatchers: dict[str, Dispatcher] = {}
+
+    @property
+    def dispatchers(self) -> Mapping[str, Dispatcher]:
+        """Dispatchers by the names of their executors."""
+        with self._lock:
+            return dict(self._dispatchers)
+
+    def start(self, graph: FlowGraph) -> None:
+        """Serve the executors of a topology."""
+        self.topology_changed(EMPTY, graph)
+
+    def topology_changed(self, old: FlowGraph, new: FlowGraph) -> None:
+        """Serve the executors that are new, and those whose settings changed with the new ones."""
+        for name, spec in new.executors.items():
+            with self._lock:
+                if self._specs.get(name) == spec:
+                    continue
+                self._specs[name] = spec
+                former = self._dispatchers.pop(name, None)
+            if former is not None:
+                former.stop()
+            self._serve(name, spec)
+
+    def wake(self) -> None:
+        """Look at the outbox now."""
+        for dispatcher in self.dispatchers.values():
+            dispatcher.wake()
+
+    def stop(self) -> None:
+        """End the dispatchers; jobs go on where they run."""
+        with self._lock:
+            ended = list(self._dispatchers.values())
+            self._dispatchers.clear()
+        for dispatcher in ended:
+            dispatcher.stop()
+
+    def _serve(self, name: str, spec: TopologySpec) -> None:
+        try:
+            executor = make_executor(name, spec, self._store)
+        except GobblinDagsterError as error:
+            log.warning("executor %s cannot be served: %s", name, error)
+            return
+        if executor is None:
+            return
+        dispatcher = Dispatcher(self._store, executor, self._report, self._is_active)
+        with self._lock:
+            self._dispatchers[name] = dispatcher
+        dispatcher.start()

@@ -1,0 +1,149 @@
+"""WorkerNode: one process of `gobblin worker --executor`, which runs the jobs of an executor of the topology.
+
+It supervises a child that holds Spark, so that a construct that crashes takes neither heartbeat nor reports with it. What
+jobs may use is what the `gobblin.yaml` of the worker's own project allows, whatever an order says.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+
+from gobblin_dagster import __version__
+from gobblin_dagster.core.clock import Clock, SystemClock
+from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.database.engine import parse_url
+from gobblin_dagster.service.executors.monitor import JobMonitor
+from gobblin_dagster.service.executors.store import Inbox
+from gobblin_dagster.service.executors.worker_process import WorkerChannel, WorkerProcess
+from gobblin_dagster.service.store.node_rows import Node, delete_node, save_node
+from gobblin_dagster.service.store.store import ServiceStore
+from gobblin_dagster.service.store.worker_rows import forget_old_jobs
+from gobblin_dagster.spec.project import ProjectSpec
+
+log = logging.getLogger(__name__)
+
+WORKER_LOG = ".gobblin/worker-{executor}.log"
+BEAT_S = 3
+"""How often a worker says that it is alive."""
+
+
+class WorkerNode:
+    """A worker of one executor.
+
+    Args:
+        executor: its name in the topology.
+        root: the folder of the worker's own project.
+        spec: the worker's `gobblin.yaml`.
+        command: starts the child that runs jobs.
+        clock: tells the time where the database has no clock.
+        channel: what runs jobs, in place of the child.
+
+    Raises:
+        StorageError, StoreVersionError: the store of orders cannot be opened, and waiting would not help.
+
+    Source: gobblin-cluster `GobblinTaskRunner`, `GobblinClusterManager`.
+    """
+
+    def __init__(
+        self,
+        executor: str,
+        root: Path,
+        spec: ProjectSpec,
+        command: Sequence[str],
+        clock: Clock | None = None,
+        channel: WorkerChannel | None = None,
+    ) -> None:
+        self._executor = executor
+        self._clock = clock or SystemClock()
+        self._about = {"jobs_at_once": spec.worker.jobs_at_once}
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        url = parse_url(spec.worker.store or spec.service.store, root)
+        self.store = ServiceStore(url, self._clock, may_be_away=True)
+        log_file = root / WORKER_LOG.format(executor=executor)
+        self.monitor = JobMonitor(
+            executor,
+            Inbox(executor, self.store, self.name),
+            channel or WorkerProcess(command, root, log_file),
+            self._clock,
+            spec.worker.jobs_at_once,
+        )
+        self._ended = threading.Event()
+        self._beats: threading.Thread | None = None
+        self._started_at: datetime | None = None
+
+    def start(self) -> None:
+        """Say that the worker is alive, and take jobs."""
+        self._beat_or_warn()
+        self._beats = threading.Thread(target=self._beat_on, name="heartbeat", daemon=True)
+        self._beats.start()
+        self.monitor.start()
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """End the jobs that run: what is whole is committed, the rest is another worker's.
+
+        Args:
+            at_once: do not wait for running jobs.
+        """
+        if at_once:
+            self.monitor.kill()
+            self.monitor.join()
+        else:
+            self.monitor.stop()
+        # Until here the worker says that it is alive, so that no other one takes up the jobs that end.
+        self._ended.set()
+        if self._beats is not None:
+            self._beats.join()
+        try:
+            with self.store.write() as transaction:
+                delete_node(transaction, self.name)
+        except GobblinDagsterError as error:
+            log.warning("other workers notice by its silence that this one has ended: %s", error)
+        self.store.close()
+
+    def run(self, started: Callable[[], None]) -> int:
+        """Take jobs until a signal comes; return the exit code. A second signal ends the worker at once."""
+        signals: list[int] = []
+        came = threading.Event()
+
+        def end(number: int, _frame: FrameType | None) -> None:
+            signals.append(number)
+            log.info("signal %d: %s", number, "ending" if len(signals) == 1 else "ending at once")
+            came.set()
+            if len(signals) > 1:
+                self.monitor.kill()
+
+        signal.signal(signal.SIGTERM, end)
+        signal.signal(signal.SIGINT, end)
+        self.start()
+        started()
+        while not came.wait(0.5):  # the main thread must stay free for signals
+            pass
+        self.stop()
+        return 0
+
+    def _beat_on(self) -> None:
+        while not self._ended.wait(BEAT_S):
+            self._beat_or_warn()
+
+    def _beat_or_warn(self) -> None:
+        try:
+            with self.store.write() as transaction:
+                now = self.store.now(transaction)
+                started_at = self._started_at = self._started_at or now
+                owner = LeaseOwner.current(self.name)
+                node = Node(self.name, owner, "", __version__, started_at, now, self._clock.now(), self._executor)
+                save_node(transaction, replace(node, about=self._about))
+                forget_old_jobs(transaction, self._executor, now)
+        except GobblinDagsterError as error:
+            log.warning("the worker waits for its store: %s", error)
