@@ -1,7 +1,7 @@
 """WorkerNode: one process of `gobblin worker --executor`, which runs the jobs of an executor of the topology.
 
-It supervises a child that holds Spark, so that a construct that crashes takes neither heartbeat nor reports with it. What
-jobs may use is what the `gobblin.yaml` of the worker's own project allows, whatever an order says.
+It supervises a child that holds Spark, so that a construct that crashes takes neither heartbeat nor reports with it.
+What jobs may use is what the `gobblin.yaml` of the worker's own project allows, whatever an order says.
 """
 
 from __future__ import annotations

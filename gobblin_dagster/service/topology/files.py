@@ -184,8 +184,8 @@ def _check_edges(reading: _Reading, graph: FlowGraph) -> None:
         if is_whole and len(states := {graph.executors[one].state for one in graph.capable_executors(edge)}) > 1:
             told = " and ".join(repr(state) for state in sorted(states))
             problem = (
-                f"its executors keep watermarks in different state stores ({told}): the next one would bring rows again; "
-                "name those of one state store"
+                f"its executors keep watermarks in different state stores ({told}): another one would bring rows "
+                "again; name executors of one state store"
             )
             reading.fault("edges", name, problem, *_if_written(edge.executors))
 

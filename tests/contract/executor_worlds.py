@@ -1,0 +1,243 @@
+"""Executors under contract: a service and a worker in one thread, killed together at any durable step, and restarted.
+
+The jobs are fakes that note what they did: the subject is how orders and reports travel, not what jobs do. What stays
+after a kill is what is durable: databases, brokers, and the notes of jobs, which stand for their published data.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from gobblin_dagster.core.clock import SystemClock
+from gobblin_dagster.service.executors.base import ReportingExecutor, SpecExecutor
+from gobblin_dagster.service.executors.dispatcher import Dispatcher
+from gobblin_dagster.service.executors.embedded import EmbeddedExecutor
+from gobblin_dagster.service.executors.messages import JobNews, Message, RunOrder, StopOrder
+from gobblin_dagster.service.executors.monitor import JobMonitor
+from gobblin_dagster.service.executors.store import Inbox, StoreExecutor
+from gobblin_dagster.service.manager import FlowManager
+from gobblin_dagster.service.model import (
+    Dag,
+    DagJob,
+    ExecutionId,
+    ExecutionStatus,
+    FlowConfig,
+    FlowId,
+    JobKey,
+    JobReport,
+    Schedule,
+)
+from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
+from gobblin_dagster.service.store.execution_rows import JobExecution, load_execution, load_jobs
+from gobblin_dagster.service.store.store import ServiceStore
+
+NEVER = "0 0 0 ? 1 1 2050"
+
+
+class Killed(BaseException):
+    """Ends everything but what is durable."""
+
+
+class Kills:
+    """Counts durable steps, and kills at one of them; `count` and `at` are set for each run."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.at = 0
+
+    def arm(self, at: int) -> None:
+        """Kill at a step, counted from 1; 0: never."""
+        self.count, self.at = 0, at
+
+    def point(self) -> None:
+        """A step: what was done is durable, or what comes is not yet."""
+        self.count += 1
+        if self.count == self.at:
+            raise Killed
+
+
+class MortalStore(ServiceStore):
+    """A store whose user is killed before or after a transaction is committed."""
+
+    def __init__(self, url: str, kills: Kills) -> None:
+        super().__init__(url, SystemClock())
+        self._kills = kills
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        with super().write() as transaction:
+            yield transaction
+            self._kills.point()
+        self._kills.point()
+
+
+class NotingWorker:
+    """Runs jobs when the test says so, and notes them; the notes outlive it, as published data do."""
+
+    def __init__(self, kills: Kills, begun: list[JobKey], published: set[JobKey]) -> None:
+        self._kills = kills
+        self._begun = begun
+        self._published = published
+        self._orders: list[RunOrder] = []
+        self._stopped: set[JobKey] = set()
+        self._tell: Callable[[JobNews], None] = lambda _: None
+
+    def listen(self, tell: Callable[[JobNews], None], ended: Callable[[str], None]) -> None:
+        self._tell = tell
+
+    def send(self, message: Message) -> None:
+        if isinstance(message, RunOrder):
+            self._orders.append(message)
+        elif isinstance(message, StopOrder):
+            self._stopped.add(message.key)
+
+    def shutdown(self) -> None:
+        """Nothing runs between two calls."""
+
+    def kill(self) -> None:
+        """Nothing runs between two calls."""
+
+    def run(self) -> None:
+        """Run what was handed over."""
+        while self._orders:
+            key = self._orders.pop(0).key
+            if key in self._stopped:
+                self._tell(JobNews(key, ExecutionStatus.CANCELLED))
+                continue
+            self._begun.append(key)
+            self._tell(JobNews(key, ExecutionStatus.RUNNING))
+            self._kills.point()
+            self._published.add(key)
+            self._kills.point()
+            self._tell(JobNews(key, ExecutionStatus.COMPLETE, processed_count=7))
+
+
+class World:
+    """A service, an executor and a worker; subclasses say how orders and reports travel.
+
+    Args:
+        url: the service's database.
+        folder: for files of a worker.
+    """
+
+    queue = "east"
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.kills = Kills()
+        self.begun: list[JobKey] = []
+        self.published: set[JobKey] = set()
+        self.store = MortalStore(url, self.kills)
+        self.folder = folder
+        self.orchestrator = Orchestrator(self.store, self._compile)
+        self._manager = FlowManager(self.store, self._compile, self.orchestrator)
+        self._numbers = itertools.count()
+        self.start()
+
+    def start(self) -> None:
+        """Make all that lives in memory; called again after a kill."""
+        raise NotImplementedError
+
+    def service_pass(self) -> None:
+        """Let the service look once at what there is to do for the executor."""
+
+    def worker_pass(self) -> None:
+        """Let the worker look once, and run what it has."""
+        raise NotImplementedError
+
+    def executor(self) -> SpecExecutor:
+        """Return the executor as the service sees it."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let connections go."""
+        self.store.close()
+
+    def order(self, attempts: int = 1) -> ExecutionId:
+        """Start an execution with one job."""
+        flow = FlowId("g", f"n{next(self._numbers)}")
+        properties = {"job.maxAttempts": str(attempts)}
+        with self.store.write() as transaction:
+            config = FlowConfig(flow, "FS:///a", properties, Schedule(NEVER))
+            self._manager.create(transaction, config, "tester")
+            number = self._manager.run_now(transaction, flow)
+        self.orchestrator.start_accepted()
+        return ExecutionId(flow, number)
+
+    def passes(self, execution: ExecutionId, at_most: int = 30) -> bool:
+        """Let both sides look until the execution is over; return whether it is."""
+        for _ in range(at_most):
+            self.service_pass()
+            self.worker_pass()
+            if self.is_over(execution):
+                return True
+        return False
+
+    def is_over(self, execution: ExecutionId) -> bool:
+        with self.store.read() as transaction:
+            found = load_execution(transaction, execution)
+        return found is not None and found.is_over
+
+    def job(self, execution: ExecutionId) -> JobExecution:
+        with self.store.read() as transaction:
+            [found] = load_jobs(transaction, execution)
+        return found
+
+    def _compile(self, config: FlowConfig, former: object = ()) -> Dag:
+        attempts = int(config.properties["job.maxAttempts"])
+        return Dag((DagJob(f"{config.id.name}_a", self.queue, '{"n": 1}', (), attempts),))
+
+    def _report(self, report: JobReport) -> None:
+        self.orchestrator.report(report)
+
+
+_names = itertools.count()
+
+
+class EmbeddedWorld(World):
+    """Orders wait in the outbox; the service's own process takes them."""
+
+    queue = "embedded"
+
+    def start(self) -> None:
+        self.worker = NotingWorker(self.kills, self.begun, self.published)
+        self._embedded = EmbeddedExecutor(self.store, self._report, f"node-{next(_names)}")
+        self.monitor = JobMonitor("embedded", self._embedded, self.worker, SystemClock(), 2)
+
+    def worker_pass(self) -> None:
+        self.monitor.step()
+        self.worker.run()
+
+    def executor(self) -> SpecExecutor:
+        return self._embedded
+
+
+class RemoteWorld(World):
+    """Orders and reports go through a dispatcher."""
+
+    dispatcher: Dispatcher
+
+    def service_pass(self) -> None:
+        self.dispatcher.step()
+
+    def executor(self) -> ReportingExecutor:
+        return self.dispatcher.executor
+
+
+class StoreWorld(RemoteWorld):
+    """Workers share the service's database."""
+
+    def start(self) -> None:
+        self.worker = NotingWorker(self.kills, self.begun, self.published)
+        executor = StoreExecutor(self.queue, self.store)
+        self.dispatcher = Dispatcher(self.store, executor, self._report)
+        inbox = Inbox(self.queue, self.store, f"worker-{next(_names)}")
+        self.monitor = JobMonitor(self.queue, inbox, self.worker, SystemClock(), 2)
+
+    def worker_pass(self) -> None:
+        self.monitor.step()
+        self.worker.run()

@@ -1,0 +1,192 @@
+"""One suite over all executors: orders and reports that come twice, late or after a kill change nothing.
+
+G13 to G16 of the service's failure table: a job is ordered at least once and takes effect once, wherever service and
+worker are killed around produce, mark and acknowledge.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.clock import SystemClock
+from gobblin_dagster.service.executors.messages import RunOrder
+from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, JobKey, JobReport
+from gobblin_dagster.service.store.store import ServiceStore
+from tests.contract.executor_worlds import EmbeddedWorld, Killed, StoreWorld, World
+from tests.services.postgres import PostgresServer
+
+S = ExecutionStatus
+
+WORLDS = [
+    pytest.param((EmbeddedWorld, "sqlite"), id="embedded"),
+    pytest.param((StoreWorld, "sqlite"), id="store"),
+    pytest.param((StoreWorld, "postgres"), id="store-postgres", marks=pytest.mark.postgres),
+]
+
+
+@pytest.fixture(scope="module")
+def empty_service(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated file to copy."""
+    folder = tmp_path_factory.mktemp("empty-service")
+    ServiceStore(f"sqlite:///{folder}/service.db", SystemClock()).close()
+    return folder / "service.db"
+
+
+@pytest.fixture(params=WORLDS)
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    make, database = request.param
+    if database == "sqlite":
+        shutil.copy(request.getfixturevalue("empty_service"), tmp_path / "service.db")
+        url = f"sqlite:///{tmp_path}/service.db"
+    else:
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        url = server.url(server.new_database())
+    made: World = make(url, tmp_path)
+    yield made
+    made.close()
+
+
+def key(world: World, execution: ExecutionId) -> JobKey:
+    job = world.job(execution)
+    return JobKey.of(execution, job.job.name, job.generation, job.attempt)
+
+
+def until_killed(world: World, steps: Callable[[], object]) -> bool:
+    """Do steps; if a kill comes, start again with what is durable and return True."""
+    try:
+        steps()
+    except Killed:
+        world.start()
+        return True
+    return False
+
+
+def test_job_that_is_ordered_runs_once_and_is_reported(world: World) -> None:
+    execution = world.order()
+    assert world.executor().list() == [] or world.queue == "embedded"
+    assert world.passes(execution)
+    job = world.job(execution)
+    assert (job.status, job.attempt, job.processed_count) == (S.COMPLETE, 1, 7)
+    assert job.run_id
+    assert job.started_at is not None
+    assert world.begun == [key(world, execution)]
+    assert world.executor().list() == []
+
+
+def test_kill_at_any_step_loses_no_job_and_runs_none_that_was_reported(world: World) -> None:
+    """G14, G15: kills around produce, mark, acknowledge, before the effect and after it."""
+    at = 0
+    while True:
+        at += 1
+        execution = world.order()
+        before = len(world.begun)
+        world.kills.arm(at)
+        was_killed = until_killed(world, partial(world.passes, execution))
+        world.kills.arm(0)
+        assert world.passes(execution), f"killed at step {at}: the execution does not end"
+        job = world.job(execution)
+        assert (job.status, job.attempt) == (S.COMPLETE, 1), f"killed at step {at}: {job.message}"
+        assert key(world, execution) in world.published
+        assert 1 <= len(world.begun) - before <= 1 + was_killed, f"killed at step {at}"
+        if not was_killed:
+            break
+    assert at > 8, "there are steps to be killed at"
+
+
+def test_kill_while_a_flow_is_killed_ends_it_in_one_status(world: World) -> None:
+    """A stop that meets a kill ends the job once, as cancelled or, if it was faster, as complete."""
+    at = 0
+    while True:
+        at += 1
+        execution = world.order()
+
+        def ended(execution: ExecutionId = execution) -> None:
+            world.service_pass()
+            world.orchestrator.kill(execution)
+            world.passes(execution)
+
+        world.kills.arm(at)
+        was_killed = until_killed(world, ended)
+        world.kills.arm(0)
+        if not world.is_over(execution) and not is_kill_asked(world, execution):
+            world.orchestrator.kill(execution)
+        assert world.passes(execution), f"killed at step {at}: the execution does not end"
+        job = world.job(execution)
+        assert job.status in (S.CANCELLED, S.COMPLETE)
+        assert (job.status is S.CANCELLED) == (key(world, execution) not in world.published) or was_killed
+        if not was_killed:
+            break
+    assert at > 4
+
+
+def is_kill_asked(world: World, execution: ExecutionId) -> bool:
+    from gobblin_dagster.service.store.execution_rows import load_execution
+
+    with world.store.read() as transaction:
+        found = load_execution(transaction, execution)
+    assert found is not None
+    return found.is_kill_requested
+
+
+def test_order_that_comes_again_begins_nothing(world: World) -> None:
+    execution = world.order()
+    world.service_pass()
+    order = RunOrder(key(world, execution), "", world.job(execution).job.body)
+    world.executor().add(order)
+    world.worker_pass()
+    world.executor().add(order)
+    assert world.passes(execution)
+    world.executor().add(order)
+    for _ in range(3):
+        world.service_pass()
+        world.worker_pass()
+    assert world.begun == [order.key]
+    assert world.job(execution).status is S.COMPLETE
+
+
+def test_stop_before_the_beginning_cancels_and_nothing_begins_later(world: World) -> None:
+    execution = world.order()
+    world.service_pass()
+    one = key(world, execution)
+    world.executor().delete(one)
+    world.executor().delete(one)
+    assert world.passes(execution)
+    assert world.job(execution).status is S.CANCELLED
+    world.executor().add(RunOrder(one, "", "{}"))
+    world.service_pass()
+    world.worker_pass()
+    assert world.begun == []
+
+
+def test_late_reports_of_an_older_attempt_change_nothing(world: World) -> None:
+    execution = world.order(attempts=2)
+    first = key(world, execution)
+    failed = JobReport(execution, first.job, 1, 1, S.FAILED, "lost")
+    world.orchestrator.report(failed)
+    assert world.job(execution).attempt == 2
+    assert world.passes(execution)
+    job = world.job(execution)
+    assert (job.status, job.attempt) == (S.COMPLETE, 2)
+    world.orchestrator.report(failed)
+    assert world.job(execution).status is S.COMPLETE
+
+
+def test_job_that_has_not_begun_takes_another_body(world: World) -> None:
+    execution = world.order()
+    world.service_pass()
+    world.executor().update(RunOrder(key(world, execution), "", '{"n": 2}'))
+    assert world.passes(execution)
+    world.executor().update(RunOrder(key(world, execution), "", '{"n": 3}'))
+    assert world.job(execution).status is S.COMPLETE
+
+
+def test_executor_tells_where_it_is_and_why_jobs_would_wait(world: World) -> None:
+    executor = world.executor()
+    assert executor.name == world.queue
+    assert executor.uri.partition(":")[0]
+    assert executor.health(), "no node, and no worker, was heard of"
