@@ -1,0 +1,112 @@
+"""Workers of an executor: a flow of the topology runs in another project, which says what its jobs may use."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowConfig, FlowId
+from gobblin_dagster.service.server import CoreServices
+from gobblin_dagster.service.store.execution_rows import load_execution, load_jobs
+from gobblin_dagster.service.store.node_rows import load_nodes
+from gobblin_dagster.service.worker_node import WorkerNode
+from gobblin_dagster.spec.load import load_project
+from tests.services.flow_project import open_core
+from tests.services.worker_channel import InlineChannel
+
+TEMPLATE = """
+template: rows
+parameters:
+  destination.folder: {type: path}
+job:
+  source:
+    type: gobblin_dagster.testing.rows_source:RowsSource
+    datasets: {a: {rows: 5}}
+  extract: {namespace: test, table: rows}
+  output: {path: "${destination.folder}"}
+"""
+TOPOLOGY = """
+nodes:
+  here: {type: files}
+  lake: {type: lake, properties: {folder: lake}}
+  other: {type: lake, properties: {folder: other}}
+executors:
+  east: {type: store, state: east, capabilities: [{source: files}]}
+edges:
+  to-lake: {source: here, destination: lake, template: FS:///rows.template}
+  to-other: {source: here, destination: other, template: FS:///rows.template}
+"""
+
+
+@pytest.fixture
+def core(tmp_path: Path) -> Iterator[CoreServices]:
+    root = tmp_path / "service"
+    for folder in ("templates", "topology"):
+        (root / folder).mkdir(parents=True)
+    (root / "gobblin.yaml").write_text("project: service\nservice: {port: 0}\n")
+    (root / "templates" / "rows.template").write_text(TEMPLATE)
+    (root / "topology" / "all.yaml").write_text(TOPOLOGY)
+    core = open_core(root)
+    core.start()
+    yield core
+    core.stop(at_once=True)
+
+
+@contextmanager
+def worker(core: CoreServices, root: Path) -> Iterator[WorkerNode]:
+    """Run a worker in a project of its own, which allows one folder."""
+    root.mkdir(exist_ok=True)
+    settings = f"project: east\nworker: {{store: '{core.store.url}'}}\nallow: {{paths: [lake]}}\n"
+    (root / "gobblin.yaml").write_text(settings)
+    spec = load_project(root)
+    node = WorkerNode("east", root, spec, [], channel=InlineChannel(Project(root, spec)))
+    node.start()
+    try:
+        yield node
+    finally:
+        node.stop()
+
+
+def create(core: CoreServices, destination: str) -> ExecutionId:
+    ends = {"gobblin.flow.sourceIdentifier": "here", "gobblin.flow.destinationIdentifier": destination}
+    with core.store.write() as transaction:
+        flow = FlowId("g", destination)
+        return ExecutionId(flow, core.manager.create(transaction, FlowConfig(flow, "", ends), "tester").execution)
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_over(core: CoreServices, execution: ExecutionId) -> bool:
+    with core.store.read() as transaction:
+        found = load_execution(transaction, execution)
+    return found is not None and found.is_over
+
+
+def test_worker_runs_what_its_own_project_allows_and_refuses_the_rest(core: CoreServices, tmp_path: Path) -> None:
+    allowed, refused = create(core, "lake"), create(core, "other")
+    assert core.remote.dispatchers["east"].executor.health() == "no worker of executor east runs"
+    with worker(core, tmp_path / "east") as node:
+        wait(lambda: is_over(core, allowed) and is_over(core, refused))
+        with core.store.read() as transaction:
+            [good], [bad] = load_jobs(transaction, allowed), load_jobs(transaction, refused)
+            assert [one.name for one in load_nodes(transaction, "east")] == [node.name]
+            assert {one.name for one in load_nodes(transaction)} == {core.node}, "a worker is no node of the service"
+        assert core.remote.dispatchers["east"].executor.health() == ""
+    assert (good.status, good.processed_count, good.high_watermark) == (ExecutionStatus.COMPLETE, 5, "5")
+    assert bad.status is ExecutionStatus.FAILED
+    assert "is below none of `allow.paths` of gobblin.yaml" in bad.message
+    root = tmp_path / "east"
+    with closing(Project(root, load_project(root)).open_store()) as store:
+        assert list(store.load_dataset_states(good.job.name)) == ["a"], "the worker's own state store has the watermark"
+    with core.store.read() as transaction:
+        assert load_nodes(transaction, "east") == [], "it ended"
