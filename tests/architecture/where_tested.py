@@ -421,6 +421,14 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/api/records.py": ("unit/service/api/test_rest.py", "flow.runImmediately"),
     "service/compiler/explanation.py": ("unit/service/compiler/test_compilers.py", ""),
     "service/compiler/jobs.py": ("unit/service/compiler/test_identity.py", ""),
+    "service/executors/base.py": ("contract/executor_worlds.py", ""),
+    "service/executors/dispatcher.py": ("contract/executor_worlds.py", ""),
+    "service/executors/remote.py": ("unit/service/test_worker_node.py", "gobblin_dagster.service.server"),
+    "service/executors/store.py": ("contract/executor_worlds.py", ""),
+    "service/executors/worker_process.py": (
+        "unit/service/executors/test_embedded.py",
+        "gobblin_dagster.service.server",
+    ),
     "service/executors/job_body.py": ("services/flow_project.py", ""),
     "service/executors/messages.py": (
         "unit/service/executors/test_embedded.py",
@@ -443,5 +451,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "gobblin_job_executions",
     ),
     "service/store/migrations/versions/r0005_property_values.py": ("unit/service/store/test_schema.py", "value_digest"),
+    "service/store/migrations/versions/r0006_workers.py": ("unit/service/store/test_schema.py", "gobblin_nodes"),
+    "service/store/worker_rows.py": ("unit/service/store/test_schema.py", ""),
     "service/worker.py": ("services/inline_worker.py", ""),
 }

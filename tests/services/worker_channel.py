@@ -37,7 +37,7 @@ class InlineChannel:
         self.shutdown()
 
     def _serve(self) -> None:
-        Worker(self._project, InlineRunner(), lambda news: self._tell(news), 2).serve(self._each())
+        Worker(self._project, InlineRunner(), self._tell, 2).serve(self._each())
 
     def _each(self) -> Iterator[str]:
         while True:

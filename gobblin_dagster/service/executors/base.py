@@ -21,7 +21,7 @@ class SpecExecutor(Protocol):
     Called by the service, on one node at a time, in one thread for each executor. A method that raises TransientError
     is called again; what it did before it was killed must be harmless then.
 
-    Source: the design's `SpecExecutor`; gobblin-runtime `SpecExecutor` and `SpecProducer`. Differs: no futures; a
+    Source: gobblin-runtime `SpecExecutor`, `SpecProducer`. Differs: no futures; a
         call returns once its effect is durable.
     """
 

@@ -66,7 +66,7 @@ class JobMonitor:
         clock: names runs.
         jobs_at_once: jobs that run side by side; the others wait behind the inlet, for this monitor or another.
 
-    Source: gobblin-cluster `JobConfigurationManager`, `ScheduledJobConfigurationManager` (the design's JobMonitor).
+    Source: gobblin-cluster `JobConfigurationManager`, `ScheduledJobConfigurationManager`.
     """
 
     def __init__(self, name: str, inlet: Inlet, worker: WorkerChannel, clock: Clock, jobs_at_once: int) -> None:

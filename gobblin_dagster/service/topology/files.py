@@ -157,7 +157,7 @@ def _read_part(reading: _Reading, file: str, kind: str, name: str, node: Any) ->
 def _check_executors(reading: _Reading, graph: FlowGraph) -> None:
     """Note executors whose names stand for others."""
     for name, executor in graph.executors.items():
-        if executor.queue(name) == name and name in {one.value for one in ExecutorName}:
+        if executor.type != "embedded" and name in {one.value for one in ExecutorName}:
             reading.fault("executors", name, f"{name!r} is the name of an executor of the service; choose another")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
 import pytest
@@ -12,13 +13,16 @@ from sqlalchemy import select, text
 
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.errors import StoreVersionError
+from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.database.engine import WRITE, make_engine, parse_url
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FailureOption, FlowId
 from gobblin_dagster.service.store.execution_rows import load_execution, load_jobs, overdue_executions
 from gobblin_dagster.service.store.flow_rows import FlowFilter, count_flows, value_digest
+from gobblin_dagster.service.store.node_rows import load_nodes
 from gobblin_dagster.service.store.schema import CHAIN
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.store.tables import VERSION_TABLE, flow_properties, metadata
+from gobblin_dagster.service.store.worker_rows import list_jobs
 
 
 def test_migrations_make_the_tables_that_the_code_knows(store: ServiceStore) -> None:
@@ -74,6 +78,19 @@ def test_properties_of_revision_0004_are_found_by_their_value(store_url: str) ->
         assert {row.value: row.value_digest for row in rows} == {text: value_digest(text) for text in ("anna", "")}
         for properties, count in {(("user.to.proxy", "anna"),): 1, (("größe", ""),): 1, (("größe", "x"),): 0}.items():
             assert count_flows(transaction, FlowFilter(exact_properties=properties)) == count
+
+
+def test_nodes_of_revision_0005_are_nodes_of_the_service(store_url: str) -> None:
+    engine = make_engine(parse_url(store_url)).execution_options(**{WRITE: True})
+    with engine.begin() as transaction:
+        replace(CHAIN, revisions=CHAIN.revisions[: CHAIN.revisions.index("0005") + 1]).upgrade(transaction, "the store")
+        owner = json.dumps(asdict(LeaseOwner.current("one")))
+        instants = ", ".join(["'2026-11-22 18:00:00'"] * 3)
+        transaction.exec_driver_sql(f"INSERT INTO gobblin_nodes VALUES ('one', '{owner}', '', '0.1.0', {instants})")
+    engine.dispose()
+    with ServiceStore(store_url, SystemClock()) as opened, opened.read() as transaction:
+        assert [(one.name, one.executor, one.about) for one in load_nodes(transaction)] == [("one", "", {})]
+        assert list_jobs(transaction, "east") == []
 
 
 def test_store_of_a_newer_program_is_refused_and_left_alone(store: ServiceStore, store_url: str) -> None:

@@ -122,3 +122,19 @@ def test_values_that_templates_need_and_nodes_lack_are_faults_of_the_edge(write:
         "topology/a.yaml:6: edges.e.values.tabel: template FS:///t.template declares no parameter 'tabel'; "
         "did you mean 'table'?",
     ]
+
+
+def test_executors_of_one_edge_keep_watermarks_in_one_store(write: Write) -> None:
+    folder = write(
+        all=SOUND.replace("executors: [here]", "executors: [here, east]").replace(
+            "  there:", "  east: {type: store, state: east, capabilities: [{source: files}]}\n  there:"
+        )
+    )
+    [fault] = told(folder)
+    assert "edges.in.executors: its executors keep watermarks in different state stores ('' and 'east')" in fault
+
+
+def test_names_of_the_services_own_executors_are_taken(write: Write) -> None:
+    executors = "executors:\n  dagster: {type: store, capabilities: [{}]}\n  embedded: {capabilities: [{}]}\n"
+    [fault] = told(write(all=executors))
+    assert "executors.dagster: 'dagster' is the name of an executor of the service" in fault

@@ -1,0 +1,79 @@
+"""The monitor of a worker: what it does with the jobs of a worker process that ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gobblin_dagster.core.clock import SystemClock
+from gobblin_dagster.service.executors.messages import JobNews, Message, RunOrder, StopOrder
+from gobblin_dagster.service.executors.monitor import MAX_RESTARTS, JobMonitor, Taken
+from gobblin_dagster.service.model import ExecutionStatus, JobKey, JobReport
+
+KEY = JobKey("g", "n", 1, "a", 1, 1)
+
+
+class ListInlet:
+    """Orders that the test writes, and reports that it reads."""
+
+    def __init__(self) -> None:
+        self.orders: list[Taken] = []
+        self.reports: list[JobReport] = []
+
+    def take_over(self) -> Sequence[JobKey]:
+        return []
+
+    def take(self, free: int) -> Sequence[Taken]:
+        taken, self.orders = self.orders, []
+        return taken
+
+    def begin(self, key: JobKey, run_id: str) -> str | None:
+        return "{}"
+
+    def tell(self, report: JobReport) -> None:
+        self.reports.append(report)
+
+
+class DyingWorker:
+    """Ends when the test says so."""
+
+    def __init__(self) -> None:
+        self.sent: list[Message] = []
+        self.die: Callable[[str], None] = lambda _: None
+
+    def listen(self, tell: Callable[[JobNews], None], ended: Callable[[str], None]) -> None:
+        self.die = ended
+
+    def send(self, message: Message) -> None:
+        self.sent.append(message)
+
+    def shutdown(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+def test_job_that_is_to_stop_is_not_begun_again_when_its_worker_ends() -> None:
+    inlet, worker = ListInlet(), DyingWorker()
+    monitor = JobMonitor("east", inlet, worker, SystemClock(), 1)
+    inlet.orders = [Taken(KEY)]
+    monitor.step()
+    inlet.orders = [Taken(KEY, is_stop=True)]
+    monitor.step()
+    worker.die("code -9")
+    monitor.step()
+    assert [type(one) for one in worker.sent] == [RunOrder, StopOrder], "killed by a person, it ran again"
+    assert [one.status for one in inlet.reports] == [ExecutionStatus.CANCELLED]
+
+
+def test_job_that_ends_its_worker_again_and_again_is_given_up() -> None:
+    inlet, worker = ListInlet(), DyingWorker()
+    monitor = JobMonitor("east", inlet, worker, SystemClock(), 1)
+    inlet.orders = [Taken(KEY)]
+    for _ in range(MAX_RESTARTS + 1):
+        monitor.step()
+        worker.die("code -9")
+    [report] = inlet.reports
+    assert (report.status, report.message) == (
+        ExecutionStatus.FAILED,
+        "the worker ended 3 times while the job ran, last with code -9",
+    )
+    assert len(worker.sent) == MAX_RESTARTS + 1
