@@ -293,3 +293,21 @@ class StartpointEvent:
     at: datetime
     who: str
     """The person, or the id of the run."""
+
+
+def events_of(
+    change: StartpointChange, after: Startpoint, before: Startpoint | None, at: datetime, who: str
+) -> list[StartpointEvent]:
+    """Return the events of a change that stores a startpoint; none if it was stored or fanned out already.
+
+    Args:
+        change: what the change does to the startpoint, `set` or `fanned out`.
+        after: the startpoint that the key holds after the change.
+        before: the one that the key held before it; None if it held none.
+        at: the instant of the change.
+        who: the person, or the id of the run.
+    """
+    is_new = before is None or before.id != after.id
+    replaced = [StartpointEvent(before, "replaced", at, who)] if before is not None and is_new else []
+    is_told = is_new or (change == "fanned out" and before is not None and not before.generation)
+    return [*replaced, *([StartpointEvent(after, change, at, who)] if is_told else [])]

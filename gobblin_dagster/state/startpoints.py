@@ -20,7 +20,6 @@ from gobblin_dagster.core.startpoint import (
     DEFAULT_EXPIRY,
     OnRewind,
     Startpoint,
-    StartpointChange,
     StartpointEvent,
     StartpointKey,
     StartpointPosition,
@@ -132,11 +131,7 @@ class StartpointManager:
                 f"before it is created ({startpoint.created_at.isoformat()}).",
                 hint="Let it expire later.",
             )
-        before = self._at(startpoint.key)
         self._store.save_startpoint(startpoint)
-        if before is not None and before.id != startpoint.id:
-            self._note(before, "replaced", startpoint.who)
-        self._note(startpoint, "set", startpoint.who)
         return startpoint
 
     def read(self, key: StartpointKey) -> Startpoint | None:
@@ -154,10 +149,7 @@ class StartpointManager:
 
     def remove(self, startpoint: Startpoint, who: str | None = None) -> bool:
         """Delete this startpoint, unless its key has another one by now; return whether it was deleted."""
-        is_gone = self._store.delete_startpoint(startpoint)
-        if is_gone:
-            self._note(startpoint, "removed", who or person())
-        return is_gone
+        return self._store.delete_startpoint(startpoint, who or person())
 
     def find(self, job: str, urns: Collection[str] | None = None) -> list[Startpoint]:
         """Return the startpoints of a job (or of `ALL_JOBS`), expired ones too, by dataset and partition."""
@@ -214,13 +206,8 @@ class StartpointManager:
             run_id: the run, for the history.
         """
         for one in startpoints:
-            fanned = replace(one, generation=generation)
-            older = self._at(one.key) if one.is_copy else None
-            is_stored = self._store.fan_out_startpoint(fanned) if one.is_copy else self._store.pin_startpoint(fanned)
-            if is_stored and older is not None and older.id != one.id:
-                self._note(older, "replaced", run_id)
-            if is_stored and not one.generation:
-                self._note(fanned, "fanned out", run_id)
+            store = self._store.fan_out_startpoint if one.is_copy else self._store.pin_startpoint
+            store(replace(one, generation=generation), run_id)
 
     def fan_outs(self, job: str, urns: Collection[str] | None = None) -> dict[StartpointKey, Startpoint]:
         """Return the startpoints of a job that a run has fanned out and no commit has applied yet."""
@@ -233,15 +220,9 @@ class StartpointManager:
         return [one for one in self.fan_outs(job, urns).values() if self.remove(one, who)]
 
     def expire(self, startpoint: Startpoint, who: str) -> bool:
-        """Delete a startpoint that has expired, and note it; return False if its key has another one by now.
+        """Delete a startpoint that has expired; return False if its key has another one by now.
 
         The copy of a startpoint for all jobs, as `applicable` returns it, stands for the startpoint itself.
         """
         stored = replace(startpoint, job=ALL_JOBS, is_copy=False) if startpoint.is_copy else startpoint
-        is_gone = self._store.delete_startpoint(stored)
-        if is_gone:
-            self._note(stored, "expired", who)
-        return is_gone
-
-    def _note(self, startpoint: Startpoint, change: StartpointChange, who: str) -> None:
-        self._store.note_startpoint(StartpointEvent(startpoint, change, self._store.now(), who))
+        return self._store.delete_startpoint(stored, who, "expired")

@@ -24,7 +24,7 @@ from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.places import Places
 from gobblin_dagster.core.run_record import RunRecord
-from gobblin_dagster.core.startpoint import Startpoint, StartpointEvent
+from gobblin_dagster.core.startpoint import Startpoint, StartpointChange, StartpointEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,16 +266,22 @@ class StateStore(Protocol):
         """Return every file that any snapshot ever added, also deleted ones, in any order."""
 
     # -- startpoints ---------------------------------------------------------------------------------------------------
+    # Each change writes its events into the history in its own transaction. A call that changes nothing writes none, so
+    # a call whose answer was lost can be repeated.
     def save_startpoint(self, startpoint: Startpoint) -> None:
         """Store a startpoint with a new id; it replaces the startpoint of its key if there is one."""
 
-    def pin_startpoint(self, startpoint: Startpoint) -> bool:
-        """Replace the stored startpoint that has the same key and id; return False if there is none."""
+    def pin_startpoint(self, startpoint: Startpoint, run_id: str) -> bool:
+        """Replace the stored startpoint that has the same key and id; return False if there is none.
 
-    def fan_out_startpoint(self, copy: Startpoint) -> bool:
+        The first time, the history tells that the run has fanned it out.
+        """
+
+    def fan_out_startpoint(self, copy: Startpoint, run_id: str) -> bool:
         """Store the copy for one job of a startpoint for all jobs; return whether its key holds the copy now.
 
         A startpoint with another id that was created after it, or at the same instant, stays; an older one is replaced.
+        The first time, the history tells that the run has fanned it out.
         """
 
     def load_startpoints(self, job: str, urns: Collection[str] | None = None) -> dict[str, Startpoint]:
@@ -289,11 +295,14 @@ class StateStore(Protocol):
             urns: the datasets; None means all.
         """
 
-    def delete_startpoint(self, startpoint: Startpoint) -> bool:
-        """Delete the startpoint with this key and id; return False if its key has another one or none."""
+    def delete_startpoint(self, startpoint: Startpoint, who: str, change: StartpointChange = "removed") -> bool:
+        """Delete the startpoint with this key and id; return False if its key has another one or none.
 
-    def note_startpoint(self, event: StartpointEvent) -> None:
-        """Add an event to the history of startpoints."""
+        Args:
+            startpoint: the startpoint, as it is told in the history.
+            who: the person, or the id of the run, for the history.
+            change: `removed` or `expired`, for the history.
+        """
 
     def load_startpoint_events(self, job: str, urns: Collection[str] | None = None) -> list[StartpointEvent]:
         """Return the history of startpoints, oldest first; `job` and `urns` as for `list_startpoints`."""

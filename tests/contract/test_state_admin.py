@@ -471,7 +471,7 @@ def test_import_brings_no_startpoint_that_is_consumed_or_replaced_here(filled: S
     newer = wish("a", Upcoming())
     store.save_startpoint(newer)
     assert plan_import(store, exported).startpoints == ()
-    store.delete_startpoint(newer)
+    store.delete_startpoint(newer, "anna@host")
     assert plan_import(store, exported).startpoints == (brought,)
     store.save_startpoint(brought)
     commit(store, "a", 40, 50, startpoint=brought.id)

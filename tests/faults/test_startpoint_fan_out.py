@@ -56,8 +56,11 @@ def test_kill_after_each_change_of_fan_out_and_commit_applies_each_startpoint_on
     template, copy = copies
     run(template, JOB)
     saved = wide(template, Specific('{"p0": 3, "p1": 3}'), **at(0))
-    wish(template, JOB, Specific("2"), partition="p1", **at(1))
-    wish(template, JOB, Upcoming(), partition="p2", **at(2))
+    wishes = {
+        saved.id,
+        wish(template, JOB, Specific("2"), partition="p1", **at(1)).id,
+        wish(template, JOB, Upcoming(), partition="p2", **at(2)).id,
+    }
     again = ["p0:3", "p1:2", "p1:3"]
     everything = [f"{name}:{number}" for name, end in ENDS["a"].items() for number in range(end)]
     seen = set()
@@ -73,6 +76,9 @@ def test_kill_after_each_change_of_fan_out_and_commit_applies_each_startpoint_on
         with store_of(root, JOB) as store:
             left = {one.key.partition: one for one in store.list_startpoints(JOB.job)}
             assert store.list_startpoints(ALL_JOBS) == [saved]
+            told = {one.startpoint.id for one in store.load_startpoint_events(JOB.job) if one.change == "fanned out"}
+        fanned = {one.id for one in left.values() if one.generation}
+        assert told == (wishes if is_committed else fanned), "the history tells neither less nor more than happened"
         assert is_committed == (saved.id in killed.applied_startpoints)
         assert not left if is_committed else {"p1", "p2"} <= left.keys()
         is_pinned = is_committed or left["p2"].pinned is not None

@@ -422,7 +422,7 @@ def test_runs_begin_at_the_startpoints_of_a_column(tmp_path: Path, runner: Spark
     (failed,) = _run(tmp_path, job, runner).failures
     assert "it lies beyond the end" in failed.message
     with store_of(tmp_path, job) as store:
-        assert store.delete_startpoint(saved)
+        assert store.delete_startpoint(saved, "anna@host")
     wish(tmp_path, job, Oldest(), "test.d", partition="p0")
     (one,) = plan_job(project(tmp_path, job), job, spark=runner).datasets
     assert "the dataset has no partitions with positions of their own" in one.problem

@@ -18,8 +18,8 @@ from gobblin_dagster.core.errors import (
     WatermarkMovedError,
 )
 from gobblin_dagster.core.lease import LEFT, Lease, LeaseOwner
-from gobblin_dagster.core.startpoint import Startpoint
-from gobblin_dagster.state.files.records import DatasetHead, SequenceEntry
+from gobblin_dagster.core.startpoint import Startpoint, StartpointEvent
+from gobblin_dagster.state.files.records import DatasetHead, NotedEvent, SequenceEntry
 
 
 # -- leases ------------------------------------------------------------------------------------------------------------
@@ -97,6 +97,17 @@ def save_startpoint(head: DatasetHead, startpoint: Startpoint) -> DatasetHead:
     )
 
 
+def delete_startpoint(head: DatasetHead, partition: str) -> DatasetHead:
+    """Remove the startpoint of a partition, or of the whole dataset if the name is empty."""
+    return with_startpoints(head, [one for one in head.all_startpoints if one.partition != partition])
+
+
+def with_events(head: DatasetHead, events: Iterable[StartpointEvent], number: int) -> DatasetHead:
+    """Return the head with these events instead of its own; `number` is the version of the new head."""
+    noted = tuple(NotedEvent(number, index, event) for index, event in enumerate(events))
+    return replace(head, startpoint_events=noted)
+
+
 def with_startpoints(head: DatasetHead, startpoints: Iterable[Startpoint]) -> DatasetHead:
     """Return the head with these startpoints instead of its own; at most one per partition."""
     by_partition = {one.partition: one for one in startpoints}
@@ -164,9 +175,10 @@ def _with(head: DatasetHead, sequence: StoredSequence) -> DatasetHead:
 
 
 def _with_new(head: DatasetHead, sequence: StoredSequence, number: int) -> DatasetHead:
+    """Return the head with a new sequence, without its sequence and events so far, which are in files by now."""
     if head.entry is not None and head.entry.sequence.state in WAITING:
         raise UnfinishedSequenceError(dataset_urn=head.dataset_urn, sequence_id=head.entry.sequence.id)
-    return replace(head, entry=SequenceEntry(number, replace(sequence, body="")))
+    return replace(head, entry=SequenceEntry(number, replace(sequence, body="")), startpoint_events=())
 
 
 def _flip(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import UTC
 from typing import ClassVar, TypeVar
 
 from gobblin_dagster.core import serialization
@@ -11,7 +12,7 @@ from gobblin_dagster.core.commit import PublishedFile, SequenceState, StoredSequ
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.lease import Lease
-from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.core.startpoint import Startpoint, StartpointEvent
 from gobblin_dagster.state.parts import part_names, put_together, take_apart
 
 T = TypeVar("T", bound=serialization.Document)
@@ -59,6 +60,22 @@ class SnapshotPart:
 
 
 @dataclass(frozen=True, slots=True)
+class NotedEvent:
+    """A startpoint's event in the head that holds the change itself; a later head leaves it to a file."""
+
+    number: int
+    """Version of the head that added it; orders events of one instant."""
+    index: int
+    """Its place among the events that this head added, from 0."""
+    event: StartpointEvent
+
+    @property
+    def file_name(self) -> str:
+        """Name of its file, which begins with the time. There is one file, however often it is written."""
+        return f"{self.event.at.astimezone(UTC):%Y%m%dT%H%M%S%f}-{self.number:09d}-{self.index}.json"
+
+
+@dataclass(frozen=True, slots=True)
 class DatasetHead:
     """Everything of a dataset that can change. Each version of it is one file, written by one transaction."""
 
@@ -78,6 +95,8 @@ class DatasetHead:
     """Of the whole dataset."""
     startpoints: tuple[Startpoint, ...] = ()
     """Of partitions, in their order."""
+    startpoint_events: tuple[NotedEvent, ...] = ()
+    """Events of the newest change of startpoints; those of older changes are in files."""
 
     @property
     def all_startpoints(self) -> tuple[Startpoint, ...]:

@@ -5,7 +5,9 @@
     sequences/<id>.jsonl                            job, dataset and body of a sequence; written before a head names it
     jobs/<job>/datasets/<urn>/...                   see `files.dataset`
     jobs/<job>/startpoints/<id>                     the dataset.urn that has, or had, this startpoint
-    jobs/<job>/startpoint_events/<urn>/<time>-...   what happened to startpoints, for the history
+    jobs/<job>/startpoint_events/<urn>/<time>-...   what happened to startpoints, for the history; the newest events
+                                                    are in the head
+    jobs/<job>/startpoint_events/<urn>/.begun       there before the first event of the dataset
     jobs/<job>/runs/<started>-<run id>/<n>.json     run history; the highest number counts
 
 A transaction is one put-if-absent of a dataset's next head. Methods for many datasets use one transaction per dataset.
@@ -21,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from itertools import count, islice
+from itertools import islice
 from typing import TypeVar
 
 from gobblin_dagster.core.clock import Clock, SystemClock
@@ -43,11 +45,10 @@ from gobblin_dagster.core.errors import (
     StoreVersionError,
     TransientError,
 )
-from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.places import Places
 from gobblin_dagster.core.run_record import RunRecord
-from gobblin_dagster.core.startpoint import ALL_JOBS, Startpoint, StartpointEvent
+from gobblin_dagster.core.startpoint import ALL_JOBS, Startpoint, StartpointChange, StartpointEvent, events_of
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.utils.json_text import parse_json
@@ -57,9 +58,9 @@ from gobblin_dagster.state.files.log import VersionLog
 from gobblin_dagster.state.files.records import DatasetHead, SequenceEntry, decode, encode
 from gobblin_dagster.state.store import LeaseGrant
 
-LAYOUT_VERSION = 4
+LAYOUT_VERSION = 5
 """1 stored absolute paths; 2 knew only startpoints of whole datasets, and would lose those of partitions; 3 kept all
-sequences, and had one folder for parts."""
+sequences, and had one folder for parts; 4 had no events of startpoints in heads, and would lose them."""
 _WITHOUT_BASE = 2
 """The first version that stored paths relative to the project's folder."""
 _FORMER_BASE = "former_base.json"
@@ -130,7 +131,6 @@ class FileStateStore:
         self._storage = storage
         self._clock = clock
         self._threads = threads
-        self._event_numbers = count()
         with self._errors():
             self._check_format(base)
             self._places = Places(base, self._former_base())
@@ -380,10 +380,15 @@ class FileStateStore:
         self, dataset: DatasetFiles, head: DatasetHead, sequence: StoredSequence, epoch: int, number: int
     ) -> DatasetHead:
         prepared = changes.prepare(head, sequence, epoch, number)
-        if head.entry is not None:
-            dataset.archive(head.entry)
+        self._archive(dataset, head)
         self._put_body(head, sequence)
         return prepared
+
+    def _archive(self, dataset: DatasetFiles, head: DatasetHead) -> None:
+        """Write the sequence and the events of a head to files, before another head takes its place without them."""
+        if head.entry is not None:
+            dataset.archive(head.entry)
+        self._archive_events(head)
 
     def _put_body(self, head: DatasetHead, sequence: StoredSequence) -> None:
         path = self._sequence_path(sequence.id)
@@ -420,8 +425,7 @@ class FileStateStore:
 
         def adopt(head: DatasetHead, number: int) -> DatasetHead:
             adopted = changes.adopt(head, sequence, epoch, after, number)
-            if head.entry is not None:
-                dataset.archive(head.entry)
+            self._archive(dataset, head)
             self._put_body(head, sequence)
             return dataset.add_base(adopted, after.snapshot, history)
 
@@ -530,31 +534,36 @@ class FileStateStore:
 
     # -- startpoints ---------------------------------------------------------------------------------------------------
     def save_startpoint(self, startpoint: Startpoint) -> None:
-        self._store_startpoint(startpoint, lambda _: True)
+        self._store_startpoint(startpoint, lambda _: True, "set", startpoint.who)
 
-    def fan_out_startpoint(self, copy: Startpoint) -> bool:
-        return self._store_startpoint(copy, copy.replaces)
+    def fan_out_startpoint(self, copy: Startpoint, run_id: str) -> bool:
+        return self._store_startpoint(copy, copy.replaces, "fanned out", run_id)
 
-    def _store_startpoint(self, startpoint: Startpoint, may_replace: Callable[[Startpoint], bool]) -> bool:
-        found: Startpoint | None = None
-
-        def save(head: DatasetHead, _: int) -> DatasetHead | None:
-            nonlocal found
-            found = changes.startpoint_of(head, startpoint.partition)
-            return changes.save_startpoint(head, startpoint) if found is None or may_replace(found) else None
+    def _store_startpoint(
+        self, startpoint: Startpoint, may_replace: Callable[[Startpoint], bool], change: StartpointChange, who: str
+    ) -> bool:
+        def save(head: DatasetHead, found: Startpoint | None) -> tuple[DatasetHead, list[StartpointEvent]] | None:
+            if found is not None and not may_replace(found):
+                return None
+            return changes.save_startpoint(head, startpoint), events_of(change, startpoint, found, self.now(), who)
 
         with self._errors():
             # Write the marker first: `list_startpoints` reads only heads that have a marker.
             marker = self._marker(startpoint.job, startpoint.id)
             self._storage.put_if_absent(marker, startpoint.dataset_urn.encode())
-            self._dataset(startpoint.job, startpoint.dataset_urn).change(save)
-        is_stored = found is None or may_replace(found)
+        is_stored, found = self._change_startpoint(startpoint, save)
         if is_stored and found is not None and found.id != startpoint.id:
             self._forget_markers(startpoint.job, [found.id])
         return is_stored
 
-    def pin_startpoint(self, startpoint: Startpoint) -> bool:
-        return self._change_startpoint(startpoint, lambda head: changes.save_startpoint(head, startpoint))
+    def pin_startpoint(self, startpoint: Startpoint, run_id: str) -> bool:
+        def pin(head: DatasetHead, found: Startpoint | None) -> tuple[DatasetHead, list[StartpointEvent]] | None:
+            if found is None or found.id != startpoint.id:
+                return None
+            events = events_of("fanned out", startpoint, found, self.now(), run_id)
+            return changes.save_startpoint(head, startpoint), events
+
+        return self._change_startpoint(startpoint, pin)[0]
 
     def load_startpoints(self, job: str, urns: Collection[str] | None = None) -> dict[str, Startpoint]:
         return {one.dataset_urn: one for one in self.list_startpoints(job, urns) if not one.partition}
@@ -566,29 +575,49 @@ class FileStateStore:
         heads, _ = self._heads(job, wanted)
         return [one for head in sorted(heads, key=lambda head: head.dataset_urn) for one in head.all_startpoints]
 
-    def delete_startpoint(self, startpoint: Startpoint) -> bool:
-        is_there = self._change_startpoint(
-            startpoint,
-            lambda head: changes.with_startpoints(
-                head, [one for one in head.all_startpoints if one.partition != startpoint.partition]
-            ),
-        )
+    def delete_startpoint(self, startpoint: Startpoint, who: str, change: StartpointChange = "removed") -> bool:
+        def delete(head: DatasetHead, found: Startpoint | None) -> tuple[DatasetHead, list[StartpointEvent]] | None:
+            if found is None or found.id != startpoint.id:
+                return None
+            event = StartpointEvent(startpoint, change, self.now(), who)
+            return changes.delete_startpoint(head, startpoint.partition), [event]
+
+        is_there, _ = self._change_startpoint(startpoint, delete)
         self._forget_markers(startpoint.job, [startpoint.id])
         return is_there
 
-    def _change_startpoint(self, startpoint: Startpoint, apply: Callable[[DatasetHead], DatasetHead]) -> bool:
-        """Change the head that has a startpoint with this key and id; return whether there is one."""
-        is_there = False
+    def _change_startpoint(
+        self,
+        startpoint: Startpoint,
+        apply: Callable[[DatasetHead, Startpoint | None], tuple[DatasetHead, list[StartpointEvent]] | None],
+    ) -> tuple[bool, Startpoint | None]:
+        """Change the startpoint of a key.
 
-        def change(head: DatasetHead, _: int) -> DatasetHead | None:
-            nonlocal is_there
+        Args:
+            startpoint: has the key.
+            apply: takes the head and the startpoint that the key holds; returns the next head and the events of the
+                change, or None if nothing is to be changed.
+
+        Returns:
+            Whether `apply` changed anything, and what the key held before.
+        """
+        is_changed, found = False, None
+
+        def change(head: DatasetHead, number: int) -> DatasetHead | None:
+            nonlocal is_changed, found
             found = changes.startpoint_of(head, startpoint.partition)
-            is_there = found is not None and found.id == startpoint.id
-            return apply(head) if is_there else None
+            changed = apply(head, found)
+            is_changed = changed is not None
+            if changed is None or not changed[1]:
+                return None if changed is None else changed[0]
+            self._archive_events(head)
+            # Before the first event: `load_startpoint_events` reads only heads of datasets that have this file.
+            self._storage.put_if_absent(self._event_path(startpoint.job, startpoint.dataset_urn, ".begun"), b"")
+            return changes.with_events(*changed, number)
 
         with self._errors():
             self._dataset(startpoint.job, startpoint.dataset_urn).change(change)
-        return is_there
+        return is_changed, found
 
     def _marker(self, job: str, startpoint_id: str) -> str:
         return self._path(*_markers(job), _segment(startpoint_id))
@@ -605,28 +634,35 @@ class FileStateStore:
             with suppress(OSError):
                 self._storage.delete(self._marker(job, startpoint_id))
 
-    def note_startpoint(self, event: StartpointEvent) -> None:
-        one = event.startpoint
-        # The name begins with the time, and with the order of events of one instant in this process.
-        name = f"{event.at.astimezone(UTC):%Y%m%dT%H%M%S%f}-{next(self._event_numbers):09d}-{new_commit_id()}.json"
-        folder = self._path("jobs", _segment(one.job), "startpoint_events", _segment(one.dataset_urn))
-        with self._errors():
-            self._storage.put_if_absent(posixpath.join(folder, name), encode(event))
+    def _event_path(self, job: str, urn: str, *name: str) -> str:
+        return self._path("jobs", _segment(job), "startpoint_events", _segment(urn), *name)
+
+    def _archive_events(self, head: DatasetHead) -> None:
+        for noted in head.startpoint_events:
+            path = self._event_path(head.job, head.dataset_urn, noted.file_name)
+            self._storage.put_if_absent(path, encode(noted.event))
 
     def load_startpoint_events(self, job: str, urns: Collection[str] | None = None) -> list[StartpointEvent]:
-        folder = ("jobs", _segment(job), "startpoint_events")
         with self._errors():
-            wanted = [urn for urn in self._names(*folder) if urns is None or urn in urns]
-            paths = [
-                self._path(*folder, _segment(urn), name)
+            begun = self._names("jobs", _segment(job), "startpoint_events")
+        wanted = [urn for urn in begun if urns is None or urn in urns]
+        # The heads first: events that go to files meanwhile are then found twice instead of never.
+        heads, _ = self._heads(job, wanted)
+        found = {
+            (noted.file_name, head.dataset_urn): noted.event for head in heads for noted in head.startpoint_events
+        }
+        with self._errors():
+            keys = [
+                (name, urn)
                 for urn in wanted
-                for name in self._storage.list_names(self._path(*folder, _segment(urn)))
-                if not name.startswith(".")
+                for name in self._storage.list_names(self._event_path(job, urn))
+                if not name.startswith(".") and (name, urn) not in found
             ]
-            contents = self._each(self._storage.read, paths)
-        events = [decode(StartpointEvent, content, path) for content, path in zip(contents, paths, strict=True)]
-        names = [posixpath.basename(path) for path in paths]
-        return [event for _, event in sorted(zip(names, events, strict=True), key=lambda pair: pair[0])]
+        paths = [self._event_path(job, urn, name) for name, urn in keys]
+        contents = self._each(self._storage.read, paths)
+        for key, content, path in zip(keys, contents, paths, strict=True):
+            found[key] = decode(StartpointEvent, content, path)
+        return [found[key] for key in sorted(found)]
 
     # -- reporting to Dagster ------------------------------------------------------------------------------------------
     def load_unreported(self, job: str, limit: int | None = None) -> list[StoredSequence]:

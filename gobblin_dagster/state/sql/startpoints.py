@@ -2,44 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, select, update
 from sqlalchemy import delete as delete_from
 
 from gobblin_dagster.core import serialization
-from gobblin_dagster.core.startpoint import Startpoint, StartpointEvent, StartpointKey
+from gobblin_dagster.core.startpoint import Startpoint, StartpointChange, StartpointEvent, StartpointKey, events_of
 from gobblin_dagster.database.dialect import insert, is_among
 from gobblin_dagster.state.sql.tables import startpoint_events, startpoints
 
 _KEY = ["job", "dataset_urn", "partition"]
 
 
-def save(connection: Connection, startpoint: Startpoint) -> None:
+def save(connection: Connection, startpoint: Startpoint, at: datetime) -> None:
     """Insert a startpoint, or replace the one of its key."""
-    values = _values(startpoint)
-    statement = insert(connection, startpoints).values(**_key_values(startpoint.key), **values)
-    connection.execute(statement.on_conflict_do_update(index_elements=_KEY, set_=values))
+    _store(connection, startpoint, lambda _: True, "set", at, startpoint.who)
 
 
-def pin(connection: Connection, startpoint: Startpoint) -> bool:
+def pin(connection: Connection, startpoint: Startpoint, at: datetime, run_id: str) -> bool:
     """Replace the startpoint with this key and id; return False if there is none."""
-    is_it = and_(_is(startpoint.key), startpoints.c.id == startpoint.id)
-    return connection.execute(update(startpoints).where(is_it).values(_values(startpoint))).rowcount == 1
-
-
-def fan_out(connection: Connection, copy: Startpoint) -> bool:
-    """Store a copy unless its key has a newer startpoint; return whether the key has the copy now."""
-    statement = insert(connection, startpoints).values(**_key_values(copy.key), **_values(copy))
-    if connection.execute(statement.on_conflict_do_nothing(index_elements=_KEY)).rowcount == 1:
-        return True
-    # The row is locked until the transaction ends, so that a startpoint that a person sets meanwhile comes after it.
-    body = connection.scalar(select(startpoints.c.body).where(_is(copy.key)).with_for_update())
-    if body is not None and not copy.replaces(_load(body)):
+    before = _locked(connection, startpoint.key)
+    if before is None or before.id != startpoint.id:
         return False
-    save(connection, copy)
+    _replace(connection, startpoint)
+    _note(connection, events_of("fanned out", startpoint, before, at, run_id))
     return True
+
+
+def fan_out(connection: Connection, copy: Startpoint, at: datetime, run_id: str) -> bool:
+    """Store a copy unless its key has a newer startpoint; return whether the key has the copy now."""
+    return _store(connection, copy, copy.replaces, "fanned out", at, run_id)
+
+
+def _store(
+    connection: Connection,
+    startpoint: Startpoint,
+    may_replace: Callable[[Startpoint], bool],
+    change: StartpointChange,
+    at: datetime,
+    who: str,
+) -> bool:
+    statement = insert(connection, startpoints).values(**_key_values(startpoint.key), **_values(startpoint))
+    before = None
+    while connection.execute(statement.on_conflict_do_nothing(index_elements=_KEY)).rowcount == 0:
+        before = _locked(connection, startpoint.key)
+        if before is None:
+            continue  # deleted meanwhile
+        if not may_replace(before):
+            return False
+        _replace(connection, startpoint)
+        break
+    _note(connection, events_of(change, startpoint, before, at, who))
+    return True
+
+
+def _locked(connection: Connection, key: StartpointKey) -> Startpoint | None:
+    # The row is locked until the transaction ends, so that a startpoint that a person sets meanwhile comes after it.
+    body = connection.scalar(select(startpoints.c.body).where(_is(key)).with_for_update())
+    return None if body is None else _load(body)
+
+
+def _replace(connection: Connection, startpoint: Startpoint) -> None:
+    connection.execute(update(startpoints).where(_is(startpoint.key)).values(_values(startpoint)))
 
 
 def load(connection: Connection, job: str, urns: Collection[str] | None) -> list[Startpoint]:
@@ -58,17 +85,19 @@ def delete(connection: Connection, job: str, dataset_urn: str, ids: Collection[s
     connection.execute(delete_from(startpoints).where(is_one))
 
 
-def remove(connection: Connection, startpoint: Startpoint) -> bool:
-    """Delete the startpoint with this key and id; return whether there was one."""
-    is_it = and_(_is(startpoint.key), startpoints.c.id == startpoint.id)
-    return connection.execute(delete_from(startpoints).where(is_it)).rowcount == 1
+def remove(connection: Connection, event: StartpointEvent) -> bool:
+    """Delete the startpoint with the key and id of an event that tells so; return whether there was one."""
+    is_it = and_(_is(event.startpoint.key), startpoints.c.id == event.startpoint.id)
+    is_there = connection.execute(delete_from(startpoints).where(is_it)).rowcount == 1
+    _note(connection, [event] if is_there else [])
+    return is_there
 
 
-def note(connection: Connection, event: StartpointEvent) -> None:
-    """Add an event to the history."""
-    one = event.startpoint
-    values = {"job": one.job, "dataset_urn": one.dataset_urn, "body": serialization.to_json(event)}
-    connection.execute(startpoint_events.insert().values(**values))
+def _note(connection: Connection, events: Iterable[StartpointEvent]) -> None:
+    for event in events:
+        one = event.startpoint
+        values = {"job": one.job, "dataset_urn": one.dataset_urn, "body": serialization.to_json(event)}
+        connection.execute(startpoint_events.insert().values(**values))
 
 
 def load_events(connection: Connection, job: str, urns: Collection[str] | None) -> list[StartpointEvent]:

@@ -29,7 +29,7 @@ from gobblin_dagster.core.errors import CommitStateUnknownError, CorruptRecordEr
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.places import Places
 from gobblin_dagster.core.run_record import RunRecord
-from gobblin_dagster.core.startpoint import ALL_JOBS, Startpoint, StartpointEvent
+from gobblin_dagster.core.startpoint import ALL_JOBS, Startpoint, StartpointChange, StartpointEvent
 from gobblin_dagster.database.database import Database
 from gobblin_dagster.database.dialect import is_among
 from gobblin_dagster.state.parts import put_together
@@ -269,15 +269,15 @@ class SqlStateStore:
     # -- startpoints ---------------------------------------------------------------------------------------------------
     def save_startpoint(self, startpoint: Startpoint) -> None:
         with self._write() as connection:
-            sql_startpoints.save(connection, startpoint)
+            sql_startpoints.save(connection, startpoint, self._now(connection))
 
-    def pin_startpoint(self, startpoint: Startpoint) -> bool:
+    def pin_startpoint(self, startpoint: Startpoint, run_id: str) -> bool:
         with self._write() as connection:
-            return sql_startpoints.pin(connection, startpoint)
+            return sql_startpoints.pin(connection, startpoint, self._now(connection), run_id)
 
-    def fan_out_startpoint(self, copy: Startpoint) -> bool:
+    def fan_out_startpoint(self, copy: Startpoint, run_id: str) -> bool:
         with self._write() as connection:
-            return sql_startpoints.fan_out(connection, copy)
+            return sql_startpoints.fan_out(connection, copy, self._now(connection), run_id)
 
     def load_startpoints(self, job: str, urns: Collection[str] | None = None) -> dict[str, Startpoint]:
         return {one.dataset_urn: one for one in self.list_startpoints(job, urns) if not one.partition}
@@ -286,13 +286,10 @@ class SqlStateStore:
         with self._read() as connection:
             return sql_startpoints.load(connection, job, urns)
 
-    def delete_startpoint(self, startpoint: Startpoint) -> bool:
+    def delete_startpoint(self, startpoint: Startpoint, who: str, change: StartpointChange = "removed") -> bool:
         with self._write() as connection:
-            return sql_startpoints.remove(connection, startpoint)
-
-    def note_startpoint(self, event: StartpointEvent) -> None:
-        with self._write() as connection:
-            sql_startpoints.note(connection, event)
+            event = StartpointEvent(startpoint, change, self._now(connection), who)
+            return sql_startpoints.remove(connection, event)
 
     def load_startpoint_events(self, job: str, urns: Collection[str] | None = None) -> list[StartpointEvent]:
         with self._read() as connection:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine
+from sqlalchemy.event import listen, remove
 
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.startpoint import ALL_JOBS, Oldest, Startpoint, StartpointKey, Upcoming, by_precedence
@@ -19,6 +21,7 @@ from gobblin_dagster.state.store import StateStore
 from gobblin_dagster.storage import MemoryStorage
 from gobblin_dagster.testing.conformance.state_store.opening import ManualClock
 from gobblin_dagster.testing.conformance.state_store.values import JOB, START, URN, state
+from tests.unit.state.files.test_store import Crash, FailingStorage
 
 PART = StartpointKey(URN, "a-0", JOB)
 WHOLE = StartpointKey(URN, job=JOB)
@@ -124,6 +127,84 @@ def test_copy_of_a_newer_wide_one_that_takes_the_place_of_an_own_one_stands_in_t
     assert manager.find(JOB) == [replace(copy, generation=1)]
     assert changes(manager)[:2] == [("set", "anna"), ("replaced", "run-1")]
     assert [change for change, _ in changes(manager)].count("replaced") == 1
+
+
+@contextmanager
+def crash_at_statement(number: int) -> Iterator[None]:
+    """Raise Crash before the statement of that number, counted over all databases."""
+    left = [number]
+
+    def strike(*_: object) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise Crash
+
+    listen(Engine, "before_cursor_execute", strike)
+    try:
+        yield
+    finally:
+        remove(Engine, "before_cursor_execute", strike)
+
+
+CHANGES: dict[str, Callable[[StartpointManager], object]] = {
+    "set": lambda manager: manager.write(StartpointKey("other", job=JOB), Oldest(), why="snow", who="anna"),
+    "replace": lambda manager: manager.write(WHOLE, Upcoming(), why="rain", who="bert"),
+    "remove": lambda manager: manager.delete(WHOLE, "bert"),
+    "expire": lambda manager: manager.expire(manager.find(JOB)[0], "run-1"),
+    "fan out": lambda manager: manager.fan_out(manager.find(JOB)[:1], 1, "run-1"),
+    "fan out a copy": lambda manager: manager.fan_out(
+        [replace(manager.find(ALL_JOBS)[0], job=JOB, is_copy=True)], 1, "run-1"
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("kind", ["sql", "files, before", "files, after"])
+def test_crash_anywhere_in_a_change_leaves_both_the_change_and_its_event_or_neither(
+    change: str, kind: str, clock: ManualClock, tmp_path: Path
+) -> None:
+    """X3: the history neither loses a change nor tells of one that did not happen."""
+
+    def before(number: int) -> tuple[StateStore, FailingStorage]:
+        storage = FailingStorage()
+        store: StateStore = (
+            SqlStateStore(f"sqlite:///{tmp_path}/{number}.db", clock)
+            if kind == "sql"
+            else FileStateStore("/state", storage, clock, threads=1)
+        )
+        manager = StartpointManager(store)
+        manager.write(WHOLE, Oldest(), why="snow", who="anna", created_at=START - timedelta(hours=1))
+        manager.write(PART, Oldest(), why="snow", who="anna")
+        manager.write(WIDE, Upcoming(), why="rain", who="anna")
+        return store, storage
+
+    def shown(store: StateStore) -> list[tuple[str, object]]:
+        found: list[tuple[str, object]] = []
+        for job in (JOB, ALL_JOBS):
+            found += ((one.key.partition, type(one.position), one.generation) for one in store.list_startpoints(job))
+            found += ((event.change, event.who, event.startpoint.why) for event in store.load_startpoint_events(job))
+        return found
+
+    store, _ = before(0)
+    with closing(store):
+        old = shown(store)
+        CHANGES[change](StartpointManager(store))
+        new = shown(store)
+    seen = []
+    for number in range(1, 40):
+        store, storage = before(number)
+        with closing(store):
+            if kind != "sql":
+                storage.arm(Crash(), number, kind == "files, after")
+            with crash_at_statement(number if kind == "sql" else 0), suppress(Crash):
+                CHANGES[change](StartpointManager(store))
+            storage.fault = None
+            seen.append(shown(store))
+        if seen[-2:] == [new, new]:
+            break
+    assert old in seen
+    assert all(one in (old, new) for one in seen), [one for one in seen if one not in (old, new)]
+    assert seen[-1] == new
 
 
 def test_new_one_for_one_partition_keeps_the_fan_outs_of_others(manager: StartpointManager) -> None:

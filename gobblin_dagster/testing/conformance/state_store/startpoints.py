@@ -39,6 +39,14 @@ from gobblin_dagster.testing.conformance.state_store.values import (
 )
 
 
+RUN = "run-1"
+
+
+def _dated(events: list[StartpointEvent]) -> list[StartpointEvent]:
+    """Return the events as of `START`: databases have clocks of their own."""
+    return [replace(event, at=START) for event in events]
+
+
 class Startpoints(OpensStore):
     """Startpoints: saved, pinned, deleted, and consumed by commits."""
 
@@ -83,10 +91,10 @@ class Startpoints(OpensStore):
         newer = replace(wish(Upcoming()), partition="a-0")
         store.save_startpoint(newer)
         assert store.list_startpoints(JOB, [URN]) == [whole, newer]
-        assert store.pin_startpoint(replace(newer, pinned=PINNED)) is True
+        assert store.pin_startpoint(replace(newer, pinned=PINNED), RUN) is True
         assert store.list_startpoints(JOB, [URN]) == [whole, replace(newer, pinned=PINNED)]
-        assert store.delete_startpoint(replace(newer, partition="")) is False
-        assert store.delete_startpoint(newer) is True
+        assert store.delete_startpoint(replace(newer, partition=""), RUN) is False
+        assert store.delete_startpoint(newer, RUN) is True
         assert store.list_startpoints(JOB, [URN]) == [whole]
 
     def test_fan_out_replaces_older_startpoints_of_its_key_alone(self, store: StateStore) -> None:
@@ -96,23 +104,23 @@ class Startpoints(OpensStore):
         store.save_startpoint(older)
         store.save_startpoint(part)
         for _ in range(2):
-            assert store.fan_out_startpoint(copy) is True
+            assert store.fan_out_startpoint(copy, RUN) is True
             assert store.list_startpoints(JOB) == [copy, part]
         fanned = replace(copy, generation=4, pinned=PINNED)
-        assert store.fan_out_startpoint(fanned) is True
+        assert store.fan_out_startpoint(fanned, RUN) is True
         assert store.list_startpoints(JOB) == [fanned, part]
         store.save_startpoint(newer)
-        assert store.fan_out_startpoint(fanned) is False
+        assert store.fan_out_startpoint(fanned, RUN) is False
         assert store.list_startpoints(JOB) == [newer, part]
         empty = replace(copy, partition="a-1")
-        assert store.fan_out_startpoint(empty) is True
+        assert store.fan_out_startpoint(empty, RUN) is True
         assert store.list_startpoints(JOB) == [newer, part, empty]
 
     def test_startpoint_set_while_another_is_fanned_out_stays(self, store: StateStore) -> None:
         """A newer startpoint survives a fan-out of an older one to the same key at the same moment."""
         copy = wish()
         newer = replace(wish(Upcoming()), created_at=START + timedelta(seconds=1))
-        race(lambda: store.save_startpoint(newer), lambda: store.fan_out_startpoint(copy))
+        race(lambda: store.save_startpoint(newer), lambda: store.fan_out_startpoint(copy, RUN))
         assert store.list_startpoints(JOB) == [newer]
 
     def test_commit_consumes_each_startpoint_that_it_names(self, store: StateStore) -> None:
@@ -128,40 +136,70 @@ class Startpoints(OpensStore):
         assert store.list_startpoints(JOB) == [stays]
         assert store.list_startpoints(ALL_JOBS) == [wide]
 
-    def test_events_are_listed_in_order(self, maker: StoreMaker) -> None:
-        """`load_startpoint_events` returns what `note_startpoint` stored, oldest first."""
+    def test_each_change_writes_its_events(self, maker: StoreMaker) -> None:
+        """Changes write events into the history, oldest first; calls that change nothing write none."""
         store = maker.open()
-        one, other, wide = wish(), wish(urn="größe/ß"), wish(job=ALL_JOBS)
-        events = [StartpointEvent(each, "set", START, "anna@host") for each in (one, other)]
-        events.append(StartpointEvent(one, "expired", START + timedelta(seconds=1), "run-1"))
-        for event in (*events, StartpointEvent(wide, "removed", START, "anna@host")):
-            store.note_startpoint(event)
-        found = maker.open().load_startpoint_events(JOB)
-        assert sorted(found, key=events.index) == events
-        assert found[-1] == events[-1]
-        assert store.load_startpoint_events(JOB, [URN]) == [events[0], events[2]]
+        one, part, wide = wish(), replace(wish(), partition="a-0"), wish(job=ALL_JOBS)
+        copy = replace(wide, job=JOB, is_copy=True, created_at=START + timedelta(seconds=1), generation=4)
+        fanned = replace(part, generation=4, pinned=PINNED)
+        for _ in range(2):
+            store.save_startpoint(one)
+            store.save_startpoint(part)
+        store.save_startpoint(wide)
+        for generation in (4, 5):
+            store.fan_out_startpoint(replace(copy, generation=generation), RUN)
+            store.pin_startpoint(replace(fanned, generation=generation), RUN)
+        store.delete_startpoint(one, "anna@host")
+        assert store.delete_startpoint(copy, "anna@host") is True
+        for _ in range(2):
+            store.delete_startpoint(fanned, RUN, "expired")
+        events = [
+            StartpointEvent(one, "set", START, one.who),
+            StartpointEvent(part, "set", START, part.who),
+            StartpointEvent(one, "replaced", START, RUN),
+            StartpointEvent(copy, "fanned out", START, RUN),
+            StartpointEvent(fanned, "fanned out", START, RUN),
+            StartpointEvent(copy, "removed", START, "anna@host"),
+            StartpointEvent(fanned, "expired", START, RUN),
+        ]
+        assert _dated(maker.open().load_startpoint_events(JOB)) == events
         assert [event.startpoint for event in store.load_startpoint_events(ALL_JOBS)] == [wide]
+
+    def test_events_are_listed_by_dataset_and_stay_after_commits(self, store: StateStore) -> None:
+        """`load_startpoint_events` returns the events of the datasets asked for; commits leave them."""
+        one, other = wish(), wish(urn="größe/ß")
+        store.save_startpoint(one)
+        store.save_startpoint(other)
+        seq = sequence("one")
+        store.record(seq, take(store).epoch, CommitEffect(state(1), startpoints=[one.id]))
+        publish(store, "two", 1)
+        newer = wish(Upcoming())
+        store.save_startpoint(newer)
+        assert [event.startpoint for event in store.load_startpoint_events(JOB, [URN])] == [one, newer]
+        assert store.load_startpoint_events(JOB, ["absent"]) == []
+        found = store.load_startpoint_events(JOB)
+        assert sorted(event.startpoint.id for event in found) == sorted(each.id for each in (one, other, newer))
 
     def test_startpoint_is_deleted_by_its_id(self, store: StateStore) -> None:
         """`delete_startpoint` deletes the startpoint of that id; of another it returns False and changes nothing."""
         old, new = wish(), wish()
         store.save_startpoint(old)
         store.save_startpoint(new)
-        assert store.delete_startpoint(old) is False
+        assert store.delete_startpoint(old, RUN) is False
         assert store.load_startpoints(JOB) == {URN: new}
-        assert store.delete_startpoint(new) is True
-        assert store.delete_startpoint(new) is False
+        assert store.delete_startpoint(new, RUN) is True
+        assert store.delete_startpoint(new, RUN) is False
         assert store.load_startpoints(JOB) == {}
 
     def test_pinning_changes_the_startpoint_of_that_id_only(self, store: StateStore) -> None:
         """`pin_startpoint` replaces the startpoint of the same id; of another it returns False and changes nothing."""
         old, new = wish(Upcoming()), wish(Upcoming())
-        assert store.pin_startpoint(old) is False
+        assert store.pin_startpoint(old, RUN) is False
         store.save_startpoint(new)
-        assert store.pin_startpoint(replace(old, pinned=PINNED)) is False
+        assert store.pin_startpoint(replace(old, pinned=PINNED), RUN) is False
         assert store.load_startpoints(JOB) == {URN: new}
         pinned = replace(new, pinned=PINNED)
-        assert store.pin_startpoint(pinned) is True
+        assert store.pin_startpoint(pinned, RUN) is True
         assert store.load_startpoints(JOB) == {URN: pinned}
 
     def test_commit_consumes_the_startpoint_once_and_prepare_does_not(self, store: StateStore) -> None:

@@ -127,7 +127,7 @@ def wide(root: Path, position: StartpointPosition, **parts: Any) -> Startpoint:
     source = source_identity(JOB, PartsSource)
     stored = replace(wish(root, JOB, position, **parts), job=ALL_JOBS, source=source)
     with store_of(root, JOB) as store:
-        store.delete_startpoint(replace(stored, job=JOB.job))
+        store.delete_startpoint(replace(stored, job=JOB.job), "anna@host")
         store.save_startpoint(stored)
     return stored
 

@@ -1,4 +1,8 @@
-"""Stores written by earlier versions of the program must load: `tests/data/file_store_v1` was written by the first."""
+"""Stores written by earlier versions of the program must load.
+
+`tests/data/file_store_v1` was written by the first, `file_store_v4` by the last that wrote events of startpoints apart
+from their changes: one set, replaced, and fanned out by a run, and one for all jobs.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,16 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.places import Places
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
-from gobblin_dagster.state.files.store import FileStateStore
+from gobblin_dagster.core.startpoint import ALL_JOBS, Oldest
+from gobblin_dagster.state.files.store import LAYOUT_VERSION, FileStateStore
+from gobblin_dagster.state.startpoints import StartpointManager
 from gobblin_dagster.storage import LocalStorage
 from gobblin_dagster.testing.conformance.state_store import ManualClock
 from gobblin_dagster.testing.conformance.state_store.values import JOB, START, URN, files_of, in_order, sequence, state
 from gobblin_dagster.testing.faults import Action, Fault, FaultPoints, Halted, counted_storage, halt_after, halt_before
 
 DATA = Path(__file__).parents[3] / "data" / "file_store_v1"
+WITH_EVENTS = Path(__file__).parents[3] / "data" / "file_store_v4"
 OWNER = LeaseOwner("run-1", "node-1", "boot-1", 1, "1")
 TTL = timedelta(minutes=5)
 RUN = RunRecord(
@@ -83,6 +90,30 @@ def test_store_of_any_layout_goes_on(store: FileStateStore) -> None:
     assert len(store.load_snapshot(JOB, URN)) == 6
 
 
+def test_events_of_an_older_store_and_newer_ones_are_one_history(tmp_path: Path) -> None:
+    shutil.copytree(WITH_EVENTS, tmp_path / "state")
+    clock = ManualClock()
+    clock.advance(timedelta(hours=3))
+    store = FileStateStore(f"{tmp_path}/state", LocalStorage(durable=False), clock)
+    assert json.loads((tmp_path / "state/format.json").read_text())["version"] == LAYOUT_VERSION
+    manager = StartpointManager(store)
+    (fanned,) = manager.find(JOB)
+    assert (fanned.generation, fanned.why) == (2, "rain")
+    (wide,) = manager.find(ALL_JOBS)
+    newer = manager.write(fanned.key, Oldest(), why="sleet", who="carl@host")
+    manager.delete(wide.key, "carl@host")
+    assert [(event.change, event.who, event.startpoint.why) for event in manager.events(JOB)] == [
+        ("set", "anna@host", "snow"),
+        ("replaced", "bert@host", "snow"),
+        ("set", "bert@host", "rain"),
+        ("fanned out", "run-2", "rain"),
+        ("replaced", "carl@host", "rain"),
+        ("set", "carl@host", "sleet"),
+    ]
+    assert [event.change for event in manager.events(ALL_JOBS)] == ["set", "removed"]
+    assert manager.find(JOB) == [newer]
+
+
 @pytest.mark.parametrize("at", range(1, 8))
 @pytest.mark.parametrize("action", [halt_before, halt_after])
 def test_upgrade_that_breaks_off_anywhere_keeps_the_former_folder(tmp_path: Path, at: int, action: Action) -> None:
@@ -97,4 +128,4 @@ def test_upgrade_that_breaks_off_anywhere_keeps_the_former_folder(tmp_path: Path
     assert store.places == Places("/old", former="/old")
     moved = FileStateStore(f"{tmp_path}/state", LocalStorage(durable=False), ManualClock(), base="/new")
     assert moved.places == Places("/new", former="/old")
-    assert json.loads((tmp_path / "state/format.json").read_text()) == {"store": "gobblin", "version": 4}
+    assert json.loads((tmp_path / "state/format.json").read_text()) == {"store": "gobblin", "version": LAYOUT_VERSION}

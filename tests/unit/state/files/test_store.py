@@ -411,10 +411,10 @@ def test_hidden_files_of_other_programs_are_left_alone(published: FileStateStore
 # -- opening -----------------------------------------------------------------------------------------------------------
 def test_newer_layout_is_refused_and_left_alone(published: FileStateStore, tmp_path: Path) -> None:
     path = tmp_path / "state/format.json"
-    path.write_text('{"store":"gobblin","version":5}')
-    with pytest.raises(StoreVersionError, match="has version 5; this program knows up to 4"):
+    path.write_text('{"store":"gobblin","version":6}')
+    with pytest.raises(StoreVersionError, match="has version 6; this program knows up to 5"):
         open_store("files:state", tmp_path)
-    assert json.loads(path.read_text())["version"] == 5
+    assert json.loads(path.read_text())["version"] == 6
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"version":null}'])
