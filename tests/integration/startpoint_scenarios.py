@@ -267,7 +267,7 @@ class StartpointScenarios:
             assert store.pin_startpoint(replace(fanned, created_at=past, expires_at=past + timedelta(days=7)), "run-1")
         world.run()
         assert world.ids() == [0, 1, 2, 3, 4, 4]
-        world.put(replace(fanned, generation=0, created_at=past, expires_at=past + timedelta(days=7)), "run-1")
+        world.put(replace(fanned, generation=0, created_at=past, expires_at=past + timedelta(days=7)))
         assert "expired at" in world.plan().notes[0]
         result = world.run()
         assert (result.outcome, "expired at" in result.notes[0]) == (DatasetOutcome.IDLE, True)
@@ -300,7 +300,7 @@ class StartpointScenarios:
         world.run()
         assert (world.state().version, world.waiting()) == (1, [saved])
         past = saved.created_at - timedelta(days=30)
-        world.put(replace(saved, created_at=past, expires_at=past + timedelta(days=7)), "run-1")
+        world.put(replace(saved, created_at=past, expires_at=past + timedelta(days=7)))
         assert any("expired at" in note for note in world.plan().notes)
         world.run()
         assert (world.state().version, world.waiting()) == (1, [])

@@ -648,9 +648,7 @@ class FileStateStore:
         wanted = [urn for urn in begun if urns is None or urn in urns]
         # The heads first: events that go to files meanwhile are then found twice instead of never.
         heads, _ = self._heads(job, wanted)
-        found = {
-            (noted.file_name, head.dataset_urn): noted.event for head in heads for noted in head.startpoint_events
-        }
+        found = {(noted.file_name, head.dataset_urn): noted.event for head in heads for noted in head.startpoint_events}
         with self._errors():
             keys = [
                 (name, urn)

@@ -178,11 +178,11 @@ def test_crash_anywhere_in_a_change_leaves_both_the_change_and_its_event_or_neit
         manager.write(WIDE, Upcoming(), why="rain", who="anna")
         return store, storage
 
-    def shown(store: StateStore) -> list[tuple[str, object]]:
-        found: list[tuple[str, object]] = []
+    def shown(store: StateStore) -> list[tuple[str, str, str]]:
+        found = []
         for job in (JOB, ALL_JOBS):
-            found += ((one.key.partition, type(one.position), one.generation) for one in store.list_startpoints(job))
-            found += ((event.change, event.who, event.startpoint.why) for event in store.load_startpoint_events(job))
+            found += [(one.partition, str(one.position), str(one.generation)) for one in store.list_startpoints(job)]
+            found += [(one.change, one.who, one.startpoint.why) for one in store.load_startpoint_events(job)]
         return found
 
     store, _ = before(0)

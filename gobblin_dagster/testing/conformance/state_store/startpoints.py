@@ -38,7 +38,6 @@ from gobblin_dagster.testing.conformance.state_store.values import (
     wish,
 )
 
-
 RUN = "run-1"
 
 
