@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from gobblin_dagster.core.errors import EnvironmentFaultError
@@ -29,6 +30,9 @@ _CODES = {
     503: errno.EAGAIN,
 }
 _BUSY_CONNECTIONS = 64
+_WITH_ETAG = ("GetObject", "HeadObject", "PutObject", "UploadPart")
+"""Operations whose answers have no XML, but always an ETag."""
+_HTML = re.compile(rb"\s*<(!doctype\s+)?html\b", re.IGNORECASE)
 
 
 @cache
@@ -42,7 +46,35 @@ def s3_client(process: int) -> Any:
         from boto3.session import Session  # noqa: PLC0415  # an optional package, imported only if a job uses it
         from botocore.config import Config  # noqa: PLC0415  # as above
     # Not the shared default session: several threads must not use that one at once.
-    return Session().client("s3", config=Config(max_pool_connections=_BUSY_CONNECTIONS))
+    client = Session().client("s3", config=Config(max_pool_connections=_BUSY_CONNECTIONS))
+    # First: boto3's own handler turns some of these answers into an internal error of the store.
+    client.meta.events.register_first("before-parse.*.*", partial(_refuse_other_answers, client.meta.endpoint_url))
+    return client
+
+
+class _OtherAnswerError(Exception):
+    """Something else than an S3 store answered."""
+
+
+def _refuse_other_answers(endpoint: str, operation_model: Any, response_dict: dict[str, Any], **_: object) -> None:
+    """Raise _OtherAnswerError for a success that no S3 store sends, such as the sign-in page of a proxy.
+
+    boto3 takes it for an object of the page's size, for an empty folder or for a write that was done.
+    """
+    if not 200 <= response_dict["status_code"] < 300:
+        return
+    headers, body = response_dict["headers"], response_dict["body"]
+    if operation_model.name in _WITH_ETAG:
+        is_other = "ETag" not in headers
+    else:
+        is_other = isinstance(body, bytes) and _HTML.match(body) is not None
+    if is_other:
+        kind = headers.get("Content-Type", "").partition(";")[0]
+        kind = "HTML" if kind == "text/html" else f"something else ({kind or 'of no type'})"
+        raise _OtherAnswerError(
+            f"{endpoint} answered {operation_model.name} with {kind} in the place of an S3 answer; does a proxy answer? "
+            "Check AWS_ENDPOINT_URL_S3, HTTP_PROXY, HTTPS_PROXY and NO_PROXY"
+        )
 
 
 @contextmanager
@@ -59,6 +91,8 @@ def s3_errors(path: str, target: str | None = None) -> Iterator[None]:
         is_told = code in (errno.ENOENT, errno.EEXIST) and problem.get("Code") != "NoSuchBucket"
         words = os.strerror(code) if is_told else f"{problem.get('Code')}: {problem.get('Message')}"
         raise OSError(code, words, path, None, target) from error
+    except _OtherAnswerError as error:
+        raise OSError(errno.EIO, str(error), path, None, target) from error
     except KeyError as error:
         problem = f"the answer has no {error}; does a proxy answer in the place of the store?"
         raise OSError(errno.EIO, problem, path, None, target) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextlib import closing
 from datetime import UTC, date, datetime
@@ -126,6 +127,25 @@ def test_row_that_the_table_refuses_waits_for_a_person_and_leaves_nothing(tmp_pa
     assert "violates check constraint" in result.datasets[0].failures[0].message
     assert query(url, "SELECT count(*) FROM numbers") == [(2,)]
     assert query(url, "SELECT count(*) FROM gobblin_commits") == [(1,)]
+
+
+def test_server_that_ends_the_connection_in_copy_is_told_once_in_its_own_words(
+    tmp_path: Path, url: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, table_job(APPEND, {"c": {"rows": 2}}))
+    engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg2"))
+    with engine.begin() as connection:
+        body = "BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END"
+        connection.execute(sa.text(f"CREATE FUNCTION leave() RETURNS trigger LANGUAGE plpgsql AS '{body}'"))
+        connection.execute(sa.text("CREATE TRIGGER leave BEFORE INSERT ON numbers EXECUTE FUNCTION leave()"))
+    engine.dispose()
+    hook = sys.excepthook
+    (failed,) = run(tmp_path, table_job(APPEND, {"c": {"rows": 100_000}})).datasets
+
+    assert "OperationalError: terminating connection due to administrator command" in failed.failures[0].message
+    assert capfd.readouterr().err == ""
+    assert sys.excepthook is hook
+    assert query(url, "SELECT count(*) FROM numbers") == [(2,)]
 
 
 @pytest.mark.parametrize(

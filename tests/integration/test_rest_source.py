@@ -283,6 +283,13 @@ def test_nested_values_become_text_in_string_columns(new_job: Callable[..., Rest
     assert job.table()["title"].to_pylist() == ['{"en": ["a"]}', "plain"]
 
 
+def test_fractions_in_nested_values_keep_all_digits(new_job: Callable[..., RestJob]) -> None:
+    job = new_job()
+    job.api.reply = lambda _: Reply(b'[{"id": 1, "title": {"ratio": [0.1000000000000000055511151231257827, 1E2]}}]')
+    job.run()
+    assert job.table()["title"].to_pylist() == ['{"ratio": [0.1000000000000000055511151231257827, 1E2]}']
+
+
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
 def test_busy_server_is_asked_again(new_job: Callable[..., RestJob], status: int) -> None:
     job = new_job()
@@ -402,8 +409,11 @@ def test_decimals_keep_all_digits(new_job: Callable[..., RestJob]) -> None:
         ),
         (Reply([{"id": "one"}]), "row 1: the record is no JSON object of the declared columns"),
         (Reply([{"id": 1}, None]), "row 2: the record is null"),
+        (Reply(b'[{"id": 1, "id": 2}]'), "answers JSON that cannot be read: field 'id' was specified twice."),
+        (Reply(b'[{"id": 1e999}]'), "cannot be read: the number 1e999 is too large for 64 bits."),
+        (Reply(b'[{"id": 1, "title": [NaN]}]'), "row 1: the record holds NaN, Infinity or -Infinity, which is no value"),
     ],
-    ids=["404", "401", "redirect", "html", "object", "type", "null"],
+    ids=["404", "401", "redirect", "html", "object", "type", "null", "twice", "large", "nan"],
 )
 def test_wrong_answer_fails_with_what_it_was(new_job: Callable[..., RestJob], reply: Reply, said: str) -> None:
     job = new_job()

@@ -6,8 +6,10 @@ import errno
 import os
 import pickle
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -172,3 +174,46 @@ def test_answer_of_something_else_than_the_store_is_an_error_of_its_path(storage
     with pytest.raises(OSError, match=problem) as caught, _s3_client.s3_errors("s3://bucket/a"):
         answer["UploadId"]
     assert (caught.value.errno, caught.value.filename) == (errno.EIO, "s3://bucket/a")
+
+
+@pytest.mark.parametrize("page", [b"<!DOCTYPE html>\n<p>Sign in<br>", b"<html><p>Sign in</p></html>"], ids=["html", "xml"])
+def test_page_of_a_proxy_is_no_object_no_folder_and_no_write(page: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Proxy(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(b"" if self.command == "HEAD" else page)
+
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Proxy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        host = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", host)
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
+            monkeypatch.setenv(name, "tests")
+        _s3_client.s3_client.cache_clear()
+        try:
+            bucket = S3Storage("bucket")
+            monkeypatch.setattr(s3._conditions, "_checked", {(os.getpid(), host, "bucket")})
+            uses: dict[str, Callable[[], object]] = {
+                "HeadObject": lambda: bucket.size("/a"),
+                "GetObject": lambda: bucket.read("/a"),
+                "ListObjectsV2": lambda: bucket.list_names("/a"),
+                "PutObject": lambda: bucket.put_if_absent("/a", b""),
+                "DeleteObject": lambda: bucket.delete("/a"),
+            }
+            for operation, use in uses.items():
+                said = f"{host} answered {operation} with HTML in the place of an S3 answer.*Check AWS_ENDPOINT_URL_S3"
+                with pytest.raises(OSError, match=said) as caught:
+                    use()
+                assert caught.value.filename == "/a"
+        finally:
+            server.shutdown()
+            _s3_client.s3_client.cache_clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 
 from gobblin_dagster.constructs.clients.environment import from_environment
+from gobblin_dagster.constructs.types.json_shapes import object_of
 from gobblin_dagster.core.errors import ExtractError, TransientError
 from gobblin_dagster.spec.job import SpecModel
 
@@ -69,8 +71,10 @@ class WrittenFloat(float):
     __slots__ = ("text",)
 
     def __new__(cls, text: str) -> WrittenFloat:
-        """Parse the text, and keep it."""
+        """Parse the text, and keep it; raises ValueError for a number that would become infinite."""
         number = super().__new__(cls, text)
+        if math.isinf(number):
+            raise ValueError(f"the number {text} is too large for 64 bits")
         number.text = text
         return number
 
@@ -154,9 +158,12 @@ class HttpClient:
         if not response.ok:
             raise self._refused(target, f"answers {status}.")
         try:
-            body = None if status == _NO_CONTENT else response.json(parse_float=WrittenFloat)
-        except ValueError:
+            parsing = {"parse_float": WrittenFloat, "object_pairs_hook": object_of}
+            body = None if status == _NO_CONTENT else response.json(**parsing)
+        except self._requests.JSONDecodeError:
             raise self._refused(target, "answers no JSON.") from None
+        except ValueError as error:
+            raise self._refused(target, f"answers JSON that cannot be read: {error}.") from None
         except RecursionError:
             raise self._refused(target, "answers JSON with lists and objects nested too deep to be read.") from None
         link = self._next_link(response)

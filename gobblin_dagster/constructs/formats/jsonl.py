@@ -353,7 +353,7 @@ def _with_json_texts(line: bytes, names: Collection[str], number: int) -> bytes:
             if not isinstance(record, dict):
                 return line
             texts = {name: dump_exactly(value) for name, value in record.items() if name in names and value is not None}
-            return dump_exactly({**record, **texts}).encode()
+            return dump_exactly({**record, **texts}, allow_nan=True).encode()
     except ValueError:
         return line
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as pacsv
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from gobblin_dagster.constructs.clients.sql import MYSQL
+from gobblin_dagster.constructs.publishers.sql_copy import copy_rows
 from gobblin_dagster.constructs.publishers.sql_values import exact_values
 from gobblin_dagster.constructs.types.arrow import is_text
 from gobblin_dagster.core.errors import StepRefusedError
@@ -63,7 +60,7 @@ def load_rows(connection: sa.Connection, table: sa.Table, batches: Iterable[pa.R
     for batch in batches:
         rows = exact_values(batch, dialect)
         if dialect == "postgresql":
-            _copy(connection, table, rows)
+            copy_rows(connection, table, rows)
         else:
             connection.execute(sa.insert(table), rows.to_pylist())
 
@@ -140,29 +137,3 @@ def _merge_statement(
         "ranked "
         f"WHERE gobblin_rank = 1 ON CONFLICT ({keys}) DO {action}"
     )
-
-
-def _copy(connection: sa.Connection, table: sa.Table, batch: pa.RecordBatch) -> None:
-    preparer = connection.dialect.identifier_preparer
-    names = ", ".join(preparer.quote(name) for name in batch.schema.names)
-    text = io.BytesIO()
-    pacsv.write_csv(_printable(batch), text, pacsv.WriteOptions(include_header=False))
-    text.seek(0)
-    # Without quotes, an empty value is null; in quotes, it is an empty text. pyarrow quotes every text.
-    statement = f"COPY {preparer.format_table(table)} ({names}) FROM STDIN (FORMAT csv)"
-    driver: Any = connection.connection  # psycopg2, which has methods beyond the standard
-    with closing(driver.cursor()) as cursor:
-        cursor.copy_expert(statement, text)
-
-
-def _printable(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with types that CSV cannot hold converted to text that PostgreSQL reads."""
-    arrays = []
-    for array in batch.columns:
-        if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
-            arrays.append(pa.array([None if value is None else "\\x" + value.hex() for value in array.to_pylist()]))
-        elif pa.types.is_null(array.type):
-            arrays.append(pc.cast(array, pa.string()))
-        else:
-            arrays.append(array)
-    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)

@@ -121,16 +121,30 @@ def load_exactly(line: str | bytes) -> Any:
     Raises:
         ValueError: the text is no JSON, or an object has two values of one name, one of which would be lost.
     """
-    return json.loads(line, parse_float=lambda digits: f"{_MARK}{digits}{_MARK}", object_pairs_hook=_object)
+    return json.loads(line, parse_float=marked, object_pairs_hook=object_of)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def marked(digits: str) -> str:
+    """Return a text that `dump_exactly` writes as the number with these digits."""
+    return f"{_MARK}{digits}{_MARK}"
+
+
+def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; raises ValueError if it has two values of one name."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError(f"field {repeated([name for name, _ in pairs])[0]!r} was specified twice")
     return found
 
 
-def dump_exactly(value: Any) -> str:
-    """Write what `load_exactly` parsed as JSON, fractions with all their digits."""
-    return _MARKED.sub(r"\1", json.dumps(value, ensure_ascii=False))
+def dump_exactly(value: Any, *, allow_nan: bool = False) -> str:
+    """Write what `load_exactly` parsed as JSON, fractions with all their digits.
+
+    Raises:
+        ValueError: NaN or an infinity, and `allow_nan` is false: they are no JSON, though Python and Arrow read them.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=allow_nan)
+    except ValueError:
+        raise ValueError("NaN, Infinity or -Infinity, which is no value of JSON") from None
+    return _MARKED.sub(r"\1", text)

@@ -17,6 +17,7 @@ from gobblin_dagster.constructs.decoders.base import DecodeError, JsonDecoder, d
 from gobblin_dagster.constructs.sources.incremental.in_order import InOrder
 from gobblin_dagster.constructs.sources.rest.paging import NoPaging, Paging, read_pages
 from gobblin_dagster.constructs.types.arrow import TypeName
+from gobblin_dagster.constructs.types.json_shapes import dump_exactly, marked
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError
 from gobblin_dagster.core.watermark import Watermark
@@ -127,7 +128,12 @@ class RestExtractor:
         self._client.close()
 
     def _batch(self, records: list[Any], before: int) -> pa.RecordBatch:
-        texts = [self._json(record) for record in records]
+        texts = []
+        for row, record in enumerate(records, start=before + 1):
+            try:
+                texts.append(self._json(record))
+            except ValueError as error:
+                raise self._error(f"the record holds {error}.", row) from error
         try:
             rows = decode_batch(self._decoder, texts, null_where_bad=False)
         except DecodeError as error:
@@ -140,7 +146,9 @@ class RestExtractor:
     def _json(self, record: Any) -> bytes:
         if isinstance(record, dict):
             nested = {
-                name: json.dumps(record[name]) for name in self._texts if isinstance(record.get(name), dict | list)
+                name: dump_exactly(_with_digits(record[name]))
+                for name in self._texts
+                if isinstance(record.get(name), dict | list)
             }
             exact = {name: value.text for name in self._decimals if isinstance(value := record.get(name), WrittenFloat)}
             record = record | nested | exact if nested or exact else record
@@ -169,6 +177,15 @@ class RestExtractor:
 
     def _error(self, problem: str, row: int | None) -> ExtractError:
         return ExtractError(dataset_urn=self._unit.dataset_urn, file=self._path, row=row, problem=problem)
+
+
+def _with_digits(value: Any) -> Any:
+    """Return a value in which each fraction is a text that `dump_exactly` writes with all its digits."""
+    if isinstance(value, WrittenFloat):
+        return marked(value.text)
+    if isinstance(value, dict):
+        return {name: _with_digits(one) for name, one in value.items()}
+    return [_with_digits(one) for one in value] if isinstance(value, list) else value
 
 
 def _itself(value: Any) -> Any:

@@ -73,7 +73,7 @@ def test_json_message_cannot_make_up_for_another(pair: list[bytes]) -> None:
         JsonDecoder({"id": "int64", "name": "string"}).decode(pair)
 
 
-@pytest.mark.parametrize("bad", [b"[1]", b"1", b"x", b'{"id": "one"}', b"{", b""])
+@pytest.mark.parametrize("bad", [b"[1]", b"1", b"x", b'{"id": "one"}', b"{", b"", b'{"id": 1, "id": 2}'])
 def test_bad_message_is_found_among_many(bad: bytes) -> None:
     good = [json.dumps({"id": number}).encode() for number in range(100)]
     batch = [*good[:61], bad, *good[61:80], bad, *good[80:]]

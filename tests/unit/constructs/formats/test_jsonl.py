@@ -277,6 +277,7 @@ def test_large_whole_numbers_that_a_float_holds_are_read(tmp_path: Path) -> None
     [
         (b'{"a": [1, "x"], "b": 1, "b": 2}', r"row 2: field 'b' was specified twice"),
         (b'{"a": {"x": 1, "x": 2}}', r"row 2: field 'x' was specified twice"),
+        (b'{"a": {"x": NaN}}', r"row 2: NaN, Infinity or -Infinity, which is no value of JSON"),
         (b'{"a": 1, "b": %s}' % (b"9" * 5000), r"row 2: Exceeds the limit \(4300 digits\)"),
         (rb'{"a": ["\ud800", 1]}', r"row 2: half of a surrogate pair"),
         (rb'{"\uD800": 1}', r"row 2: (half of a surrogate pair|The surrogate pair)"),

@@ -61,3 +61,10 @@ def test_shape_comes_back_from_its_text() -> None:
 def test_json_is_written_digit_by_digit_as_it_was() -> None:
     text = '{"a": 1.10, "b": [1e400, "ü", "0.5", "\\u0000"], "c": 12345678901234567890123}'
     assert dump_exactly(load_exactly(text)) == text
+
+
+@pytest.mark.parametrize("text", ['{"a": NaN}', "[Infinity]", "-Infinity"])
+def test_numbers_that_json_does_not_have_are_not_written_as_json(text: str) -> None:
+    with pytest.raises(ValueError, match="NaN, Infinity or -Infinity, which is no value of JSON"):
+        dump_exactly(load_exactly(text))
+    assert dump_exactly(load_exactly(text), allow_nan=True) == text
