@@ -72,8 +72,8 @@ def _refuse_other_answers(endpoint: str, operation_model: Any, response_dict: di
         kind = headers.get("Content-Type", "").partition(";")[0]
         kind = "HTML" if kind == "text/html" else f"something else ({kind or 'of no type'})"
         raise _OtherAnswerError(
-            f"{endpoint} answered {operation_model.name} with {kind} in the place of an S3 answer; does a proxy answer? "
-            "Check AWS_ENDPOINT_URL_S3, HTTP_PROXY, HTTPS_PROXY and NO_PROXY"
+            f"{endpoint} answered {operation_model.name} with {kind} in the place of an S3 answer; does a proxy "
+            "answer? Check AWS_ENDPOINT_URL_S3, HTTP_PROXY, HTTPS_PROXY and NO_PROXY"
         )
 
 

@@ -411,7 +411,7 @@ def test_decimals_keep_all_digits(new_job: Callable[..., RestJob]) -> None:
         (Reply([{"id": 1}, None]), "row 2: the record is null"),
         (Reply(b'[{"id": 1, "id": 2}]'), "answers JSON that cannot be read: field 'id' was specified twice."),
         (Reply(b'[{"id": 1e999}]'), "cannot be read: the number 1e999 is too large for 64 bits."),
-        (Reply(b'[{"id": 1, "title": [NaN]}]'), "row 1: the record holds NaN, Infinity or -Infinity, which is no value"),
+        (Reply(b'[{"id": 1, "title": [NaN]}]'), "row 1: the record holds NaN, Infinity or -Infinity, which"),
     ],
     ids=["404", "401", "redirect", "html", "object", "type", "null", "twice", "large", "nan"],
 )

@@ -176,7 +176,9 @@ def test_answer_of_something_else_than_the_store_is_an_error_of_its_path(storage
     assert (caught.value.errno, caught.value.filename) == (errno.EIO, "s3://bucket/a")
 
 
-@pytest.mark.parametrize("page", [b"<!DOCTYPE html>\n<p>Sign in<br>", b"<html><p>Sign in</p></html>"], ids=["html", "xml"])
+@pytest.mark.parametrize(
+    "page", [b"<!DOCTYPE html>\n<p>Log in<br>", b"<html><p>Log in</p></html>"], ids=["html", "xml"]
+)
 def test_page_of_a_proxy_is_no_object_no_folder_and_no_write(page: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     class Proxy(BaseHTTPRequestHandler):
         def answer(self) -> None:

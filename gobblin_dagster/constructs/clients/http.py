@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 
 from gobblin_dagster.constructs.clients.environment import from_environment
-from gobblin_dagster.constructs.types.json_shapes import object_of
 from gobblin_dagster.core.errors import ExtractError, TransientError
+from gobblin_dagster.core.utils.json_text import object_of
 from gobblin_dagster.spec.job import SpecModel
 
 _RETRIED = frozenset({429, 500, 502, 503, 504})

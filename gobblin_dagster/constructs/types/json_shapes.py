@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from gobblin_dagster.core.utils.duplicates import repeated
+from gobblin_dagster.core.utils.json_text import object_of
 
 JSON = "json"
 """The shape of a column that holds the JSON of its values as text."""
@@ -127,14 +127,6 @@ def load_exactly(line: str | bytes) -> Any:
 def marked(digits: str) -> str:
     """Return a text that `dump_exactly` writes as the number with these digits."""
     return f"{_MARK}{digits}{_MARK}"
-
-
-def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON; raises ValueError if it has two values of one name."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError(f"field {repeated([name for name, _ in pairs])[0]!r} was specified twice")
-    return found
 
 
 def dump_exactly(value: Any, *, allow_nan: bool = False) -> str:
