@@ -73,7 +73,10 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "unit/constructs/publishers/test_sql_table.py",
         "gobblin_dagster.constructs.publishers.sql_table",
     ),
-    "constructs/publishers/sql_copy.py": ("integration/test_publish_postgres.py", "ends_the_connection_in_copy"),
+    "constructs/publishers/sql_copy.py": (
+        "integration/test_publish_postgres.py",
+        "gobblin_dagster.constructs.publishers.sql_table > gobblin_dagster.constructs.publishers.sql_load",
+    ),
     "constructs/publishers/sql_load.py": ("unit/constructs/publishers/test_sql_table.py", ""),
     "constructs/publishers/sql_names.py": (
         "unit/constructs/publishers/test_sql_table.py",
