@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         ForkOperator,
         FrameSource,
         JudgesExtract,
+        JudgesRows,
         JudgesTargets,
         JudgesWriter,
         KeepsLedger,
@@ -251,6 +252,7 @@ __all__ = [
     "JobPlan",
     "JobSpec",
     "JudgesExtract",
+    "JudgesRows",
     "JudgesTargets",
     "JudgesWriter",
     "KeepsLedger",
@@ -392,7 +394,7 @@ _HOMES: Mapping[str, str] = {
     "core.commit": "CommitSequence CommitStep PublishedFile SequenceState StoredSequence",
     "core.constructs": (
         "BatchObserver BranchView ChecksExtract ChoosesFolder Chunk ConstructContext Converter DataPublisher "
-        "DataWriter DatasetOffer Extractor ForkOperator FrameSource JudgesExtract JudgesTargets JudgesWriter "
+        "DataWriter DatasetOffer Extractor ForkOperator FrameSource JudgesExtract JudgesRows JudgesTargets JudgesWriter "
         "KeepsLedger NamesTargets NotedCommit PartitionStartpointResolver PositionedExtractor PositionedSource "
         "PreviewsSchema Publication PublishView ReadsPaths RowLevelPolicy Source SourceContext StartpointResolver "
         "TaskLevelPolicy WriterContext"

@@ -30,6 +30,7 @@ from gobblin_dagster.core.constructs import (
     DataWriter,
     ForkOperator,
     JudgesExtract,
+    JudgesRows,
     JudgesTargets,
     JudgesWriter,
     KeepsLedger,
@@ -176,7 +177,15 @@ _OPTIONAL: dict[ConstructKind, tuple[type[Any], ...]] = {
     ConstructKind.SOURCE: (SourceTraits, PositionedSource, ChecksExtract, PreviewsSchema, StartpointResolver),
     ConstructKind.FORMAT: (FormatTraits,),
     ConstructKind.WRITER: (WriterTraits,),
-    ConstructKind.PUBLISHER: (PublisherTraits, JudgesWriter, JudgesExtract, JudgesTargets, KeepsLedger, ChoosesFolder),
+    ConstructKind.PUBLISHER: (
+        PublisherTraits,
+        JudgesWriter,
+        JudgesExtract,
+        JudgesRows,
+        JudgesTargets,
+        KeepsLedger,
+        ChoosesFolder,
+    ),
 }
 """Optional methods and traits by kind; without short names (`frame`, `observe`), which many names are similar to."""
 _SPECS: dict[ConstructKind, type[ConstructSpec]] = {

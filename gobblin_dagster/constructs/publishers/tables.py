@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 import re
+import threading
 import time
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Any, ClassVar, Generic, TypeVar
@@ -112,7 +115,7 @@ class TablePublisher(ABC, Generic[OptionsT]):
     """Put a branch's Parquet files into a table or topic, in one step that can check there whether it is done."""
 
     published_elsewhere: ClassVar[str]
-    publishes_files: ClassVar[bool] = True
+    publishes_files: bool = True
 
     def __init__(self, options: OptionsT, context: ConstructContext) -> None:
         self._options = options
@@ -204,6 +207,14 @@ def without_secrets(settings: dict[str, str], env_option: str) -> dict[str, str]
 def resolved(settings: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
     """Return settings together with those from environment variables; raises EnvironmentFaultError."""
     return {**settings, **from_environment(variables, "publisher's setting", "Set it where the commit runs.")}
+
+
+_turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+
+def turn(table: str) -> AbstractContextManager[bool]:
+    """Return a lock for changes of one table by the threads of this process; each change reads what it replaces."""
+    return _turns[table]
 
 
 def race(attempt: Callable[[], bool], table: str, dataset_urn: str) -> None:

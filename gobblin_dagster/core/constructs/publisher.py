@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
+import pyarrow as pa
+
 from gobblin_dagster.core.commit import CommitStep, PublishedFile
 from gobblin_dagster.core.extract import Extract
 
@@ -109,6 +111,25 @@ class JudgesExtract(Protocol):
 
         Called on the driver when the job file is checked.
         """
+
+
+@runtime_checkable
+class JudgesRows(Protocol):
+    """Optional addition to `DataPublisher`: it publishes only rows with certain columns, such as a key."""
+
+    def unfit_columns(self, extract: Extract, schema: pa.Schema) -> str:
+        """Return why rows of such columns cannot be published; empty if they can.
+
+        Called on the driver when a plan knows the columns, and in each task before rows are written: the work unit
+        fails then. So the publisher's class must be importable there.
+
+        Args:
+            extract: what the job extracts.
+            schema: the branch's columns after its converters and its schema contract.
+        """
+
+    def key_columns(self, extract: Extract) -> Sequence[str]:
+        """Return the columns that must not be null; a null fails its work unit with file and row."""
 
 
 @runtime_checkable

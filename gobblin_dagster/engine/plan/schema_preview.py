@@ -14,9 +14,11 @@ import pyarrow as pa
 
 from gobblin_dagster.constructs.quality.contract import Contract, differences
 from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.types.columns import convert_error
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, PreviewsSchema, Source
 from gobblin_dagster.core.errors import ConvertError, GobblinDagsterError
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan
+from gobblin_dagster.engine.task.branch import judge_of_rows
 from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.engine.task.row_pipeline import RowPipeline
 from gobblin_dagster.spec.job import PRE_FORK, BranchSpec, JobSpec
@@ -28,11 +30,14 @@ MOST_DATASETS = 20
 def with_schema_notes(job: JobSpec, source: Source, runner: RunContext, plan: JobPlan) -> JobPlan:
     """Return the plan with a note for each column that is new, gone or changed, and for each failure to come of it.
 
-    Checks the first work unit of the first `MOST_DATASETS` datasets that have work and were published before.
+    Checks the first work unit of the first `MOST_DATASETS` datasets that have work and were published before, or whose
+    publisher needs certain columns.
     """
     if not isinstance(source, PreviewsSchema):
         return plan
-    chosen = [d.dataset_urn for d in plan.datasets if d.has_work and d.previous_schemas][:MOST_DATASETS]
+    context = runner.construct_context(job)
+    are_judged = any(judge_of_rows(job, branch, context) is not None for branch in job.fork.branches)
+    chosen = [d.dataset_urn for d in plan.datasets if d.has_work and (d.previous_schemas or are_judged)][:MOST_DATASETS]
     noted = {
         dataset.dataset_urn: dataclasses.replace(dataset, notes=(*dataset.notes, *_notes(job, source, runner, dataset)))
         for dataset in plan.datasets
@@ -68,11 +73,12 @@ def _branch_notes(
     context = dataclasses.replace(context, branch=branch.name)
     try:
         found = RowPipeline(branch.name, branch.converters, (), context, _never).open(schema)
-        if previous is None:
-            return
-        notes = differences(previous, found, branch.name)
-        if kind is not None:
-            Contract(kind, previous, found, context)
+        notes = differences(previous, found, branch.name) if previous is not None else []
+        if previous is not None and kind is not None:
+            found = Contract(kind, previous, found, context).schema
+        judge = judge_of_rows(job, branch, context)
+        if judge is not None and (why := judge.unfit_columns(job.to_extract(), found)):
+            raise convert_error(why, "publisher", context)
     except ConvertError as error:
         yield f"its work units will fail: {error}"
         return

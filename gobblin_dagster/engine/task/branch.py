@@ -6,16 +6,20 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gobblin_dagster.constructs.converters.blame import on_rows
 from gobblin_dagster.constructs.quality.contract import Contract
+from gobblin_dagster.constructs.quality.not_null import NotNullRowPolicy
 from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.types.columns import convert_error
 from gobblin_dagster.core.constructs import (
     BatchObserver,
     BranchView,
     Chunk,
     ConstructContext,
     DataWriter,
+    JudgesRows,
     TaskLevelPolicy,
     WriterContext,
 )
@@ -51,6 +55,9 @@ class Branch:
         self._policy_specs: Sequence[TaskPolicySpec] = job.task_policies_of(spec)
         self._context = dataclasses.replace(context, branch=spec.name)
         self._pipeline = RowPipeline(spec.name, spec.converters, spec.row_policies, self._context, quarantine)
+        self._extract = job.to_extract()
+        self._publisher = judge_of_rows(job, spec, self._context)
+        self._key: NotNullRowPolicy | None = None
         self._shared = shared
         self._writer: DataWriter | None = None
         self._contract: Contract | None = None
@@ -70,6 +77,7 @@ class Branch:
         with self._keeping_failure():
             self._previous_schema = previous_schema
             self.schema = self._agreed(self._pipeline.open(schema))
+            self._require_columns(self.schema)
             self._policies = [
                 (spec, registry.create(ConstructKind.TASK_POLICY, spec, self._context)) for spec in self._policy_specs
             ]
@@ -84,6 +92,23 @@ class Branch:
             ConstructKind.WRITER, self._writer_spec, self._context, writer_context=where
         )
         return writer
+
+    def _require_columns(self, schema: pa.Schema) -> None:
+        """Raise ConvertError if the publisher cannot publish rows of the schema."""
+        if self._publisher is None:
+            return
+        if why := self._publisher.unfit_columns(self._extract, schema):
+            raise convert_error(why, "publisher", self._context)
+        if key := tuple(self._publisher.key_columns(self._extract)):
+            self._key = NotNullRowPolicy(NotNullRowPolicy.Options(columns=key), self._context)
+
+    def _require_key(self, chunk: Chunk) -> None:
+        """Raise ConvertError for a row with null in a column that identifies rows for the publisher."""
+        if self._key is None or (mask := self._key.check(chunk.batch)).true_count == len(mask):
+            return
+        first = chunk.filter(pc.invert(mask)).rows[0]
+        problem = f"{self._key.reason()}, its key, in row {first}; put such rows aside with the row policy `not_null`"
+        raise convert_error(problem, "publisher", self._context, chunk.file)
 
     def _agreed(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema to write, by the branch's schema contract."""
@@ -101,6 +126,7 @@ class Branch:
             self._rows_in += chunk.batch.num_rows
             for processed in self._pipeline.process(chunk):
                 batch = processed.batch if self._contract is None else on_rows(self._contract.conform, processed)
+                self._require_key(dataclasses.replace(processed, batch=batch))
                 self._writer.write(batch)
                 self._rows_written += batch.num_rows
                 for observer in self._observers:
@@ -159,6 +185,15 @@ class Branch:
 
     def _keeping_failure(self) -> _KeepFailure:
         return _KeepFailure(self)
+
+
+def judge_of_rows(job: JobSpec, branch: BranchSpec, context: ConstructContext) -> JudgesRows | None:
+    """Return the branch's publisher if it needs certain columns; raises as `Registry.create`."""
+    spec = job.publisher_of(branch)
+    if not issubclass(registry.load(ConstructKind.PUBLISHER, spec.type), JudgesRows):
+        return None
+    publisher: JudgesRows = registry.create(ConstructKind.PUBLISHER, spec, context)
+    return publisher
 
 
 class _KeepFailure:

@@ -1,0 +1,311 @@
+"""Steps that change a Delta table in one version: add published files, or merge rows by key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from gobblin_dagster.constructs.publishers.merge_rule import DELETED, Changes, MergeRule, bounds, staged_changes
+from gobblin_dagster.constructs.publishers.tables import (
+    TableCommit,
+    TableFile,
+    race,
+    require_names,
+    resolved,
+    turn,
+    unified_schema,
+)
+from gobblin_dagster.constructs.types.arrow import has_part
+from gobblin_dagster.constructs.writers.partitions import NULL_SEGMENT
+from gobblin_dagster.core.errors import StepRefusedError, StorageError
+from gobblin_dagster.core.step_registry import register_commit_step
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.utils.optional_packages import optional_package
+
+_VOID = '"void"'
+"""Delta's type of columns that have only nulls, in its text form."""
+
+
+@register_commit_step
+@dataclass(frozen=True, slots=True)
+class AppendToDeltaStep:
+    """Add files to a Delta table in one version; done if the table's transaction id of the dataset is our number."""
+
+    type_name: ClassVar[str] = "append_to_delta"
+    version: ClassVar[int] = 1
+
+    location: str
+    commit: TableCommit
+    number: int
+    """Version of the application transaction: microseconds since the epoch, so it grows from commit to commit."""
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options_env: Mapping[str, str] = field(default_factory=dict)
+
+    def verify(self, storage: Storage) -> bool:
+        try:
+            table = self._load()
+        except StorageError:
+            return False  # `execute` checks again, several times
+        return table is not None and self._is_in(table)
+
+    def execute(self, storage: Storage) -> None:
+        schema = unified_schema(self.location, self.commit.paths)
+        race(lambda: self._append(schema), self.location, self.commit.dataset_urn)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> AppendToDeltaStep:
+        """Parse the result of `to_json`."""
+        return cls(**{**fields, "commit": TableCommit.from_json(fields["commit"])})
+
+    def describe(self) -> str:
+        return f"add {len(self.commit.files)} file(s) to Delta table {self.location}"
+
+    @property
+    def _application(self) -> str:
+        return f"gobblin/{self.commit.job}/{self.commit.dataset_urn}/{self.commit.branch}"
+
+    def _append(self, schema: pa.Schema) -> bool:
+        """Add the files unless the table has them; False if another writer changed the table in between."""
+        partitions = list(_partition_values(self.location, self.commit.files[0]))
+        if len({tuple(_partition_values(self.location, file)) for file in self.commit.files}) > 1:
+            raise StepRefusedError(
+                step=self.describe(), problem="its files are in folders of different partition columns"
+            )
+        for name in partitions:
+            if name not in schema.names:
+                schema = schema.append(pa.field(name, pa.string()))
+
+        def write(table: Any) -> None:
+            table.create_write_transaction(
+                [self._action(file) for file in self.commit.files],
+                "append",
+                table.schema(),
+                partition_by=partitions or None,
+                commit_properties=self._marks(),
+            )
+
+        return self._change(schema, partitions, write)
+
+    def _change(self, schema: pa.Schema, partitions: Sequence[str], write: Callable[[Any], None]) -> bool:
+        """Call `write` with the table, unless it has the commit; False if another writer was faster.
+
+        The table is made, and gets new columns, before that.
+        """
+        errors = _deltalake().exceptions
+        try:
+            table = self._load() or self._create(schema, partitions)
+            if self._is_in(table):
+                return True
+            write(self._with_columns(table, schema))
+        except errors.CommitFailedError:
+            return False
+        except errors.SchemaMismatchError as error:
+            raise StepRefusedError(step=self.describe(), problem=str(error)[:500]) from error
+        except (errors.DeltaError, OSError) as error:
+            raise self._failed(error) from error
+        return True
+
+    def _marks(self) -> Any:
+        """Return what the table's log keeps of this commit."""
+        deltalake = _deltalake()
+        return deltalake.CommitProperties(
+            custom_metadata=self.commit.properties,
+            # Never retried inside deltalake: another run may have published this very commit in between.
+            max_commit_retries=0,
+            app_transactions=[deltalake.Transaction(self._application, self.number)],
+        )
+
+    def _load(self) -> Any:
+        """Return the newest state of the table; None if it does not exist."""
+        deltalake = _deltalake()
+        try:
+            return deltalake.DeltaTable(self.location, storage_options=self._options())
+        except deltalake.exceptions.TableNotFoundError:
+            return None
+        except (deltalake.exceptions.DeltaError, OSError) as error:
+            raise self._failed(error) from error
+
+    def _create(self, schema: pa.Schema, partitions: Sequence[str]) -> Any:
+        deltalake = _deltalake()
+        return deltalake.DeltaTable.create(
+            self.location,
+            schema=self._fields(schema),
+            mode="ignore",
+            partition_by=list(partitions) or None,
+            storage_options=self._options(),
+        )
+
+    def _is_in(self, table: Any) -> bool:
+        known = table.transaction_version(self._application)
+        if known is None or known < self.number:
+            return False
+        if known == self.number or self._is_in_history(table):
+            return True
+        # A later commit of the dataset cannot begin before this one ended: the clocks disagree. Do not guess.
+        problem = f"the table knows a later transaction ({known}) of {self._application} than this one ({self.number})"
+        raise StepRefusedError(step=self.describe(), problem=problem)
+
+    def _is_in_history(self, table: Any) -> bool:
+        ours = self.commit.commit_id
+        return any(entry.get("gobblin.commit-id") == ours for entry in table.history())
+
+    def _with_columns(self, table: Any, schema: pa.Schema) -> Any:
+        """Return the table with all columns of the files; raises StepRefusedError if a type differs."""
+        known = {column.name: column for column in table.schema().fields}
+        require_names(self.describe(), "Delta does", known, schema)
+        ours = self._fields(schema).fields
+        for column in ours:
+            if column.name in known and known[column.name].type != column.type:
+                types = (known[column.name].type, column.type)
+                problem = f"column {column.name!r} is {types[0]} in the table and {types[1]} in the files"
+                if any(_VOID in str(kind) for kind in types):
+                    problem += "; a column with nothing but nulls needs a type, e.g. by the converter `columns`"
+                raise StepRefusedError(step=self.describe(), problem=problem)
+        if missing := [column for column in ours if column.name not in known]:
+            table.alter.add_columns(missing)
+            table = self._load()
+        return table
+
+    def _fields(self, schema: pa.Schema) -> Any:
+        for column in schema:
+            if has_part(column.type, lambda kind: pa.types.is_timestamp(kind) and kind.unit == "ns"):
+                raise self._unfit(column, "Delta keeps microseconds; cast it to timestamp[us]")
+            if has_part(column.type, pa.types.is_unsigned_integer):
+                # The library would convert them to signed types of the same width, which readers fail to read for large
+                # values.
+                raise self._unfit(column, "Delta has signed integers only; cast it to one")
+        require_names(self.describe(), "Delta does", (), schema)
+        try:
+            # Later files may have nulls where these have none.
+            return _deltalake().Schema.from_arrow(pa.schema([column.with_nullable(True) for column in schema]))
+        except Exception as error:  # the library raises no type of its own here
+            problem = str(error).partition("\n")[0][:300]
+            raise StepRefusedError(step=self.describe(), problem=problem) from error
+
+    def _unfit(self, column: pa.Field, problem: str) -> StepRefusedError:
+        return StepRefusedError(step=self.describe(), problem=f"column {column.name!r} is {column.type}, {problem}")
+
+    def _action(self, file: TableFile) -> Any:
+        relative = file.path.removeprefix(self.location + "/")
+        return _deltalake().transaction.AddAction(
+            relative,
+            file.size_bytes,
+            _partition_values(self.location, file),
+            self.number // 1000,
+            True,
+            json.dumps({"numRecords": file.rows}),
+        )
+
+    def _options(self) -> dict[str, str] | None:
+        return resolved(self.storage_options, self.storage_options_env) or None
+
+    def _failed(self, error: Exception) -> StorageError:
+        return StorageError(
+            operation="publish to Delta table",
+            path=self.location,
+            problem=f"{type(error).__name__}: {str(error)[:300]}",
+            dataset_urn=self.commit.dataset_urn,
+        )
+
+
+@register_commit_step
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeIntoDeltaStep(AppendToDeltaStep):
+    """Merge the rows of staged files into a Delta table in one version; known by the same transaction id.
+
+    Only files with a row to replace or delete are written again.
+    """
+
+    type_name: ClassVar[str] = "merge_into_delta"
+
+    rule: MergeRule
+    partition_by: tuple[str, ...] = ()
+    """Partition columns of a table that is created."""
+
+    def execute(self, storage: Storage) -> None:
+        changes = staged_changes(self.describe(), self.location, self.commit, self.rule)
+
+        def write(table: Any) -> None:
+            self._merge(table, changes)
+
+        # Merges into one table at once would all be in vain but one.
+        with turn(self.location):
+            race(lambda: self._change(changes.schema, self.partition_by, write), self.location, self.commit.dataset_urn)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> MergeIntoDeltaStep:
+        """Parse the result of `to_json`."""
+        rule, commit = MergeRule.from_json(fields["rule"]), TableCommit.from_json(fields["commit"])
+        return cls(**{**fields, "rule": rule, "commit": commit, "partition_by": tuple(fields["partition_by"])})
+
+    def describe(self) -> str:
+        rows = sum(file.rows for file in self.commit.files)
+        return f"merge {rows:,} row(s) into Delta table {self.location} by {', '.join(self.rule.key)}"
+
+    def _merge(self, table: Any, changes: Changes) -> None:
+        there = {field.name: field for field in pa.schema(table.schema().to_arrow())}
+        schema = pa.schema([there[name] for name in changes.schema.names])
+        rows = pa.RecordBatchReader.from_batches(schema.append(pa.field(DELETED, pa.bool_())), changes.batches(schema))
+        names = {_quoted(name): f"new.{_quoted(name)}" for name in schema.names}
+        is_deleted = f"new.{_quoted(DELETED)}"
+        newer = f"NOT ({_is_older(self.rule.newest_by)})"
+        merge = (
+            table.merge(rows, self._same_key(changes), "new", "old", commit_properties=self._marks())
+            .when_matched_delete(f"{is_deleted} AND {newer}")
+            .when_matched_update(names, f"NOT {is_deleted} AND {newer}")
+            .when_not_matched_insert(names, f"NOT {is_deleted}")
+        )
+        version = table.version()
+        merge.execute()
+        if table.version() == version:
+            # Nothing was changed, so the library wrote no version; the table must know the commit all the same.
+            table.create_write_transaction([], "append", table.schema(), commit_properties=self._marks())
+
+    def _same_key(self, changes: Changes) -> str:
+        """Return the condition on which two rows have one key; with bounds, by which files need not be read."""
+        parts = [f"old.{_quoted(name)} = new.{_quoted(name)}" for name in self.rule.key]
+        for name, (least, greatest) in bounds(changes.compared, self.rule.key).items():
+            parts += [f"old.{_quoted(name)} >= {_literal(least)}", f"old.{_quoted(name)} <= {_literal(greatest)}"]
+        return " AND ".join(parts)
+
+
+def _is_older(names: Sequence[str]) -> str:
+    """Return the condition that the new row is older than the old one, by the first column in which they differ."""
+    older = "false"
+    for name in reversed(names):
+        new, old = f"new.{_quoted(name)}", f"old.{_quoted(name)}"
+        older = f"coalesce({new} < {old}, false) OR (coalesce({new} = {old}, false) AND ({older}))"
+    return older
+
+
+def _quoted(name: str) -> str:
+    return f"`{name}`"
+
+
+def _literal(value: int | str) -> str:
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
+
+
+def _deltalake() -> Any:
+    """Return the library; raises EnvironmentFaultError if it is not installed."""
+    with optional_package("deltalake"):
+        import deltalake  # noqa: PLC0415  # optional package
+    return deltalake
+
+
+def _partition_values(location: str, file: TableFile) -> dict[str, str | None]:
+    """Return the partition columns of a file with their values, from the names of its folders."""
+    values: dict[str, str | None] = {}
+    for segment in file.path.removeprefix(location + "/").split("/")[:-1]:
+        name, mark, value = segment.partition("=")
+        if mark:
+            values[unquote(name)] = None if value == NULL_SEGMENT else unquote(value)
+    return values

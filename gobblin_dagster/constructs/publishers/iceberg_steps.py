@@ -1,0 +1,211 @@
+"""Steps that change an Iceberg table in one transaction: add published files, or merge rows by key."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
+
+from gobblin_dagster.constructs.publishers.iceberg_merge import merge
+from gobblin_dagster.constructs.publishers.merge_rule import MergeRule, staged_changes
+from gobblin_dagster.constructs.publishers.tables import (
+    TableCommit,
+    race,
+    require_names,
+    resolved,
+    turn,
+    unified_schema,
+)
+from gobblin_dagster.core.errors import StepRefusedError, StorageError
+from gobblin_dagster.core.step_registry import register_commit_step
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.utils.optional_packages import optional_package
+
+
+@register_commit_step
+@dataclass(frozen=True, slots=True)
+class AppendToIcebergStep:
+    """Add files to an Iceberg table in one snapshot with the commit id; done if the table has such a snapshot."""
+
+    type_name: ClassVar[str] = "append_to_iceberg"
+    version: ClassVar[int] = 1
+
+    table: str
+    commit: TableCommit
+    catalog_name: str
+    catalog: Mapping[str, str]
+    catalog_env: Mapping[str, str] = field(default_factory=dict)
+
+    def verify(self, storage: Storage) -> bool:
+        try:
+            return _holds(self._load(), self.commit)
+        except (_errors().NoSuchTableError, StorageError):
+            return False  # `execute` checks again, several times
+
+    def execute(self, storage: Storage) -> None:
+        schema = unified_schema(self.table, self.commit.paths)
+        race(lambda: self._change(schema, self._add_files), self.table, self.commit.dataset_urn)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> AppendToIcebergStep:
+        """Parse the result of `to_json`."""
+        return cls(**{**fields, "commit": TableCommit.from_json(fields["commit"])})
+
+    def describe(self) -> str:
+        return f"add {len(self.commit.files)} file(s) to Iceberg table {self.table}"
+
+    def _change(self, schema: Any, write: Callable[[Any, Any], None]) -> bool:
+        """Call `write` with the table and a transaction, unless it has the commit; False if another writer was faster.
+
+        The table is made before that, and the transaction adds new columns.
+        """
+        errors = _errors()
+        try:
+            table = self._load()
+        except errors.NoSuchTableError:
+            self._require_names((), schema)
+            self._create(schema)
+            table = self._load()
+        if _holds(table, self.commit):
+            return True
+        self._require_names([column.name for column in table.schema().fields], schema)
+        try:
+            with table.transaction() as transaction:
+                with transaction.update_schema() as update:
+                    update.union_by_name(schema)
+                write(table, transaction)
+        except errors.CommitFailedException:
+            return False
+        except (errors.CommitStateUnknownException, OSError) as error:
+            raise self._failed(error) from error
+        except (errors.ValidationError, *_unfit_values()) as error:
+            if "already referenced" in str(error):
+                return True
+            raise StepRefusedError(step=self.describe(), problem=str(error)[:500]) from error
+        return True
+
+    def _add_files(self, table: Any, transaction: Any) -> None:
+        transaction.add_files(
+            self.commit.paths,
+            snapshot_properties=self.commit.properties,
+            # The snapshot with our commit id may be expired; then only the list of files shows whether we are done.
+            check_duplicate_files=not _has_whole_history(table),
+        )
+
+    def _require_names(self, there: Sequence[str], schema: Any) -> None:
+        # The table could hold both, but most of its readers ignore case.
+        require_names(self.describe(), "Spark, Trino and Hive do", there, schema)
+
+    def _load(self) -> Any:
+        errors = _errors()
+        try:
+            table = self._open_catalog().load_table(self.table)
+        except errors.NoSuchTableError:
+            raise
+        except Exception as error:  # noqa: BLE001  # catalogs raise errors of their own: HTTP, SQL, cloud
+            raise self._failed(error) from None
+        # Only in our copy, never stored: pyiceberg would retry by itself, and not notice that another run published the
+        # same commit in between.
+        metadata = table.metadata
+        properties = {**metadata.properties, "commit.retry.num-retries": "0"}
+        table.metadata = metadata.model_copy(update={"properties": properties})
+        return table
+
+    def _create(self, schema: Any) -> None:
+        try:
+            catalog = self._open_catalog()
+            catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
+            catalog.create_table_if_not_exists(self.table, schema=schema)
+        except _unfit_values() as error:
+            raise StepRefusedError(step=f"make Iceberg table {self.table}", problem=str(error)[:500]) from error
+        except Exception as error:  # noqa: BLE001  # as in `_load`
+            raise self._failed(error) from None
+
+    def _open_catalog(self) -> Any:
+        with optional_package("pyiceberg"):
+            from pyiceberg.catalog import load_catalog  # noqa: PLC0415  # optional package, slow to import
+
+        return load_catalog(self.catalog_name, **resolved(self.catalog, self.catalog_env))
+
+    def _failed(self, error: Exception) -> StorageError:
+        # The text of the catalog's error may contain its URL with a password, so only its type is shown.
+        return StorageError(
+            operation="publish to Iceberg table",
+            path=self.table,
+            problem=f"its catalog failed with {type(error).__name__}",
+            dataset_urn=self.commit.dataset_urn,
+        )
+
+
+@register_commit_step
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeIntoIcebergStep(AppendToIcebergStep):
+    """Merge the rows of staged files into an Iceberg table in one transaction; known by the same commit id.
+
+    The transaction has two snapshots: one without the files that are written again, and one with all rows. Readers see
+    the second one. If both were expired before a crash was made good, the merge is repeated, with the same rows.
+    """
+
+    type_name: ClassVar[str] = "merge_into_iceberg"
+
+    rule: MergeRule
+
+    def execute(self, storage: Storage) -> None:
+        changes = staged_changes(self.describe(), self.table, self.commit, self.rule)
+
+        def write(table: Any, transaction: Any) -> None:
+            merge(table, transaction, changes, self.rule, self.commit.properties)
+
+        # Merges into one table at once would all be in vain but one.
+        with turn(self.table):
+            race(lambda: self._change(changes.schema, write), self.table, self.commit.dataset_urn)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> MergeIntoIcebergStep:
+        """Parse the result of `to_json`."""
+        rule, commit = MergeRule.from_json(fields["rule"]), TableCommit.from_json(fields["commit"])
+        return cls(**{**fields, "rule": rule, "commit": commit})
+
+    def describe(self) -> str:
+        rows = sum(file.rows for file in self.commit.files)
+        return f"merge {rows:,} row(s) into Iceberg table {self.table} by {', '.join(self.rule.key)}"
+
+
+def _errors() -> Any:
+    """Return pyiceberg's errors; raises EnvironmentFaultError if it is not installed."""
+    with optional_package("pyiceberg"):
+        from pyiceberg import exceptions  # noqa: PLC0415  # optional package
+    return exceptions
+
+
+def _unfit_values() -> tuple[type[Exception], ...]:
+    """Return the exceptions of pyiceberg for types and values that Iceberg does not have; retries do not help."""
+    with optional_package("pyiceberg"):
+        from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException  # noqa: PLC0415  # optional package
+
+    return (ValueError, TypeError, NotImplementedError, OverflowError, struct.error, UnsupportedPyArrowTypeException)
+
+
+def _holds(table: Any, commit: TableCommit) -> bool:
+    return any(
+        snapshot.summary is not None
+        and snapshot.summary.additional_properties.get("gobblin.commit-id") == commit.commit_id
+        and snapshot.summary.additional_properties.get("gobblin.branch") == commit.branch
+        for snapshot in table.metadata.snapshots
+    )
+
+
+def _has_whole_history(table: Any) -> bool:
+    """Return True if the table's first snapshot still exists: then the oldest one has only the files that it added.
+
+    Its parent id would not show this, because expiry may remove the id.
+    """
+    oldest = min(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0, default=None)
+    if oldest is None:
+        return True
+    facts = oldest.summary.additional_properties if oldest.summary is not None else {}
+    return str(facts.get("total-data-files", "")) == str(facts.get("added-data-files", "0"))
