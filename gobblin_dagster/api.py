@@ -394,10 +394,10 @@ _HOMES: Mapping[str, str] = {
     "core.commit": "CommitSequence CommitStep PublishedFile SequenceState StoredSequence",
     "core.constructs": (
         "BatchObserver BranchView ChecksExtract ChoosesFolder Chunk ConstructContext Converter DataPublisher "
-        "DataWriter DatasetOffer Extractor ForkOperator FrameSource JudgesExtract JudgesRows JudgesTargets JudgesWriter "
-        "KeepsLedger NamesTargets NotedCommit PartitionStartpointResolver PositionedExtractor PositionedSource "
-        "PreviewsSchema Publication PublishView ReadsPaths RowLevelPolicy Source SourceContext StartpointResolver "
-        "TaskLevelPolicy WriterContext"
+        "DataWriter DatasetOffer Extractor ForkOperator FrameSource JudgesExtract JudgesRows JudgesTargets "
+        "JudgesWriter KeepsLedger NamesTargets NotedCommit PartitionStartpointResolver PositionedExtractor "
+        "PositionedSource PreviewsSchema Publication PublishView ReadsPaths RowLevelPolicy Source SourceContext "
+        "StartpointResolver TaskLevelPolicy WriterContext"
     ),
     "core.dataset_state": "DatasetState Totals",
     "core.errors": (

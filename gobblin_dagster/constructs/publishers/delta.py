@@ -1,4 +1,4 @@
-"""DeltaPublisher: add published Parquet files to a Delta table without writing them again, or merge rows by key."""
+"""DeltaPublisher: add published Parquet files to a Delta table as they are, or merge their rows by key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IcebergPublisher: add published Parquet files to an Iceberg table without writing them again, or merge rows by key."""
+"""IcebergPublisher: add published Parquet files to an Iceberg table as they are, or merge their rows by key."""
 
 from __future__ import annotations
 

@@ -39,6 +39,40 @@ class _File:
         return kept
 
 
+class _Held:
+    """The values of replaced rows in columns that the changes do not have; their new rows keep them.
+
+    Args:
+        names: these columns.
+        changes: number of changes.
+    """
+
+    def __init__(self, names: list[str], changes: int) -> None:
+        self._names = names
+        self._parts: list[pa.Table] = []
+        self._rows = 0
+        self._places = np.full(changes, -1)
+        """For each change, the row of all parts; -1 if it replaces none."""
+
+    def add(self, old: pa.Table, change: npt.NDArray[np.int64]) -> None:
+        """Keep the values of rows, each replaced by a change."""
+        if self._names:
+            self._parts.append(old.select(self._names))
+            self._places[change] = self._rows + np.arange(old.num_rows)
+            self._rows += old.num_rows
+
+    def filled(self, rows: pa.RecordBatch, change: npt.NDArray[np.int64]) -> pa.RecordBatch:
+        """Return the new rows of changes, in this order, with the values of the rows that they replace."""
+        if not self._parts:
+            return rows
+        places = self._places[change]
+        values = pa.concat_tables(self._parts).take(pa.array(places, mask=places < 0))
+        for name in self._names:
+            at = rows.schema.get_field_index(name)
+            rows = rows.set_column(at, rows.schema.field(at), values[name].combine_chunks())
+        return rows
+
+
 def merge(table: Any, transaction: Any, changes: Changes, rule: MergeRule, properties: Mapping[str, str]) -> None:
     """Replace, delete and add rows; the transaction gets at most two snapshots, each with `properties`.
 
@@ -58,15 +92,17 @@ def merge(table: Any, transaction: Any, changes: Changes, rule: MergeRule, prope
             for file, _ in touched:
                 overwrite.delete_data_file(file.task.file)
 
+    wanted = ~late & ~changes.compared[DELETED].to_numpy()
+    held = _Held([name for name in schema.names if name not in changes.schema.names], len(wanted))
+
     def rows() -> Iterator[pa.RecordBatch]:
         for file, kept in touched:
-            at = 0
-            for batch in _scan(table, metadata, file.task):
-                here = slice(at, at := at + batch.num_rows)
-                yield conform(batch, schema).filter(pa.array(kept[here]))
-        wanted = ~late & ~changes.compared[DELETED].to_numpy()
+            old = pa.Table.from_batches([conform(batch, schema) for batch in _scan(table, metadata, file.task)])
+            held.add(old.take(file.matched), file.change)
+            yield from old.filter(pa.array(kept)).to_batches()
+        numbers, at = np.flatnonzero(wanted), 0
         for batch in changes.batches(schema, wanted):
-            yield batch.select(schema.names)
+            yield held.filled(batch.select(schema.names), numbers[at : (at := at + batch.num_rows)])
 
     # Also if there is no row: the snapshot says that the table has the commit.
     data = pa.RecordBatchReader.from_batches(schema, rows())

@@ -73,7 +73,7 @@ def _branch_notes(
     context = dataclasses.replace(context, branch=branch.name)
     try:
         found = RowPipeline(branch.name, branch.converters, (), context, _never).open(schema)
-        notes = differences(previous, found, branch.name) if previous is not None else []
+        notes = differences(previous, found, branch.name) if previous is not None else ()
         if previous is not None and kind is not None:
             found = Contract(kind, previous, found, context).schema
         judge = judge_of_rows(job, branch, context)

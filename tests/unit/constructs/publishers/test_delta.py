@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pydantic import BaseModel, ConfigDict
 
-from gobblin_dagster.constructs.publishers.delta import AppendToDeltaStep
+from gobblin_dagster.constructs.publishers.delta_steps import AppendToDeltaStep
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.run_record import RunStatus
 from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job

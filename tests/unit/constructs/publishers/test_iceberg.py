@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
-from gobblin_dagster.constructs.publishers.iceberg import AppendToIcebergStep
+from gobblin_dagster.constructs.publishers.iceberg_steps import AppendToIcebergStep
 from gobblin_dagster.core.run_record import RunStatus
 from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job
 from tests.unit.engine.jobs import run

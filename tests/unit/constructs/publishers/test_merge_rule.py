@@ -1,0 +1,276 @@
+"""`mode: merge` of Delta and Iceberg: what their readers see after merges, killed ones, and ones that are refused."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+
+from gobblin_dagster.constructs.publishers.delta_steps import MergeIntoDeltaStep
+from gobblin_dagster.constructs.publishers.iceberg_steps import MergeIntoIcebergStep
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.commit import CommitStep, PublishedFile
+from gobblin_dagster.core.constructs import ConstructContext, PublishView
+from gobblin_dagster.core.errors import StepRefusedError, UsageError
+from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.engine.commit.steps import step_from_json, step_to_json
+from gobblin_dagster.engine.run.job_run import plan_job
+from gobblin_dagster.engine.validation import check_parts
+from gobblin_dagster.spec.job import ConstructSpec
+from gobblin_dagster.storage import LocalStorage
+from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, table_job
+from tests.unit.engine.jobs import project, run
+
+STORAGE = LocalStorage(durable=False)
+T0 = datetime(2026, 11, 21, 8, tzinfo=UTC)
+
+
+class Lake:
+    """One table of a format, and merges into it that need no job."""
+
+    def __init__(self, kind: str, root: Path) -> None:
+        self.kind, self.root = kind, root
+        catalog = {"type": "sql", "uri": f"sqlite:///{root}/catalog.db", "warehouse": f"file://{root}/warehouse"}
+        self.options: dict[str, Any] = {"mode": "merge"}
+        if kind == "iceberg":
+            self.options |= {"table": "lake.numbers", "catalog": catalog}
+        self._catalog = catalog
+        self._now = T0
+
+    @property
+    def publisher(self) -> dict[str, Any]:
+        return {"type": self.kind, **self.options}
+
+    def step(self, *files: pa.Table, by: tuple[str, ...] = (), folder: str = "", **options: Any) -> CommitStep:
+        """Return the step that publishes the files, as a commit sequence stores it."""
+        spec = ConstructSpec.model_validate({"type": self.kind, **self.options, "key": ["id"], **options})
+        context = ConstructContext(job="numbers", base_dir=str(self.root), dataset_urn="c", branch="all")
+        commit, home = uuid.uuid4().hex, self.root / "lake/test/numbers/all"
+        home.mkdir(parents=True, exist_ok=True)
+        published, staged = [], {}
+        for number, rows in enumerate(files):
+            path = self.root / f"{commit}-{number}.parquet"
+            pq.write_table(rows, path)
+            target = f"{home}/c/{folder}{path.name}"
+            published.append(PublishedFile("all", target, path.stat().st_size, "ab" * 32, rows.num_rows, 1))
+            staged[target] = str(path)
+        self._now += timedelta(seconds=1)
+        view = PublishView(
+            job="numbers",
+            run_id="run-1",
+            commit_id=commit,
+            dataset_urn="c",
+            branch="all",
+            extract=Extract("test", "numbers", delta_fields=by),
+            output_root=f"{self.root}/lake",
+            folder=f"{home}/c",
+            now=self._now,
+            files=published,
+            staged=staged,
+        )
+        (step,) = registry.create(ConstructKind.PUBLISHER, spec, context).publish(view).steps
+        return step_from_json(step_to_json(step))
+
+    def merge(self, *files: pa.Table, **how: Any) -> None:
+        step = self.step(*files, **how)
+        assert not step.verify(STORAGE)
+        step.execute(STORAGE)
+        assert step.verify(STORAGE)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the table's rows, by id."""
+        if self.kind == "delta":
+            found = DeltaTable(f"{self.root}/lake/test/numbers/all").to_pyarrow_table()
+        else:
+            found = self.iceberg().scan().to_arrow()
+        return sorted(found.to_pylist(), key=lambda row: str(row["id"]).zfill(9))
+
+    def files(self) -> set[str]:
+        if self.kind == "delta":
+            return set(DeltaTable(f"{self.root}/lake/test/numbers/all").file_uris())
+        return {task.file.file_path for task in self.iceberg().scan().plan_files()}
+
+    def iceberg(self) -> Any:
+        return load_catalog("default", **self._catalog).load_table("lake.numbers")
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    return Lake(request.param, tmp_path)
+
+
+def rows(*values: tuple[Any, ...], names: str = "id v") -> pa.Table:
+    return pa.table(dict(zip(names.split(), map(list, zip(*values, strict=True)), strict=True)))
+
+
+def test_rows_are_replaced_added_and_deleted_by_key(lake: Lake) -> None:
+    names = "id v op"
+    lake.merge(rows((1, "a", "I"), (2, "b", "I"), (3, "c", "I"), names=names), delete_when="op = 'D'")
+    lake.merge(rows((2, "B", "U"), (3, "c", "D"), (4, "d", "I"), (9, "", "D"), names=names), delete_when="op = 'D'")
+
+    assert [(row["id"], row["v"]) for row in lake.rows()] == [(1, "a"), (2, "B"), (4, "d")]
+
+
+def test_of_two_rows_with_one_key_the_newest_counts_and_an_older_one_undoes_nothing(lake: Lake) -> None:
+    how = {"by": ("n",), "delete_when": "v = 'gone'"}
+    lake.merge(
+        rows((1, "new", 7), (1, "old", 3), (2, "a", 5), (2, "b", 5), names="id v n"),
+        rows((3, "x", None), (2, "c", 5), names="id v n"),
+        **how,
+    )
+    assert [(row["id"], row["v"]) for row in lake.rows()] == [(1, "new"), (2, "c"), (3, "x")]
+
+    lake.merge(rows((1, "late", 6), (2, "gone", 4), (3, "y", 1), (4, "z", 1), names="id v n"), **how)
+    assert [(row["id"], row["v"]) for row in lake.rows()] == [(1, "new"), (2, "c"), (3, "y"), (4, "z")]
+
+
+def test_keys_of_several_columns_with_odd_names_and_types(lake: Lake) -> None:
+    def made(*values: tuple[str, date, int]) -> pa.Table:
+        texts, days, numbers = zip(*values, strict=True)
+        return pa.table({"My Id": list(texts), "a.day": list(days), "id": pa.array(numbers, pa.int32())})
+
+    one, two = date(2026, 1, 1), date(2026, 1, 2)
+    key = ["My Id", "a.day"]
+    lake.merge(made(("it's", one, 1), ("it's", two, 2), ("", one, 3)), key=key)
+    lake.merge(made(("it's", two, 20), ("", two, 4)), key=key)
+
+    assert [row["id"] for row in lake.rows()] == [1, 3, 4, 20]
+
+
+def test_columns_that_come_are_added_and_those_that_go_keep_their_values(lake: Lake) -> None:
+    lake.merge(rows((1, "a"), (2, "b")))
+    lake.merge(rows((2, 5), (3, 6), names="id w"))
+
+    assert lake.rows() == [
+        {"id": 1, "v": "a", "w": None},
+        {"id": 2, "v": "b", "w": 5},
+        {"id": 3, "v": None, "w": 6},
+    ]
+
+
+def test_only_files_with_a_changed_row_are_written_again(lake: Lake) -> None:
+    lake.merge(rows((1, "a"), (2, "b")))
+    lake.merge(rows((3, "c"), (4, "d")))
+    lake.merge(rows((11, "x")))
+    before = lake.files()
+    lake.merge(rows((2, "B"), (9, "new")))
+
+    assert len(before & lake.files()) == 2
+    assert [row["v"] for row in lake.rows()] == ["a", "B", "c", "d", "new", "x"]
+
+
+def test_merge_that_changes_nothing_is_known_to_the_table(lake: Lake) -> None:
+    lake.merge(rows((1, "a")))
+    lake.merge(rows((2, "b")), delete_when="true")
+
+    assert [row["id"] for row in lake.rows()] == [1]
+
+
+def test_merge_that_is_done_again_changes_nothing(lake: Lake) -> None:
+    first = lake.step(rows((1, "a")))
+    first.execute(STORAGE)
+    lake.merge(rows((1, "b")))
+    assert first.verify(STORAGE)
+    first.execute(STORAGE)
+
+    assert [row["v"] for row in lake.rows()] == ["b"]
+
+
+def test_partitioned_tables_keep_their_partitions(lake: Lake) -> None:
+    if lake.kind == "iceberg":
+        lake.merge(rows((1, "a")))
+        with lake.iceberg().update_spec() as update:
+            update.add_identity("v")
+    lake.merge(rows((1, "a"), (2, "b")), folder="v=a/")
+    lake.merge(rows((2, "c"), (3, "a")), folder="v=c/")
+
+    assert [(row["id"], row["v"]) for row in lake.rows()] == [(1, "a"), (2, "c"), (3, "a")]
+    assert len({path for path in lake.files() if "v=a/" in path}) in {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "says"),
+    [
+        (rows((1, "a"), (None, "b")), {}, "column 'id' of the key is null in row 2 of"),
+        (rows((1.5, "a")), {}, "column 'id' of the key is double"),
+        (rows((1, "a")), {"key": ["ID"]}, "there is no column ID, which `key` names; there are id, v"),
+        (rows((1, "a")), {"by": ("at",)}, "there is no column at, which `extract.delta_fields` names"),
+        (rows(([1], "a")), {}, "which cannot be compared"),
+        (rows((1, "a")), {"delete_when": "gone"}, "`delete_when` does not fit"),
+        (rows((1, "a")), {"delete_when": "v::INT > 3"}, "Could not convert string 'a'"),
+    ],
+)
+def test_rows_that_cannot_be_merged_are_refused(
+    lake: Lake, table: pa.Table, options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(StepRefusedError) as caught:
+        lake.step(table, **options).execute(STORAGE)
+    assert says in str(caught.value)
+
+
+def test_staged_files_that_are_gone_wait_for_a_person(lake: Lake) -> None:
+    step = lake.step(rows((1, "a")))
+    for path in lake.root.glob("*.parquet"):
+        path.unlink()
+    with pytest.raises(StepRefusedError, match="is gone, and the table does not know the commit"):
+        step.execute(STORAGE)
+
+
+# -- whole jobs --------------------------------------------------------------------------------------------------------
+KEY = {"key": ["dataset", "id"]}
+STEPS: dict[str, type[CommitStep]] = {"delta": MergeIntoDeltaStep, "iceberg": MergeIntoIcebergStep}
+
+
+def test_rows_are_in_the_table_once_whatever_fails(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read() -> list[int]:
+        return [row["id"] for row in lake.rows()]
+
+    check_exactly_once(lake.root, lake.publisher | KEY, read, STEPS[lake.kind], monkeypatch)
+
+
+def test_null_in_the_key_fails_its_work_unit_with_file_and_row(tmp_path: Path) -> None:
+    job = table_job({"type": "delta", "mode": "merge", "key": ["value"]}, {"c": {"rows": 12}})
+    (result,) = run(tmp_path, job).datasets
+
+    assert "null in value, its key, in row 1; put such rows aside" in result.failures[0].message
+    assert not (tmp_path / "lake/test/numbers/all").exists()
+
+
+def test_key_that_no_row_has_is_told_before_anything_is_read(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/c.csv").write_text("id,v\n1,a\n")
+    job = table_job(
+        {"type": "delta", "mode": "merge", "key": ["nr"]},
+        {},
+        source={"type": "files", "path": "in/{dataset}.csv", "format": "csv"},
+    )
+    (planned,) = plan_job(project(tmp_path, job), job).datasets
+    (result,) = run(tmp_path, job).datasets
+
+    assert "there is no column nr, which `key` names; there are id, v" in planned.notes[-1]
+    assert "there is no column nr, which `key` names; there are id, v" in result.failures[0].message
+
+
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        ({}, "`mode: merge` needs `key`, or `extract.primary_keys`"),
+        (
+            {"writer": {"type": "parquet", "partition_by": ["dataset"]}},
+            "set the writer's `keep_partition_columns: true`",
+        ),
+    ],
+)
+def test_job_that_cannot_merge_is_refused_when_it_is_checked(tmp_path: Path, parts: dict[str, Any], says: str) -> None:
+    key = KEY if parts else {}
+    job = table_job({"type": "delta", "mode": "merge", **key}, ROWS, **parts)
+    with pytest.raises(UsageError, match="mode: merge") as caught:
+        check_parts(job, tmp_path)
+    assert says in str(caught.value)
