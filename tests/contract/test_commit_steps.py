@@ -94,7 +94,9 @@ class TestSetPermissionsStep(OnDisk):
 
 TABLES: dict[str, dict[str, Any]] = {
     "delta": {},
+    "delta merge": {"mode": "merge", "key": ["id"]},
     "iceberg": {"table": "raw.rows"},
+    "iceberg merge": {"table": "raw.rows", "mode": "merge", "key": ["id"]},
     "sql_table": {"url": "sqlite:///warehouse.db", "table": "rows"},
     "sql_table replace": {"url": "sqlite:///warehouse.db", "table": "rows", "mode": "replace"},
     "sql_table upsert": {"url": "sqlite:///warehouse.db", "table": "rows", "mode": "upsert", "key": ["id"]},
@@ -146,4 +148,5 @@ class TestStepsOfTables(OnDisk):
 def test_every_step_of_a_publisher_is_tested_here_or_with_its_server() -> None:
     elsewhere = {"send_to_kafka"}
     assert elsewhere < set(STEP_MODULES)
-    assert len(set(STEP_MODULES) - elsewhere) == len({name.partition(" ")[0] for name in TABLES})
+    kinds = {(name.partition(" ")[0], options.get("mode") == "merge") for name, options in TABLES.items()}
+    assert len(set(STEP_MODULES) - elsewhere) == len(kinds)

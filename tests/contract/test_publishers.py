@@ -14,8 +14,15 @@ TABLE = {"url": "sqlite:///warehouse.db"}
 CASES: dict[str, Mapping[str, Any]] = {
     "append": {},
     "delta": {},
+    "delta merge": {"mode": "merge"},
     "delta for each dataset": {"table": "dataset"},
     "iceberg": {"table": "raw.rows", "catalog": {"type": "sql", "uri": "sqlite:///catalog.db"}},
+    "iceberg merge": {
+        "mode": "merge",
+        "delete_when": "name IS NULL",
+        "table": "raw.rows",
+        "catalog": {"type": "sql", "uri": "sqlite:///catalog.db"},
+    },
     "kafka_topic": {"brokers": "127.0.0.1:9", "topic": "rows"},
     "noop": {},
     "replace": {},

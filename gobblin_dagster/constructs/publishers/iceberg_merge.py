@@ -143,8 +143,8 @@ def _between(ends: Mapping[str, tuple[Any, Any]]) -> Any:
 
     found: Any = expressions.AlwaysTrue()
     for name, (least, greatest) in ends.items():
-        found = expressions.And(found, expressions.GreaterThanOrEqual(name, least))
-        found = expressions.And(found, expressions.LessThanOrEqual(name, greatest))
+        found = expressions.And(found, expressions.GreaterThanOrEqual(name, value=least))
+        found = expressions.And(found, expressions.LessThanOrEqual(name, value=greatest))
     return found
 
 

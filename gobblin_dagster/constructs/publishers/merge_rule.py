@@ -265,10 +265,13 @@ def _require_keys(step: str, path: str, before: int, keys: pa.RecordBatch) -> No
 
 def _newest(rows: pa.Table, rule: MergeRule) -> npt.NDArray[np.int64]:
     """Return the position of each key's newest row."""
-    rows = rows.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
-    by = [(name, "ascending") for name in dict.fromkeys((*rule.newest_by, _ROW))]
-    order = pc.sort_indices(rows, sort_keys=by, null_placement="at_start")
-    rows = rows.take(order)
+    numbers = pa.array(np.arange(rows.num_rows))
+    # Whether there is a value comes first: null is less than all values.
+    by = [values for name in rule.newest_by for values in (pc.is_valid(rows[name]), rows[name])]
+    order = pa.table([*by, numbers], names=[str(at) for at in range(len(by) + 1)])
+    rows = rows.append_column(_ROW, numbers).take(
+        pc.sort_indices(order, [(name, "ascending") for name in order.schema.names])
+    )
     last = rows.group_by([*dict.fromkeys(rule.key)], use_threads=False).aggregate([(_ROW, "last")])
     found: npt.NDArray[np.int64] = last[f"{_ROW}_last"].to_numpy()
     return found
