@@ -1,7 +1,7 @@
 """Merge changes into an Iceberg table inside an open transaction: find the rows with their keys, write files again.
 
-pyiceberg's own `upsert` compares rows one by one, knows no order and no deletions, and was 4 times slower (10,000 of
-2,000,000 rows: 3.1 s against 0.8 s).
+pyiceberg's own `upsert` knows no order and no deletions, and took 3 to 5 times as long (10,000 of 2,000,000 rows: 9.7 s
+against 2.9 s).
 """
 
 from __future__ import annotations
@@ -141,10 +141,11 @@ def _between(ends: Mapping[str, tuple[Any, Any]]) -> Any:
     """Return a filter for rows between the bounds."""
     from pyiceberg import expressions  # noqa: PLC0415  # optional package
 
-    found: Any = expressions.AlwaysTrue()
+    made: Any = expressions  # its classes are pydantic models that take positional arguments, which mypy does not see
+    found: Any = made.AlwaysTrue()
     for name, (least, greatest) in ends.items():
-        found = expressions.And(found, expressions.GreaterThanOrEqual(name, value=least))
-        found = expressions.And(found, expressions.LessThanOrEqual(name, value=greatest))
+        found = made.And(found, made.GreaterThanOrEqual(name, least))
+        found = made.And(found, made.LessThanOrEqual(name, greatest))
     return found
 
 
