@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import logging
+import socket
 import threading
 import time
+from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 
@@ -33,9 +38,17 @@ class ReloadDagster:
         url: where Dagster's pages are.
         location: name of the code location.
         wait_s: seconds to wait for further changes, and between two tries.
+        unix_socket: where the pages are reached in place of the host and port of `url`.
     """
 
-    def __init__(self, url: str = "http://127.0.0.1:3000", location: str = LOCATION, wait_s: float = 2.0) -> None:
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:3000",
+        location: str = LOCATION,
+        wait_s: float = 2.0,
+        unix_socket: str | None = None,
+    ) -> None:
+        self._unix_socket = unix_socket
         self._graphql = f"{url.rstrip('/')}/graphql"
         self._location = location
         self._wait_s = wait_s
@@ -63,7 +76,7 @@ class ReloadDagster:
             try:
                 self._reload()
                 is_told = False
-            except (requests.RequestException, ValueError) as error:
+            except (requests.RequestException, http.client.HTTPException, OSError, ValueError) as error:
                 if not is_told:
                     log.warning("Dagster does not load its definitions again and is asked on: %s", error)
                 is_told = True
@@ -71,12 +84,33 @@ class ReloadDagster:
 
     def _reload(self) -> None:
         body = {"query": _MUTATION, "variables": {"name": self._location}}
-        with requests.Session() as session:
-            session.trust_env = False
-            answer = session.post(self._graphql, json=body, timeout=_TIMEOUT_S)
-        answer.raise_for_status()
-        told = answer.json()
+        told = self._asked(body)
         found = (told.get("data") or {}).get("reloadRepositoryLocation") or {}
         if told.get("errors") or found.get("__typename") != "WorkspaceLocationEntry":
             raise ValueError(str(found.get("message") or told.get("errors") or found)[:500])
         log.info("Dagster has loaded the definitions of %s again", self._location)
+
+    def _asked(self, body: dict[str, Any]) -> dict[str, Any]:
+        """POST a document, and return the answer's."""
+        if self._unix_socket is not None:
+            return _asked_on(self._unix_socket, urlsplit(self._graphql).path, body)
+        with requests.Session() as session:
+            session.trust_env = False
+            answer = session.post(self._graphql, json=body, timeout=_TIMEOUT_S)
+        answer.raise_for_status()
+        told: dict[str, Any] = answer.json()
+        return told
+
+
+def _asked_on(path: str, target: str, body: dict[str, Any]) -> dict[str, Any]:
+    connection = http.client.HTTPConnection("dagster")
+    connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.sock.settimeout(_TIMEOUT_S)
+        connection.sock.connect(path)
+        connection.request("POST", target, json.dumps(body), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        told: dict[str, Any] = json.loads(answer.read())
+    finally:
+        connection.close()
+    return told

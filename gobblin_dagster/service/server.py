@@ -29,14 +29,17 @@ from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterErr
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.database.engine import parse_url
 from gobblin_dagster.service.api.app import Health, Resource, RestApp
+from gobblin_dagster.service.api.dagster_pages import DagsterPages
 from gobblin_dagster.service.api.flowconfigs import FlowConfigsResource
 from gobblin_dagster.service.api.flowdatasets import FlowDatasetsResource
 from gobblin_dagster.service.api.flowexecutions import FlowExecutionsResource
 from gobblin_dagster.service.api.flowtemplates import FlowTemplatesResource
 from gobblin_dagster.service.api.guard import Guard
+from gobblin_dagster.service.api.pages import LOGIN, Pages
 from gobblin_dagster.service.catalog.feed import CatalogFeed, CatalogListener, LoggingListener
 from gobblin_dagster.service.catalog.listeners import make_listeners
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
+from gobblin_dagster.service.child import Child
 from gobblin_dagster.service.compiler.compilers import CompilerContext, FlowCompiler, make_compiler
 from gobblin_dagster.service.datasets import FlowDatasets
 from gobblin_dagster.service.executors.embedded import NAME, EmbeddedExecutor
@@ -49,7 +52,8 @@ from gobblin_dagster.service.model import JobReport
 from gobblin_dagster.service.orchestrator.history import ExecutionHistory
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.scheduler.scheduler import BATCH, Scheduler
-from gobblin_dagster.service.security.access import Access, digest, load_token
+from gobblin_dagster.service.security.access import OWNER, Access, digest, load_token
+from gobblin_dagster.service.security.sessions import Sessions
 from gobblin_dagster.service.store.node_rows import Node, delete_node, save_node
 from gobblin_dagster.service.store.replica import Replica
 from gobblin_dagster.service.store.role_rows import LEADER, RoleLease
@@ -61,6 +65,8 @@ from gobblin_dagster.state import open_store
 log = logging.getLogger(__name__)
 
 WORKER_LOG = ".gobblin/worker.log"
+PAGES_LOG = ".gobblin/dagster-pages.log"
+DAEMON_LOG = ".gobblin/dagster-daemon.log"
 REPLICAS = ".gobblin"
 """Folder of the copies that nodes keep of a PostgreSQL database."""
 BEAT_S = 3
@@ -87,6 +93,25 @@ class Address:
         return f"http://{self.host}:{self.port}"
 
 
+@dataclass(frozen=True, slots=True)
+class DagsterPrograms:
+    """Dagster as it runs beside the service."""
+
+    socket: Path
+    """Unix socket on which the pages are served."""
+    pages: Sequence[str]
+    """Command that serves the pages."""
+    daemon: Sequence[str]
+    """Command that runs the daemon."""
+
+    def children(self, root: Path) -> list[Child]:
+        """Return what keeps the programs running."""
+        return [
+            Child("Dagster's pages", self.pages, root, root / PAGES_LOG),
+            Child("Dagster's daemon", self.daemon, root, root / DAEMON_LOG),
+        ]
+
+
 class CoreServices:
     """One process of the service.
 
@@ -97,6 +122,7 @@ class CoreServices:
         allow: what jobs may use, as `gobblin.yaml` says.
         clock: tells the time where the database has no clock.
         state: URL of the project's state store.
+        dagster: the programs that run Dagster beside the service; None: there is none.
         listeners: hear of every change of the catalog, whichever node makes it, after those that `spec` names.
 
     A store that cannot be reached yet is waited for: until then the service answers 503.
@@ -117,6 +143,7 @@ class CoreServices:
         clock: Clock | None = None,
         state: str = STATE_STORE,
         listeners: Sequence[CatalogListener] = (),
+        dagster: DagsterPrograms | None = None,
     ) -> None:
         self._spec = spec
         self._clock = clock or SystemClock()
@@ -161,12 +188,18 @@ class CoreServices:
         }
         # SQLite is a file: it can be read as long as the node lives.
         self._replica = None if self.store.is_sqlite else Replica(self.store, root / REPLICAS, self._clock)
+        self._sessions = Sessions(self.token, self._clock.now)
+        self._dagster = [] if dagster is None else dagster.children(root)
+        pages = (
+            None if dagster is None else Pages(access, self._sessions, DagsterPages(dagster.socket, guard, self.store))
+        )
         self.app = RestApp(
             resources,
             access,
             Health(lambda: True, self._problems, lambda: self.store.is_open, self._copy_age_s),
             self._wake_up,
             None if self._replica is None else (self._replica, self._on_copy(self._replica, guard, compiler)),
+            pages,
         )
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -176,6 +209,10 @@ class CoreServices:
         self._replica_thread: threading.Thread | None = None
         self._store_problem = ""
         self._started_at: datetime | None = None
+
+    def login_link(self) -> str:
+        """Return an address that logs a browser in, once."""
+        return f"{self.url}{LOGIN}?ticket={self._sessions.ticket(OWNER)}"
 
     @property
     def is_leader(self) -> bool:
@@ -194,6 +231,8 @@ class CoreServices:
             self._replica_thread.start()
         self.executor.start()
         self.remote.start(self.topology.graph)
+        for child in self._dagster:
+            child.start()
         self._loop_thread = threading.Thread(target=self._loop, name="scheduler", daemon=True)
         self._loop_thread.start()
 
@@ -209,6 +248,8 @@ class CoreServices:
             self._loop_thread.join()
         self.remote.stop()
         self._hand_over_role()
+        for child in self._dagster:
+            child.stop(at_once=at_once)
         if at_once:
             self.executor.kill()
             self.executor.join()

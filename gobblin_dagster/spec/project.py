@@ -102,6 +102,8 @@ class ServiceSpec(SpecModel):
     listeners: tuple[ConstructSpec, ...] = ()
     """Classes of yours that hear of each change of a flow, on each node: `[{type: shop.listeners:Tell, room: data}]`.
     The other keys are arguments of the class."""
+    dagster: bool = False
+    """Whether `gobblin serve` also runs Dagster: its daemon, and its pages under `/dagster`."""
     anonymous: bool = False
     """Whether requests without a token may do everything: for clients that can send none, on a machine of one's own."""
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gobblin_dagster.cli.context import examples, importable, project_root
 from gobblin_dagster.service.logs import LogForm, start_logs
-from gobblin_dagster.service.server import Address, CoreServices
+from gobblin_dagster.service.server import Address, CoreServices, DagsterPrograms
 from gobblin_dagster.spec.load import load_project
 from gobblin_dagster.spec.project import TOKEN_FILE
+from gobblin_dagster.warm.address import WarmAddress
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -36,15 +38,25 @@ def serve(
     form = logs or spec.service.logs
     command = [sys.executable, "-m", "gobblin_dagster", "-C", str(root), "worker", "--pipe", "--logs", form]
     start_logs(as_json=form == "json", node=f"{socket.gethostname()}-{os.getpid()}")
-    service = CoreServices(root, spec.service, command, spec.allow.lists, state=spec.state)
+    dagster = _dagster(root) if spec.service.dagster else None
+    service = CoreServices(root, spec.service, command, spec.allow.lists, state=spec.state, dagster=dagster)
 
     def started(address: Address) -> None:
         typer.echo(f"The service answers at {address.url} (Ctrl-C ends it).")
         if service.is_new_token:
             typer.echo(f"Its token, kept in {TOKEN_FILE}: {service.token}")
+        if dagster is not None:
+            typer.echo(f"Dagster's pages, by a link that works once, within 15 minutes: {service.login_link()}")
         typer.echo("In another terminal, in this folder:")
         typer.echo("  gobblin flow templates")
         typer.echo("  gobblin flow create GROUP/NAME --template URI --set PARAMETER=VALUE")
         typer.echo("  gobblin flow list")
 
     raise typer.Exit(service.run(started))
+
+
+def _dagster(root: Path) -> DagsterPrograms:
+    """Return the programs that run Dagster beside the service, on a socket of this process's own."""
+    socket_path = WarmAddress.of(root).path.with_name(f"dagster-{os.getpid()}.sock")
+    program = [sys.executable, "-m", "gobblin_dagster.orchestration.beside_service"]
+    return DagsterPrograms(socket_path, [*program, "pages", str(socket_path)], [*program, "daemon"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import time
@@ -11,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from anyio import to_thread
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from gobblin_dagster import __version__
 from gobblin_dagster.core.errors import (
@@ -26,6 +25,7 @@ from gobblin_dagster.core.errors import (
     TransientError,
 )
 from gobblin_dagster.service.api import restli
+from gobblin_dagster.service.api.body import read_body
 from gobblin_dagster.service.api.errors import (
     BadRequest,
     Conflict,
@@ -35,23 +35,19 @@ from gobblin_dagster.service.api.errors import (
     NotFound,
     PreconditionFailed,
     RestError,
-    TooLarge,
     Unauthenticated,
     Unavailable,
 )
 from gobblin_dagster.service.api.messages import Answer, Request, error_answer
 from gobblin_dagster.service.api.openapi import openapi_document
+from gobblin_dagster.service.api.origins import require_own_name, require_own_page
+from gobblin_dagster.service.api.pages import Pages
 from gobblin_dagster.service.api.remembered import RememberedAnswers
 from gobblin_dagster.service.api.replica_reads import ReplicaReads
-from gobblin_dagster.service.security.access import Access, Principal
+from gobblin_dagster.service.security.access import ANONYMOUS, Access, Principal
 from gobblin_dagster.service.store.replica import Replica
 
 log = logging.getLogger(__name__)
-
-MAX_BODY = 1 << 20
-"""Bytes of a body at most."""
-BODY_WAIT_S = 10
-"""Seconds in which a body must have come whole."""
 
 
 class Resource(Protocol):
@@ -87,6 +83,7 @@ class RestApp:
         changed: called after each request that may have changed something, so that loops need not wait.
         replica: the copy of the store that answers reads while the store is away, and the resources on it; None: only
             what was answered before is answered then.
+        pages: what browsers see; None: nothing.
     """
 
     def __init__(
@@ -96,7 +93,9 @@ class RestApp:
         health: Health,
         changed: Callable[[], None],
         replica: tuple[Replica, dict[str, Resource]] | None = None,
+        pages: Pages | None = None,
     ) -> None:
+        self._pages = pages
         self._resources = resources
         self._access = access
         self._health = health
@@ -112,13 +111,16 @@ class RestApp:
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
             return
+        if self._pages is not None and self._pages.serves(scope):
+            await self._pages(scope, receive, send)
+            return
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         version = 1 if headers.get("x-restli-protocol-version") == "1.0.0" else 2
         try:
-            body = await _body(scope, receive)
+            body = await read_body(scope, receive)
         except RestError as error:
             answer = error_answer(error, version)
         else:
@@ -145,6 +147,10 @@ class RestApp:
             if principal is None:
                 advice = "Send `Authorization: Bearer TOKEN`; the service printed its token at its first start."
                 raise Unauthenticated(advice, headers={"WWW-Authenticate": "Bearer"})
+            if principal == ANONYMOUS:
+                # Any page may make the browser of somebody on this machine send a request.
+                require_own_page(headers)
+                require_own_name(headers)
             request = _request(scope, headers, path, body, principal)
             version = request.version
             if request.method == "GET":
@@ -257,29 +263,6 @@ def _request(scope: Scope, headers: dict[str, str], path: str, body: bytes, prin
             raise BadRequest("X-HTTP-Method-Override takes GET, with the query as a form in the body.")
         method, query, body = "GET", body.decode("latin-1"), b""
     return Request(method, path, query, headers, body, principal)
-
-
-async def _body(scope: Scope, receive: Receive) -> bytes:
-    """Return a request's body; raises TooLarge or BadRequest."""
-    lengths = [value for name, value in scope["headers"] if name == b"content-length"]
-    if lengths and lengths[0].isdigit() and int(lengths[0]) > MAX_BODY:
-        raise TooLarge(f"A body has at most {MAX_BODY:,} bytes, got {int(lengths[0]):,}.")
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(BODY_WAIT_S):
-            while True:
-                message: Message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise BadRequest("The client went away before its body was whole.")
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                if size > MAX_BODY:
-                    raise TooLarge(f"A body has at most {MAX_BODY:,} bytes.")
-                if not message.get("more_body"):
-                    return b"".join(parts)
-    except TimeoutError:
-        raise BadRequest(f"The body did not come whole within {BODY_WAIT_S} s.") from None
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

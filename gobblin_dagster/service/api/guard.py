@@ -8,7 +8,7 @@ from gobblin_dagster.service.api.errors import Forbidden
 from gobblin_dagster.service.api.messages import Request
 from gobblin_dagster.service.logs import about
 from gobblin_dagster.service.model import FlowId
-from gobblin_dagster.service.security.access import Access, Action
+from gobblin_dagster.service.security.access import Access, Action, Principal
 from gobblin_dagster.service.security.audit import ALLOWED, DENIED, add_audit_row
 from gobblin_dagster.service.store.store import ServiceStore, Transaction
 
@@ -28,18 +28,32 @@ class Guard:
         Raises:
             Forbidden: and a row of the audit trail says so.
         """
-        if self._access.allows(request.principal, action, flow):
+        self.require_of(request.principal, action, flow, "all flows" if flow is None else str(flow))
+
+    def require_of(self, principal: Principal, action: Action, flow: FlowId | None, resource: str) -> None:
+        """Refuse as `require` does, where the request is not one of REST.
+
+        Args:
+            principal: who asks.
+            action: what for.
+            flow: that it is about; None: all of the service.
+            resource: names it in the audit trail.
+        """
+        if self._access.allows(principal, action, flow):
             return
-        resource = "all flows" if flow is None else str(flow)
         with self._store.write() as transaction:
-            now = self._store.now(transaction)
-            add_audit_row(transaction, now, request.principal, action, resource, DENIED)
-        log.warning("%s may not %s %s", request.principal.name, action, resource)
-        raise Forbidden(f"{request.principal.name} may not {action} {resource}.")
+            add_audit_row(transaction, self._store.now(transaction), principal, action, resource, DENIED)
+        log.warning("%s may not %s %s", principal.name, action, resource)
+        raise Forbidden(f"{principal.name} may not {action} {resource}.")
 
     def note(self, transaction: Transaction, request: Request, action: Action, flow: FlowId, detail: str = "") -> None:
         """Leave a row for a change, in the transaction of the change."""
         with about(flow):
-            log.info("%s: %s %s%s", request.principal.name, action, flow, f", {detail}" if detail else "")
-        now = self._store.now(transaction)
-        add_audit_row(transaction, now, request.principal, action, str(flow), ALLOWED, detail)
+            self.note_of(transaction, request.principal, action, str(flow), detail)
+
+    def note_of(
+        self, transaction: Transaction, principal: Principal, action: Action, resource: str, detail: str = ""
+    ) -> None:
+        """Leave a row as `note` does, where the change is not one of a flow."""
+        log.info("%s: %s %s%s", principal.name, action, resource, f", {detail}" if detail else "")
+        add_audit_row(transaction, self._store.now(transaction), principal, action, resource, ALLOWED, detail)

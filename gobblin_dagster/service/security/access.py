@@ -26,6 +26,8 @@ class Action(StrEnum):
     RUN = "run"
     KILL = "kill"
     RESUME = "resume"
+    OPERATE = "operate"
+    """Change something in Dagster's pages."""
 
 
 @dataclass(frozen=True, slots=True)
