@@ -174,7 +174,7 @@ def _change(path: str, document: Any) -> str | None:
 
 
 def _away(error: Exception) -> RestError:
-    log.warning("Dagster's pages do not answer: %r", error)
+    log.debug("Dagster's pages do not answer: %r", error)
     return Unavailable("Dagster's pages do not answer now; they start, or start again. See .gobblin/dagster-pages.log.")
 
 

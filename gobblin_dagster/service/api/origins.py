@@ -18,7 +18,7 @@ def require_own_page(headers: Mapping[str, str]) -> None:
         Forbidden: the page belongs to another address.
     """
     origin = headers.get("origin")
-    is_own = origin is None or urlsplit(origin).netloc == headers.get("host")
+    is_own = origin is None or _host(origin) == headers.get("host")
     if not is_own or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         raise Forbidden(f"A page of {(origin or 'another address')[:100]} may not send requests to the service.")
 
@@ -29,11 +29,18 @@ def require_own_name(headers: Mapping[str, str]) -> None:
     Raises:
         Forbidden: it is neither `localhost` nor an IP address.
     """
-    host = urlsplit(f"//{headers.get('host', 'localhost')}").hostname or ""
+    host = headers.get("host", "localhost")
     try:
-        ip_address(host)
+        name = urlsplit(f"//{host}").hostname or ""
+        if name != "localhost":
+            ip_address(name)
     except ValueError:
-        if host != "localhost":
-            raise Forbidden(
-                f"Without a token the service answers to `localhost` and IP addresses, not to {host[:100]!r}."
-            ) from None
+        known = "`localhost` and IP addresses"
+        raise Forbidden(f"Without a token the service answers to {known}, not to {host[:100]!r}.") from None
+
+
+def _host(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""

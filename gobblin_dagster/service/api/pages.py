@@ -10,7 +10,6 @@ import html
 import logging
 import re
 from collections.abc import Mapping
-from http.cookies import SimpleCookie
 from urllib.parse import parse_qs
 
 from starlette.types import Receive, Scope, Send
@@ -124,12 +123,8 @@ class Pages:
         await _send(send, 401 if problem else 200, _HEADERS, _form(problem, target), scope)
 
     def _cookie(self, principal: Principal) -> str:
-        cookie: SimpleCookie = SimpleCookie()
-        cookie[self._sessions.name] = self._sessions.cookie(principal)
-        cookie[self._sessions.name].update(
-            {"path": PREFIX, "httponly": True, "samesite": "Lax", "max-age": str(int(SESSION_TIME.total_seconds()))}
-        )
-        return cookie[self._sessions.name].OutputString()
+        value = f"{self._sessions.name}={self._sessions.cookie(principal)}"
+        return f"{value}; Path={PREFIX}; Max-Age={int(SESSION_TIME.total_seconds())}; HttpOnly; SameSite=Lax"
 
 
 def _fields(encoded: bytes) -> dict[str, str]:

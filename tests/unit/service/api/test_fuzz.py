@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gobblin_dagster.service.api.app import MAX_BODY
+from gobblin_dagster.service.api.body import MAX_BODY
 from gobblin_dagster.service.model import FlowConfig, FlowId, Schedule
 from gobblin_dagster.service.server import CoreServices
 from gobblin_dagster.spec.project import ServiceSpec
@@ -361,7 +361,7 @@ def test_limits_of_bodies(core: CoreServices) -> None:
 
 
 def test_slow_body_is_given_up_and_holds_up_nobody(core: CoreServices, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gobblin_dagster.service.api.app.BODY_WAIT_S", 0.2)
+    monkeypatch.setattr("gobblin_dagster.service.api.body.BODY_WAIT_S", 0.2)
     scope = {"type": "http", "method": "POST", "raw_path": b"/flowconfigsV2", "query_string": b"", "headers": []}
 
     async def trickle(sent: list[Any]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from gobblin_dagster.service.api.app import MAX_BODY
+from gobblin_dagster.service.api.body import MAX_BODY
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId, JobReport
 from gobblin_dagster.service.server import CoreServices
 from gobblin_dagster.spec.project import ServiceSpec
