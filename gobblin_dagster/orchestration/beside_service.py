@@ -44,7 +44,7 @@ def main(words: list[str]) -> None:
     os.environ.update(dev_environment(root))
     options = target_options(root, Path(os.environ["DAGSTER_HOME"]))
     # Without it the signal would end the process before what is open is closed: Dagster's code server among it.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     threading.Thread(target=_end_with_input, daemon=True).start()
     match words:
         case ["pages", path]:
