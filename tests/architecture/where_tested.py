@@ -270,10 +270,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "unit/orchestration/test_downstream.py",
         "gobblin_dagster.orchestration.assets > gobblin_dagster.orchestration.checks",
     ),
-    "orchestration/_internal_pages.py": (
-        "integration/test_dagster_pages.py",
-        "gobblin_dagster.orchestration.beside_service",
-    ),
+    "orchestration/_internal_pages.py": ("integration/test_dagster_pages.py", "/dagster"),
     "orchestration/assets.py": (
         "unit/orchestration/test_component.py",
         "gobblin_dagster.orchestration.component > gobblin_dagster.orchestration.definitions",
@@ -424,7 +421,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "cli/commands/serve.py": ("e2e/test_serve.py", "answers at"),
     "cli/commands/worker.py": ("e2e/test_serve.py", "A worker is started by"),
     "client.py": ("e2e/test_serve.py", "start it with `gobblin serve`"),
-    "service/api/app.py": ("unit/service/api/test_rest.py", ""),
+    "service/api/app.py": ("unit/service/api/test_rest.py", "gobblin_dagster.service.server"),
     "service/api/body.py": ("unit/service/api/test_fuzz.py", ""),
     "service/api/dagster_pages.py": ("unit/service/api/test_pages.py", "gobblin_dagster.service.server"),
     "service/api/errors.py": ("unit/service/api/test_restli.py", ""),
@@ -433,8 +430,14 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/api/flowexecutions.py": ("unit/service/api/test_rest.py", "No flow execution found"),
     "service/api/flowtemplates.py": ("unit/service/api/test_fuzz.py", "flowtemplates"),
     "service/api/guard.py": ("unit/service/api/test_rest.py", "gobblin_dagster.service.server"),
-    "service/api/messages.py": ("unit/service/api/test_rest.py", "gobblin_dagster.service.api.app"),
-    "service/api/openapi.py": ("unit/service/api/test_rest.py", "gobblin_dagster.service.api.app"),
+    "service/api/messages.py": (
+        "unit/service/api/test_rest.py",
+        "gobblin_dagster.service.server > gobblin_dagster.service.api.app",
+    ),
+    "service/api/openapi.py": (
+        "unit/service/api/test_rest.py",
+        "gobblin_dagster.service.server > gobblin_dagster.service.api.app",
+    ),
     "service/api/origins.py": (
         "unit/service/api/test_pages.py",
         "gobblin_dagster.service.server > gobblin_dagster.service.api.pages",
