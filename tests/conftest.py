@@ -21,6 +21,11 @@ settings.register_profile("patient", settings(), deadline=None, suppress_health_
 settings.load_profile("patient")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests of whole commands: a long one that came last would keep one process busy alone."""
+    items.sort(key=lambda item: "/e2e/" not in item.path.as_posix())
+
+
 @pytest.fixture(autouse=True)
 def no_secrets_of_other_tests() -> Iterator[None]:
     """Let what one test took from the environment not be hidden in messages of the next."""

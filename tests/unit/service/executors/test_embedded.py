@@ -132,7 +132,7 @@ def test_service_that_is_killed_takes_its_jobs_up_again(
         done, job = ended(second, execution)
     finally:
         second.stop(at_once=True)
-    assert (done.status, job.processed_count) == (S.COMPLETE, 10)
+    assert (done.status, job.processed_count) == (S.COMPLETE, 10), (done.message, job.message)
 
 
 def test_kill_before_the_start_ends_the_execution(core: CoreServices) -> None:
