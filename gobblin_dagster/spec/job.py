@@ -113,6 +113,9 @@ class SchemaContract(StrEnum):
     DISCARD = "discard"
     """The published schema stays: new columns are left out, missing columns are written as null, and values are cast
     to the published types. A value that does not fit fails the work unit."""
+    DISCARD_ROW = "discard_row"
+    """The published schema stays, as with `discard`; rows with a value in a new column, or with one that does not fit
+    the published type, go to the quarantine."""
     FAIL = "fail"
     """A missing column, or a type that is not wider than the published one, fails the work unit, because readers could
     not read it. New columns and wider types are written unchanged."""
@@ -175,7 +178,7 @@ class BranchSpec(SpecModel):
     publisher: ConstructSpec | None = None
     """Default: the job's `publisher`."""
     schema_contract: SchemaContract | None = None
-    """`evolve`, `freeze`, `discard` or `fail`; default: the job's `schema_contract`."""
+    """`evolve`, `freeze`, `discard`, `discard_row` or `fail`; default: the job's `schema_contract`."""
     path: str = "{namespace}/{table}/{branch}/{dataset}"
     """Folder of a dataset's files, below `output.path`. Folder names may hold `{namespace}`, `{table}` and `{branch}`;
     the last folder is `{dataset}`, the percent-encoded dataset.urn. Branches must have different folders. If you
@@ -587,8 +590,10 @@ class JobSpec(SpecModel):
 
     @property
     def has_quarantine(self) -> bool:
-        """Whether any row-level policy or converter may quarantine rows."""
+        """Whether any row-level policy, converter or schema contract may quarantine rows."""
         branches = self.fork.branches
+        if SchemaContract.DISCARD_ROW in {branch.schema_contract or self.schema_contract for branch in branches}:
+            return True
         policies = [*self.row_policies, *(policy for branch in branches for policy in branch.row_policies)]
         converters = [*self.converters, *(converter for branch in branches for converter in branch.converters)]
         return any(policy.on_violation is OnViolation.QUARANTINE for policy in policies) or any(

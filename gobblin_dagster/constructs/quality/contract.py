@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gobblin_dagster.constructs.converters.each_row import shown
 from gobblin_dagster.constructs.types.columns import convert_error
@@ -44,6 +47,8 @@ class Contract:
         self._changed = {name: text for name, text in before.items() if name in now and now[name] != text}
         self.notes: tuple[str, ...] = differences(previous, schema, context.branch)
         """Differences from the published schema, one line per column."""
+        self.rejects = kind is SchemaContract.DISCARD_ROW
+        """Whether rows that `unfit` names must be put aside before `conform`."""
         self._given = schema
         self.schema: pa.Schema = self._settled(kind)
         """Schema to write."""
@@ -55,8 +60,18 @@ class Contract:
         columns = [self._column(field, batch) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
+    def unfit(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.BooleanArray, str]]:
+        """Yield the rows with a value that the published schema does not take, and the reason; for `discard_row`."""
+        for name in self._new:
+            if (mask := pc.is_valid(batch[name])).true_count:
+                yield mask, f"column {name!r} is new"
+        for field in self.schema:
+            if field.name in self._changed and not _fits(values := batch[field.name], field.type):
+                mask = pa.array([not _fits(values.slice(at, 1), field.type) for at in range(len(values))])
+                yield mask, f"column {field.name!r}: expected {field.type} as published before, got {values.type}"
+
     def _settled(self, kind: SchemaContract) -> pa.Schema:
-        if kind is SchemaContract.DISCARD:
+        if kind in {SchemaContract.DISCARD, SchemaContract.DISCARD_ROW}:
             return pa.schema(
                 [self._as_published(f) for f in self._given if f.name not in self._new] + self._filled_in()
             )
@@ -117,6 +132,14 @@ class Contract:
 
     def _error(self, problem: str) -> ConvertError:
         return convert_error(problem, self._name, self._context)
+
+
+def _fits(values: pa.Array, kind: pa.DataType) -> bool:
+    try:
+        values.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+    return True
 
 
 def differences(previous: str, schema: pa.Schema, branch: str | None) -> tuple[str, ...]:

@@ -30,6 +30,9 @@ from gobblin_dagster.engine.task.row_pipeline import Quarantine, RowPipeline
 from gobblin_dagster.engine.task.shared_files import SharedFiles
 from gobblin_dagster.spec.job import BranchSpec, JobSpec, TaskPolicySpec
 
+CONTRACT = "schema_contract"
+"""Name under which rows that the schema contract rejects are counted and put into the quarantine."""
+
 
 class Branch:
     """Writes the rows that the fork gives it. A failure is kept and never raised, so the other branches go on.
@@ -110,6 +113,17 @@ class Branch:
         problem = f"{self._key.reason()}, its key, in row {first}; put such rows aside with the row policy `not_null`"
         raise convert_error(problem, "publisher", self._context, chunk.file)
 
+    def _conformed(self, contract: Contract, chunk: Chunk) -> Chunk:
+        """Return the rows in the contract's schema; those that it rejects are put aside."""
+        for _ in range(len(chunk.batch.schema) if contract.rejects else 0):
+            found = next(contract.unfit(chunk.batch), None)
+            if found is None:
+                break
+            mask, reason = found
+            self._pipeline.put_aside(chunk.filter(mask), CONTRACT, reason)
+            chunk = chunk.filter(pc.invert(mask))
+        return dataclasses.replace(chunk, batch=on_rows(contract.conform, chunk))
+
     def _agreed(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema to write, by the branch's schema contract."""
         if self._contract_kind is None or self._previous_schema is None:
@@ -125,8 +139,12 @@ class Branch:
         with self._keeping_failure():
             self._rows_in += chunk.batch.num_rows
             for processed in self._pipeline.process(chunk):
-                batch = processed.batch if self._contract is None else on_rows(self._contract.conform, processed)
-                self._require_key(dataclasses.replace(processed, batch=batch))
+                if self._contract is not None:
+                    processed = self._conformed(self._contract, processed)  # noqa: PLW2901  # the same rows
+                    if not processed.batch.num_rows:
+                        continue
+                batch = processed.batch
+                self._require_key(processed)
                 self._writer.write(batch)
                 self._rows_written += batch.num_rows
                 for observer in self._observers:

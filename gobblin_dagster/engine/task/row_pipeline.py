@@ -81,6 +81,19 @@ class RowPipeline:
                     f"({rejected / checked:.4%}), first {self._first_rejected[spec.name]}.",
                 )
 
+    def put_aside(self, chunk: Chunk, name: str, reason: str) -> None:
+        """Count rows as rejected, and send them to the quarantine.
+
+        Args:
+            chunk: the rows.
+            name: what rejected them.
+            reason: why, in one line.
+        """
+        count = chunk.batch.num_rows
+        self.rejected[name] = self.rejected.get(name, 0) + count
+        self.rows_quarantined += count
+        self._quarantine(chunk, name, reason, self._name)
+
     def _converter(self, spec: ConverterSpec) -> Converter:
         converter: Converter = registry.create(ConstructKind.CONVERTER, spec, self._context)
         if spec.on_error is OnError.FAIL:

@@ -181,6 +181,21 @@ def test_contract_that_is_broken_publishes_nothing_new(
     assert [table.num_rows for table in tables] == [5]
 
 
+def test_contract_discard_row_puts_rows_that_do_not_fit_aside(tmp_path: Path) -> None:
+    odd = "CASE WHEN id = 5 THEN 'x' ELSE id::VARCHAR END AS id, dataset, value, CASE WHEN id = 6 THEN 1 END AS extra"
+    dataset, tables = _second_run(tmp_path, "discard_row", {"type": "sql", "select": odd})
+
+    assert [table["id"].to_pylist() for table in tables] == [[0, 1, 2, 3, 4], [7]]
+    assert tables[1].schema.names == ["id", "dataset", "value"]
+    assert dataset.rows_quarantined == 2
+    aside = _tables(tmp_path, _job(8), "quarantine")[0].sort_by("source_row")
+    assert aside["reason"].to_pylist() == [
+        "column 'id': expected int64 as published before, got string",
+        "column 'extra' is new",
+    ]
+    assert '"extra":1' in aside["record"][1].as_py().replace(" ", "")
+
+
 def test_contract_of_a_branch_goes_before_the_jobs(tmp_path: Path) -> None:
     fork = {"branches": [{"name": "all", "schema_contract": "discard"}, {"name": "free"}]}
     _run(tmp_path, _job(5, fork=fork, schema_contract="evolve"))
@@ -263,4 +278,5 @@ def test_copies_are_asked_for_by_row() -> None:
 
 def test_quarantine_of_converters_counts_as_quarantine_of_the_job() -> None:
     assert _job(1, converters=[TEXT | {"on_error": "quarantine"}]).has_quarantine is True
+    assert _job(1, schema_contract="discard_row").has_quarantine is True
     assert _job(1, converters=[TEXT | {"on_error": "skip"}]).has_quarantine is False
