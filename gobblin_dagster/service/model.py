@@ -158,6 +158,17 @@ class JobKey:
         """Return the key of an attempt."""
         return cls(execution.flow.group, execution.flow.name, execution.number, job, generation, attempt)
 
+    @classmethod
+    def read(cls, fields: Any) -> JobKey:
+        """Return a key that came from elsewhere; raises TypeError or ValueError if no database can hold it."""
+        key = cls(**fields)
+        texts, numbers = (key.group, key.flow, key.job), (key.execution, key.generation, key.attempt)
+        if not all(isinstance(text, str) and "\0" not in text and len(text) <= _LONGEST for text in texts):
+            raise ValueError("group, flow and job are texts without NUL")
+        if not all(type(number) is int and 0 <= number < most for number, most in zip(numbers, _MOST, strict=True)):
+            raise ValueError("execution, generation and attempt are numbers")
+        return key
+
     @property
     def execution_id(self) -> ExecutionId:
         """The execution that the job belongs to."""
@@ -166,6 +177,10 @@ class JobKey:
     def __str__(self) -> str:
         attempt = f"generation {self.generation}, attempt {self.attempt}"
         return f"{self.group}/{self.flow}/{self.execution} {self.job} ({attempt})"
+
+
+_LONGEST = 1000
+_MOST = (1 << 63, 1 << 31, 1 << 31)
 
 
 class Trigger(StrEnum):

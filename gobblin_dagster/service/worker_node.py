@@ -17,25 +17,66 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
+from typing import Protocol
+
+from pydantic import ValidationError
 
 from gobblin_dagster import __version__
 from gobblin_dagster.core.clock import Clock, SystemClock
-from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.core.errors import GobblinDagsterError, UsageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.database.engine import parse_url
+from gobblin_dagster.service.executors.kafka import KafkaLink
 from gobblin_dagster.service.executors.monitor import JobMonitor
-from gobblin_dagster.service.executors.store import Inbox
+from gobblin_dagster.service.executors.store import Inbox, StoreExecutor
 from gobblin_dagster.service.executors.worker_process import WorkerChannel, WorkerProcess
 from gobblin_dagster.service.store.node_rows import Node, delete_node, save_node
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.store.worker_rows import forget_old_jobs
+from gobblin_dagster.service.topology.model import KafkaTopics
+from gobblin_dagster.spec.job import ConstructSpec
 from gobblin_dagster.spec.project import ProjectSpec
 
 log = logging.getLogger(__name__)
 
 WORKER_LOG = ".gobblin/worker-{executor}.log"
+WORKER_STORE = "sqlite:///.gobblin/worker.db"
+"""Where a worker keeps orders that come from elsewhere than a database."""
 BEAT_S = 3
 """How often a worker says that it is alive."""
+
+
+class Link(Protocol):
+    """Carries orders into a worker's store, and reports out of it."""
+
+    def start(self) -> None:
+        """Begin, in threads."""
+
+    def stop(self) -> None:
+        """End, once what can be carried is."""
+
+
+def make_link(inlet: ConstructSpec, inbox: StoreExecutor, root: Path) -> Link | None:
+    """Return what carries orders of an inlet; None if the service writes them into the store itself.
+
+    Raises:
+        UsageError: there is no such inlet, or its options have faults.
+    """
+    if inlet.type == "store" and not inlet.options:
+        return None
+    try:
+        if inlet.type == "kafka":
+            return KafkaLink(KafkaTopics.model_validate(inlet.options), inbox, root)
+    except ValidationError as error:
+        told = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        raise UsageError(
+            problem=f"`worker.inlet` in gobblin.yaml has faults: {told}.",
+            hint="Name brokers and topics as the executor's `kafka` in the topology does.",
+        ) from error
+    raise UsageError(
+        problem=f"`worker.inlet` in gobblin.yaml is {inlet.type!r} with {', '.join(inlet.options) or 'no options'}.",
+        hint="Set `{type: store}`, or `{type: kafka, brokers: ..., orders: ..., reports: ...}`.",
+    )
 
 
 class WorkerNode:
@@ -51,6 +92,7 @@ class WorkerNode:
 
     Raises:
         StorageError, StoreVersionError: the store of orders cannot be opened, and waiting would not help.
+        UsageError: the inlet has faults.
 
     Source: gobblin-cluster `GobblinTaskRunner`, `GobblinClusterManager`.
     """
@@ -66,9 +108,10 @@ class WorkerNode:
     ) -> None:
         self._executor = executor
         self._clock = clock or SystemClock()
-        self._about = {"jobs_at_once": spec.worker.jobs_at_once}
+        self._about = {"jobs_at_once": spec.worker.jobs_at_once, "inlet": spec.worker.inlet.type}
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-        url = parse_url(spec.worker.store or spec.service.store, root)
+        is_shared = spec.worker.inlet.type == "store"
+        url = parse_url(spec.worker.store or (spec.service.store if is_shared else WORKER_STORE), root)
         self.store = ServiceStore(url, self._clock, may_be_away=True)
         log_file = root / WORKER_LOG.format(executor=executor)
         self.monitor = JobMonitor(
@@ -78,6 +121,7 @@ class WorkerNode:
             self._clock,
             spec.worker.jobs_at_once,
         )
+        self.link = make_link(spec.worker.inlet, StoreExecutor(executor, self.store), root)
         self._ended = threading.Event()
         self._beats: threading.Thread | None = None
         self._started_at: datetime | None = None
@@ -88,6 +132,8 @@ class WorkerNode:
         self._beats = threading.Thread(target=self._beat_on, name="heartbeat", daemon=True)
         self._beats.start()
         self.monitor.start()
+        if self.link is not None:
+            self.link.start()
 
     def stop(self, *, at_once: bool = False) -> None:
         """End the jobs that run: what is whole is committed, the rest is another worker's.
@@ -100,6 +146,8 @@ class WorkerNode:
             self.monitor.join()
         else:
             self.monitor.stop()
+        if self.link is not None:
+            self.link.stop()
         # Until here the worker says that it is alive, so that no other one takes up the jobs that end.
         self._ended.set()
         if self._beats is not None:

@@ -124,8 +124,13 @@ class ServiceSpec(SpecModel):
 class WorkerSpec(SpecModel):
     """A worker of an executor of the topology: `gobblin worker --executor NAME`."""
 
+    inlet: ConstructSpec = ConstructSpec(type="store")
+    """Where orders come from: `{type: store}` is the service's database, `{type: kafka, brokers: ..., orders: ...,
+    reports: ...}` two topics, as the topology names them."""
     store: str = ""
-    """Database with the orders: `postgresql://...` or `sqlite:///path`; default: that of `service.store`."""
+    """Database in which orders are kept until they are over: `postgresql://...` or `sqlite:///path`. Default: that of
+    `service.store` for the inlet `store`, `sqlite:///.gobblin/worker.db` for others. Workers of one executor on several
+    machines need one that they share."""
     jobs_at_once: int = Field(default=4, ge=1, le=256)
     """Jobs that the worker runs side by side."""
 

@@ -116,9 +116,19 @@ class Dispatcher:
     def _collect(self) -> int:
         reports = self.executor.take_reports(BATCH)
         for report in reports:
-            self._report(report)
+            if self._is_ours(report):
+                self._report(report)
         self.executor.acknowledge(reports)
         return len(reports)
+
+    def _is_ours(self, report: JobReport) -> bool:
+        """Tell whether a job was given to this executor: none may report jobs of others."""
+        with self._store.read() as transaction:
+            job = load_job(transaction, report.execution, report.job)
+        is_ours = job is not None and job.job.executor == self.executor.name
+        if job is not None and not is_ours:
+            log.warning("executor %s reports job %s, which is not its own", self.executor.name, report.key)
+        return is_ours
 
     def _loop(self) -> None:
         wait_s = TICK_S

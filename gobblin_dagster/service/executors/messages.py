@@ -61,7 +61,9 @@ def from_line(line: str) -> Message:
         fields = json.loads(line)
         kind = _KINDS[fields.pop("kind")]
         if "key" in fields:
-            fields["key"] = JobKey(**fields["key"])
+            fields["key"] = JobKey.read(fields["key"])
+        if any(not isinstance(fields.get(name, ""), str) for name in ("run_id", "body")):
+            raise ValueError("run_id and body are texts")
         if "status" in fields:
             fields["status"] = ExecutionStatus(fields["status"])
         message: Message = kind(**fields)

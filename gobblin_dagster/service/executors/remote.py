@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from gobblin_dagster.core.errors import GobblinDagsterError
-from gobblin_dagster.service.executors.base import ReportingExecutor
+from gobblin_dagster.service.executors.base import ReportingExecutor, job_key
 from gobblin_dagster.service.executors.dispatcher import Dispatcher
+from gobblin_dagster.service.executors.kafka import KafkaExecutor
 from gobblin_dagster.service.executors.store import StoreExecutor
-from gobblin_dagster.service.model import JobReport
+from gobblin_dagster.service.model import JobKey, JobReport
+from gobblin_dagster.service.store.execution_rows import open_jobs
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.topology.graph import EMPTY, FlowGraph
 from gobblin_dagster.service.topology.model import TopologySpec
@@ -28,7 +31,14 @@ def make_executor(name: str, spec: TopologySpec, store: ServiceStore) -> Reporti
     """
     if spec.type == "store":
         return StoreExecutor(name, store, spec.description, spec.capabilities)
+    if spec.kafka is not None:
+        return KafkaExecutor(name, spec.kafka, partial(_open_jobs, store, name), spec.description, spec.capabilities)
     return None
+
+
+def _open_jobs(store: ServiceStore, executor: str) -> Sequence[JobKey]:
+    with store.read() as transaction:
+        return [job_key(execution, job) for execution, job in open_jobs(transaction, executor)]
 
 
 class RemoteExecutors:

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Row, Select, and_, delete, select, update
 
 from gobblin_dagster.database.dialect import insert
-from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId, JobKey, JobReport
+from gobblin_dagster.service.model import ExecutionStatus, JobKey, JobReport
 from gobblin_dagster.service.store.store import Transaction
 from gobblin_dagster.service.store.tables import worker_jobs as jobs
 
@@ -155,19 +155,32 @@ def forget_old_jobs(transaction: Transaction, executor: str, now: datetime) -> N
 
 def write_report(report: JobReport) -> str:
     """Return a report as JSON."""
-    return json.dumps(asdict(report), separators=(",", ":"))
+    more = {name: getattr(report, name) for name in _MORE}
+    return json.dumps({"key": asdict(report.key), "status": report.status, **more}, separators=(",", ":"))
 
 
 def read_report(text: str) -> JobReport:
-    """Read a report; raises ValueError if the text is none."""
+    """Read a report; raises ValueError if the text is none that a database can hold."""
     try:
-        fields = json.loads(text)
-        execution = fields.pop("execution")
-        number, flow = execution["number"], FlowId(execution["flow"]["group"], execution["flow"]["name"])
-        return JobReport(ExecutionId(flow, number), **{**fields, "status": ExecutionStatus(fields["status"])})
+        fields = json.loads(text.replace("\\u0000", ""))
+        key = JobKey.read(fields["key"])
+        more = {name: fields[name] for name in _MORE}
+        if any(type(more[name]) is not kind for name, kind in _MORE.items()) or abs(more["processed_count"]) >> 63:
+            raise ValueError("a field has another type")
+        status = ExecutionStatus(fields["status"])
+        return JobReport(key.execution_id, key.job, key.generation, key.attempt, status, **more)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"no report of a job: {text[:200]!r}") from error
 
+
+_MORE: dict[str, type] = {
+    "message": str,
+    "run_id": str,
+    "processed_count": int,
+    "low_watermark": str,
+    "high_watermark": str,
+    "may_retry": bool,
+}
 
 _ORDER = (jobs.c.execution_id, jobs.c.flow_group, jobs.c.flow_name, jobs.c.job_name, jobs.c.generation, jobs.c.attempt)
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
+from gobblin_dagster.constructs.clients.kafka import KafkaConnection
 from gobblin_dagster.spec.job import SpecModel
 
 ANY = "any"
@@ -113,15 +114,26 @@ class CapabilitySpec(SpecModel):
         return self.source in (ANY, source) and self.destination in (ANY, destination)
 
 
+class KafkaTopics(KafkaConnection):
+    """The two topics of an executor."""
+
+    orders: str = Field(min_length=1)
+    """Topic of orders to the executor. Orders of one flow go to one partition, and keep their order."""
+    reports: str = Field(min_length=1)
+    """Topic of reports from the executor."""
+
+
 class TopologySpec(SpecModel):
     """An executor and what it can do.
 
     Source: gobblin-runtime `TopologySpec`, `SpecExecutor.getCapabilities`.
     """
 
-    type: Literal["embedded", "store"] = "embedded"
-    """How jobs reach it: `embedded` is the worker process of the service itself; `store` are workers that poll the
-    service's database (`gobblin worker --executor NAME`)."""
+    type: Literal["embedded", "store", "kafka"] = "embedded"
+    """How jobs reach it: `embedded` is the worker process of the service itself; the others are workers
+    (`gobblin worker --executor NAME`) that poll the service's database (`store`) or read a topic (`kafka`)."""
+    kafka: KafkaTopics | None = None
+    """Brokers and topics, for the type `kafka`."""
     state: str = ""
     """Names the state store in which its jobs keep their watermarks, if it is not the one of the service's project.
     Executors of one edge need the same one."""
@@ -131,6 +143,15 @@ class TopologySpec(SpecModel):
     """Kinds of movement that it can do, by types of nodes."""
     enabled: bool = True
     """Whether jobs are given to it."""
+
+    @model_validator(mode="after")
+    def _has_its_transport(self) -> TopologySpec:
+        if (self.kafka is not None) != (self.type == "kafka"):
+            missing = "needs `kafka: {brokers: ..., orders: ..., reports: ...}`"
+            raise ValueError(
+                f"type kafka {missing}" if self.kafka is None else "`kafka` is for executors of type kafka"
+            )
+        return self
 
     def queue(self, name: str) -> str:
         """Return the name under which the executor takes orders."""
