@@ -7,16 +7,19 @@ after a kill is what is durable: databases, brokers, and the notes of jobs, whic
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection
 
 from gobblin_dagster.core.clock import SystemClock
-from gobblin_dagster.service.executors.base import ReportingExecutor, SpecExecutor
+from gobblin_dagster.service.executors.base import ReportingExecutor, SpecExecutor, job_key
 from gobblin_dagster.service.executors.dispatcher import Dispatcher
 from gobblin_dagster.service.executors.embedded import EmbeddedExecutor
+from gobblin_dagster.service.executors.kafka import KafkaExecutor, KafkaLink
 from gobblin_dagster.service.executors.messages import JobNews, Message, RunOrder, StopOrder
 from gobblin_dagster.service.executors.monitor import JobMonitor
 from gobblin_dagster.service.executors.store import Inbox, StoreExecutor
@@ -33,8 +36,10 @@ from gobblin_dagster.service.model import (
     Schedule,
 )
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
-from gobblin_dagster.service.store.execution_rows import JobExecution, load_execution, load_jobs
+from gobblin_dagster.service.store.execution_rows import JobExecution, load_execution, load_jobs, open_jobs
 from gobblin_dagster.service.store.store import ServiceStore
+from gobblin_dagster.service.topology.model import KafkaTopics
+from tests.contract.memory_kafka import MemoryKafka
 
 NEVER = "0 0 0 ? 1 1 2050"
 
@@ -126,6 +131,8 @@ class World:
     """
 
     queue = "east"
+    stride = 1
+    """Each how many steps there is a kill."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.kills = Kills()
@@ -152,6 +159,9 @@ class World:
     def executor(self) -> SpecExecutor:
         """Return the executor as the service sees it."""
         raise NotImplementedError
+
+    def lose_it(self) -> None:
+        """Take away what the executor needs; default: nobody was heard of anyway."""
 
     def close(self) -> None:
         """Let connections go."""
@@ -241,3 +251,47 @@ class StoreWorld(RemoteWorld):
     def worker_pass(self) -> None:
         self.monitor.step()
         self.worker.run()
+
+
+class KafkaWorld(RemoteWorld):
+    """Orders and reports go through topics; the worker has a store of its own."""
+
+    own: MortalStore | None = None
+    broker: MemoryKafka
+
+    def start(self) -> None:
+        if self.own is None:
+            self.broker = MemoryKafka(self.kills.point)
+            shutil.copy(self.folder / "empty.db", self.folder / "worker.db")
+            self.own = MortalStore(f"sqlite:///{self.folder}/worker.db", self.kills)
+        topics = KafkaTopics(brokers="127.0.0.1:1", orders="orders", reports="reports")
+        clients: Any = self.broker
+        self.worker = NotingWorker(self.kills, self.begun, self.published)
+        executor = KafkaExecutor(self.queue, topics, self._open_jobs, clients=clients)
+        self.dispatcher = Dispatcher(self.store, executor, self._report)
+        self.link = KafkaLink(topics, StoreExecutor(self.queue, self.own), self.folder, clients)
+        inbox = Inbox(self.queue, self.own, f"worker-{next(_names)}")
+        self.monitor = JobMonitor(self.queue, inbox, self.worker, SystemClock(), 2)
+
+    def worker_pass(self) -> None:
+        self.link.step()
+        self.monitor.step()
+        self.worker.run()
+
+    def close(self) -> None:
+        super().close()
+        if self.own is not None:
+            self.own.close()
+
+    def _open_jobs(self) -> Sequence[JobKey]:
+        with self.store.read() as transaction:
+            return [job_key(execution, job) for execution, job in open_jobs(transaction, self.queue)]
+
+    def lose_it(self) -> None:
+        self.broker.topics.clear()
+
+
+class PostgresStoreWorld(StoreWorld):
+    """The same on PostgreSQL, where transactions take longer."""
+
+    stride = 3
