@@ -451,6 +451,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/compiler/jobs.py": ("unit/service/compiler/test_identity.py", ""),
     "service/executors/base.py": ("contract/executor_worlds.py", ""),
     "service/executors/dispatcher.py": ("contract/executor_worlds.py", ""),
+    "service/executors/kafka.py": ("contract/executor_worlds.py", ""),
     "service/executors/remote.py": ("unit/service/test_worker_node.py", "gobblin_dagster.service.server"),
     "service/executors/store.py": ("contract/executor_worlds.py", ""),
     "service/executors/worker_process.py": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowConfig, FlowId
 from gobblin_dagster.service.server import CoreServices
@@ -110,3 +112,18 @@ def test_worker_runs_what_its_own_project_allows_and_refuses_the_rest(core: Core
         assert list(store.load_dataset_states(good.job.name)) == ["a"], "the worker's own state store has the watermark"
     with core.store.read() as transaction:
         assert load_nodes(transaction, "east") == [], "it ended"
+
+
+@pytest.mark.parametrize(
+    ("inlet", "problem"),
+    [
+        ("kafka", "`worker.inlet` in gobblin.yaml has faults: brokers: Field required; orders: Field required"),
+        ("{type: kafka, brokers: b, orders: o, reports: r, topik: t}", "topik: Extra inputs are not permitted"),
+        ("rabbit", "`worker.inlet` in gobblin.yaml is 'rabbit'"),
+        ("{type: store, brokers: b}", "is 'store' with brokers"),
+    ],
+)
+def test_inlet_with_faults_is_refused(inlet: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "gobblin.yaml").write_text(f"project: east\nworker: {{inlet: {inlet}}}\n")
+    with pytest.raises(UsageError, match=re.escape(problem)):
+        WorkerNode("east", tmp_path, load_project(tmp_path), [])

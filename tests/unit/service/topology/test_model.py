@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
 from gobblin_dagster.service.topology.model import CapabilitySpec, Dataset, TopologySpec
 
@@ -40,3 +41,13 @@ def test_capability_covers_types_of_nodes() -> None:
     assert executor.can_move("files", "database")
     assert executor.can_move("broker", "lake")
     assert not executor.can_move("broker", "database")
+
+
+def test_executors_behind_kafka_name_their_topics() -> None:
+    kafka = {"brokers": "b:9092", "orders": "o", "reports": "r"}
+    every = {"capabilities": [{}]}
+    assert TopologySpec.model_validate({"type": "kafka", "kafka": kafka, **every}).queue("east") == "east"
+    with pytest.raises(ValidationError, match="the type kafka needs `kafka:"):
+        TopologySpec.model_validate({"type": "kafka", **every})
+    with pytest.raises(ValidationError, match="is for executors of the type kafka"):
+        TopologySpec.model_validate({"type": "store", "kafka": kafka, **every})
