@@ -459,10 +459,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "gobblin_dagster.service.server",
     ),
     "service/executors/job_body.py": ("services/flow_project.py", ""),
-    "service/executors/messages.py": (
-        "unit/service/executors/test_embedded.py",
-        "gobblin_dagster.service.server > gobblin_dagster.service.executors.embedded",
-    ),
     "service/flow_compiler.py": ("unit/orchestration/test_flow_assets.py", "gobblin_dagster.service.server"),
     "service/flow_jobs.py": ("services/flow_project.py", ""),
     "service/manager.py": ("unit/service/store/test_flow_rows.py", ""),

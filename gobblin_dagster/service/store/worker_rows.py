@@ -162,11 +162,12 @@ def write_report(report: JobReport) -> str:
 def read_report(text: str) -> JobReport:
     """Read a report; raises ValueError if the text is none that a database can hold."""
     try:
-        fields = json.loads(text.replace("\\u0000", ""))
+        fields = json.loads(text)
         key = JobKey.read(fields["key"])
         more = {name: fields[name] for name in _MORE}
         if any(type(more[name]) is not kind for name, kind in _MORE.items()) or abs(more["processed_count"]) >> 63:
             raise ValueError("a field has another type")
+        more = {name: value.replace("\0", "") if isinstance(value, str) else value for name, value in more.items()}
         status = ExecutionStatus(fields["status"])
         return JobReport(key.execution_id, key.job, key.generation, key.attempt, status, **more)
     except (AttributeError, KeyError, TypeError, ValueError) as error:

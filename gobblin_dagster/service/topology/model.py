@@ -147,10 +147,8 @@ class TopologySpec(SpecModel):
     @model_validator(mode="after")
     def _has_its_transport(self) -> TopologySpec:
         if (self.kafka is not None) != (self.type == "kafka"):
-            missing = "needs `kafka: {brokers: ..., orders: ..., reports: ...}`"
-            raise ValueError(
-                f"type kafka {missing}" if self.kafka is None else "`kafka` is for executors of type kafka"
-            )
+            missing = "the type kafka needs `kafka: {brokers: ..., orders: ..., reports: ...}`"
+            raise ValueError(missing if self.kafka is None else "`kafka` is for executors of the type kafka")
         return self
 
     def queue(self, name: str) -> str:

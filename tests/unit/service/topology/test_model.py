@@ -45,7 +45,7 @@ def test_capability_covers_types_of_nodes() -> None:
 
 def test_executors_behind_kafka_name_their_topics() -> None:
     kafka = {"brokers": "b:9092", "orders": "o", "reports": "r"}
-    every = {"capabilities": [{}]}
+    every: dict[str, object] = {"capabilities": [{}]}
     assert TopologySpec.model_validate({"type": "kafka", "kafka": kafka, **every}).queue("east") == "east"
     with pytest.raises(ValidationError, match="the type kafka needs `kafka:"):
         TopologySpec.model_validate({"type": "kafka", **every})
