@@ -13,7 +13,7 @@ from gobblin_dagster.service.store.replica import NEWEST, Replica
 
 
 class ReplicaReads:
-    """Answers requests about flows, and about the newest executions of each.
+    """Answers requests about flows and their versions, and about the newest executions of each.
 
     Args:
         replica: the copy.
@@ -38,13 +38,17 @@ class ReplicaReads:
     def _holds(self, request: Request) -> bool:
         resource, finder = request.segments[0], request.text("q")
         if resource in ("flowconfigs", "flowconfigsV2"):
-            return self._replica.has_flows and finder in (None, "filterFlows")
+            return self._replica.has_flows and finder in (None, "filterFlows", "history")
         if resource not in ("flowexecutions", "flowstatuses"):
             return False
         if finder in ("latestFlowExecution", "latestFlowStatus"):
             count = restli.int_parameter(request.parameters, "count", 1, least=1)
             is_plain = request.text("executionStatus") is None and count <= NEWEST
             return is_plain and self._replica.has_executions(request.flow_parameter())
+        if finder == "latestFlowGroupExecutions":
+            group = request.text("flowGroup")
+            count = restli.int_parameter(request.parameters, "countPerFlow", 1, least=1)
+            return group is not None and count <= NEWEST and self._replica.has_group(group)
         if finder == "events":
             number = request.text("flowExecutionId") or ""
             execution = ExecutionId(request.flow_parameter(), int(number) if number.isdecimal() else -1)

@@ -1,7 +1,7 @@
 """Replica: a copy of what people ask for most, in a file of this node, to read from while the database is away.
 
-It holds all flows, and the newest executions of each flow with their jobs and events. It is made at each start and
-follows the database's lists of changes and events; nothing else writes to it.
+It holds all flows with their versions, and the newest executions of each flow with their jobs and events. It is made
+at each start and follows the database's lists of changes and events; nothing else writes to it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from sqlalchemy import Table, delete, insert, select, tuple_
+from sqlalchemy import Table, delete, insert, select, tuple_, union
 
 from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.service.model import ExecutionId, FlowId
 from gobblin_dagster.service.store.flow_rows import changes_after, newest_change
 from gobblin_dagster.service.store.store import ServiceStore, Transaction
-from gobblin_dagster.service.store.tables import events, executions, flow_properties, flows, jobs
+from gobblin_dagster.service.store.tables import events, executions, flow_properties, flow_versions, flows, jobs
 
 NEWEST = 10
 """Executions of each flow that are copied, the newest ones."""
@@ -70,7 +70,7 @@ class Replica:
 
     @property
     def has_flows(self) -> bool:
-        """Whether all flows are copied."""
+        """Whether all flows and their versions are copied."""
         return self._change is not None
 
     @property
@@ -81,6 +81,10 @@ class Replica:
     def has_executions(self, flow: FlowId) -> bool:
         """Tell whether the newest executions of a flow are copied."""
         return flow in self._held
+
+    def has_group(self, group: str) -> bool:
+        """Tell whether the newest executions of all flows of a group are copied, of those that left the catalog too."""
+        return self.has_flows and not any(flow.group == group for flow in list(self._waiting) if flow not in self._held)
 
     def holds(self, execution: ExecutionId) -> bool:
         """Tell whether an execution is copied."""
@@ -119,13 +123,14 @@ class Replica:
 
     def _copy_all(self, source: Transaction, newest: int) -> None:
         with self.store.write() as copy:
-            for table in (flows, flow_properties, executions, jobs, events):
+            for table in (flows, flow_properties, flow_versions, executions, jobs, events):
                 copy.execute(delete(table))
-            for table in (flows, flow_properties):
+            for table in (flows, flow_properties, flow_versions):
                 for rows in source.execute(select(table)).mappings().partitions(_AT_ONCE):
                     copy.execute(insert(table), [dict(row) for row in rows])
-        with self.store.read() as copy:
-            found = [FlowId(*row) for row in copy.execute(select(flows.c.flow_group, flows.c.flow_name))]
+        # Flows that run once leave the catalog; their executions stay.
+        known = union(*(select(table.c.flow_group, table.c.flow_name) for table in (flows, executions)))
+        found = [FlowId(*row) for row in source.execute(known)]
         self._held.clear()
         self._seen.clear()
         self._waiting = dict.fromkeys(found)
@@ -143,6 +148,9 @@ class Replica:
                     for table in (flows, flow_properties):
                         copy.execute(delete(table).where(_is_flow(table, flow)))
                         _copy_rows(source, copy, table, _is_flow(table, flow))
+                # Some may be there: the first copy reads what is newest before it reads the versions.
+                copy.execute(delete(flow_versions).where(flow_versions.c.number > change))
+                _copy_rows(source, copy, flow_versions, flow_versions.c.number.between(change + 1, changes[-1].number))
             self._change = change = changes[-1].number
 
     def _note_events(self, source: Transaction, now: float) -> None:

@@ -20,7 +20,7 @@ from gobblin_dagster.service.store.tables import events, executions, flow_proper
 from ..conftest import Create, OwnClock, flow
 
 CRON = "0 0 * ? * *"
-COPIED = (flows, flow_properties, executions, jobs, events)
+COPIED = (flows, flow_properties, flow_versions, executions, jobs, events)
 
 
 class OwnTime:
@@ -87,6 +87,29 @@ def test_newest_executions_are_copied_and_their_age_is_told(
         assert sorted(transaction.scalars(select(executions.c.execution_id))) == numbers[3:]
     replica.follow()
     assert replica.age_s == 0
+
+
+def test_group_is_whole_with_flows_that_left_the_catalog_and_not_before_all_are_copied(
+    store: ServiceStore, orchestrator: Orchestrator, create: Create, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(flow("scheduled", cron=CRON))
+    create(flow("once"))
+    with store.write() as transaction:
+        transaction.execute(delete(flows).where(flows.c.flow_name == "once"))
+    monkeypatch.setattr("gobblin_dagster.service.store.replica.FLOWS_AT_ONCE", 1)
+    assert not replica.has_group("g")
+    replica.follow()
+    assert (replica.has_group("g"), replica.has_group("other")) == (False, True)
+    replica.follow()
+    assert replica.has_group("g")
+    assert all(replica.has_executions(FlowId("g", name)) for name in ("scheduled", "once"))
+    create(flow("new", cron=CRON))
+    create(flow("newer"))
+    replica.follow()
+    replica.follow()
+    assert replica.has_group("g")
+    with store.read() as there, replica.store.read() as here:
+        assert rows(here) == rows(there)
 
 
 def test_event_that_becomes_visible_late_is_not_missed(
