@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The service in one go: start it on real flights, create a flow, run it, look at it, and end it.
+# The service in one go: start it on real flights, create two flows (files to the lake, the lake to a table), run them,
+# look at them, and end it.
 #   service-demo.sh [FOLDER]    default: service-demo
 set -euo pipefail
 gobblin=$PWD/.venv/bin/gobblin
@@ -31,6 +32,9 @@ say flow templates
 say flow run flights/lake
 say flow status flights/lake --wait
 say flow datasets flights/lake
+"$gobblin" flow show flights/table >/dev/null 2>&1 ||
+  say flow create flights/table --template FS:///flights/lake-to-table.template --schedule '0 2/5 * ? * *'
+say flow run flights/table
 say flow list
 kill "$service"
 wait "$service" || true

@@ -33,7 +33,7 @@ _TEMPLATE = {
 _SERVICE = {
     Path("gobblin.yaml"): "gobblin.yaml",
     Path("templates", "flights", "landing-to-lake.template"): "landing-to-lake.template",
-    Path("templates", "flights", "landing-to-table.template"): "landing-to-table.template",
+    Path("templates", "flights", "lake-to-table.template"): "lake-to-table.template",
     Path("README.md"): "README.md",
     Path(".gitignore"): "gitignore",
 }
