@@ -454,10 +454,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/executors/kafka.py": ("contract/executor_worlds.py", ""),
     "service/executors/remote.py": ("unit/service/test_worker_node.py", "gobblin_dagster.service.server"),
     "service/executors/store.py": ("contract/executor_worlds.py", ""),
-    "service/executors/worker_process.py": (
-        "unit/service/executors/test_embedded.py",
-        "gobblin_dagster.service.server",
-    ),
     "service/executors/job_body.py": ("services/flow_project.py", ""),
     "service/flow_compiler.py": ("unit/orchestration/test_flow_assets.py", "gobblin_dagster.service.server"),
     "service/flow_jobs.py": ("services/flow_project.py", ""),

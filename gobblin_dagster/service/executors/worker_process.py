@@ -68,8 +68,9 @@ class WorkerProcess:
 
     def shutdown(self) -> None:
         """End the process gracefully and wait for it."""
-        self._is_closed = True
-        worker = self._worker
+        with self._lock:
+            self._is_closed = True
+            worker = self._worker
         if worker is None:
             return
         self.send(Shutdown())
@@ -80,10 +81,12 @@ class WorkerProcess:
             worker.kill()
 
     def kill(self) -> None:
-        """End the process at once."""
-        self._is_closed = True
-        if self._worker is not None:
-            self._worker.kill()
+        """End the process at once, one that is being started too: it would run its job beside those who take it up."""
+        with self._lock:
+            self._is_closed = True
+            worker = self._worker
+        if worker is not None:
+            worker.kill()
 
     def _started(self) -> subprocess.Popen[str] | None:
         """Return the process, which is started if there is none; None if there is none and it was closed."""
