@@ -228,8 +228,8 @@ class Startpoint:
     """The ranges that count as read, for positions that move with time (`upcoming`, an instant). The first run stores
     them, so that a run after a crash begins at the same place."""
     origin: Mapping[str, str] = field(default_factory=dict)
-    """Ids of the topics or tables that it was pinned in, as `DatasetState.origin`; empty if it is not pinned, and in
-    startpoints that older programs pinned."""
+    """Ids of the topics or tables that its position lies in, as `DatasetState.origin`: of a watermark since it was set
+    or fanned out, of other positions since they were pinned. Empty if they are not known."""
     partition: str = ""
     """As `StartpointKey.partition`."""
     source: str = ""
@@ -244,16 +244,26 @@ class Startpoint:
     """Whether it is the copy, for one job, of the startpoint for all jobs that has the same id."""
     generation: int = 0
     """0 until a run has fanned it out for its job; then the version of the dataset's state that the run's commit would
-    write. A startpoint that was fanned out does not expire; it stays until a commit applies it."""
+    write. A startpoint that was fanned out does not expire as long as the source has its dataset and partition; it
+    stays until a commit applies it."""
 
     @property
     def key(self) -> StartpointKey:
         """The key that it is stored under."""
         return StartpointKey(self.dataset_urn, self.partition, self.job)
 
+    @property
+    def is_specific(self) -> bool:
+        """Whether a watermark is its position or its end: this means nothing in another topic or table."""
+        return isinstance(self.position, Specific) or isinstance(self.until, Specific)
+
     def is_expired(self, now: datetime) -> bool:
         """Return whether it is not applied any more."""
-        return self.pinned is None and not self.generation and now >= self.expires_at
+        return self.is_stale(now) and not self.generation
+
+    def is_stale(self, now: datetime) -> bool:
+        """Return whether it is not applied any more, or would not be if the source did not have its dataset."""
+        return self.pinned is None and now >= self.expires_at
 
     def replaces(self, other: Startpoint) -> bool:
         """Return whether it takes the place of a startpoint of the same key: its own older form, or an older one."""

@@ -11,7 +11,7 @@ import dagster as dg
 from gobblin_dagster.core.ids import who
 from gobblin_dagster.core.startpoint import DEFAULT_EXPIRY, parse_startpoint_position
 from gobblin_dagster.engine.job_context import JobContext
-from gobblin_dagster.engine.run.startpoint_preview import preview_startpoints, wished_startpoints
+from gobblin_dagster.engine.run.startpoint_preview import preview_startpoints, settable, wished_startpoints
 from gobblin_dagster.engine.task.runner import SessionRunner, TaskRunner
 from gobblin_dagster.state.startpoints import StartpointManager
 
@@ -67,5 +67,5 @@ def set_startpoints(
     problems = [plan.problem for plan in plans.values() if plan.problem]
     if problems:
         raise dg.Failure(" ".join(problems[:5]), allow_retries=False)
-    for one in wishes.values():
+    for one in settable(wishes, {(opened.job.job, urn): plan for urn, plan in plans.items()}):
         StartpointManager(opened.store).save(one)

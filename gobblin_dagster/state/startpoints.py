@@ -222,7 +222,9 @@ class StartpointManager:
     def expire(self, startpoint: Startpoint, who: str) -> bool:
         """Delete a startpoint that has expired; return False if its key has another one by now.
 
-        The copy of a startpoint for all jobs, as `applicable` returns it, stands for the startpoint itself.
+        The copy of a startpoint for all jobs, as `applicable` returns it, stands for the startpoint itself unless it
+        was fanned out.
         """
-        stored = replace(startpoint, job=ALL_JOBS, is_copy=False) if startpoint.is_copy else startpoint
+        is_stored = not startpoint.is_copy or startpoint.generation > 0
+        stored = startpoint if is_stored else replace(startpoint, job=ALL_JOBS, is_copy=False)
         return self._store.delete_startpoint(stored, who, "expired")

@@ -33,7 +33,7 @@ from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan, Leftover
 from gobblin_dagster.engine.plan.packing import pack_units
 from gobblin_dagster.engine.plan.rewind import judge_rewind
 from gobblin_dagster.engine.plan.source_identity import source_identity
-from gobblin_dagster.engine.plan.startpoints import Start, find_starts, moved_states
+from gobblin_dagster.engine.plan.startpoints import Start, find_starts, moved_states, other_place
 from gobblin_dagster.engine.publishers import publisher_traits
 from gobblin_dagster.engine.validation import starts_over
 from gobblin_dagster.spec.job import JobSpec
@@ -215,7 +215,7 @@ def _dataset_plans(
         problem, code = _problem(offer, start)
         low, high, units = offer.low, offer.expected_high, offer.work_units
         if offer.is_absent and start.startpoints:
-            start = Start(told=(f"its startpoint waits: {_ABSENT}", *start.told), expired=start.expired)
+            start = start.without_dataset(_ABSENT)
             low = high = state.watermark if state is not None else None
         if leftover is not None:
             error = QuarantinedError(dataset_urn=urn, sequence_id=leftover.sequence_id, reason=leftover.reason)
@@ -246,17 +246,15 @@ def _dataset_plans(
         mark, version = (state.watermark, state.version) if state else (None, 0)
         if start.is_of_others and urn not in states:
             continue
-        why = start.problem or _ABSENT
-        waits = (f"its startpoint waits: {why}",) if start.startpoints or start.problem else ()
-        notes = (*waits, *start.told)
+        left = start.without_dataset(start.problem or _ABSENT)
         yield DatasetPlan(
-            urn, new_commit_id(), version, low=mark, expected_high=mark, notes=notes, expired=start.expired
+            urn, new_commit_id(), version, low=mark, expected_high=mark, notes=left.told, expired=left.expired
         )
 
 
 def _with_origin(startpoint: Startpoint, origin: Mapping[str, str]) -> Startpoint:
-    """Return a startpoint that is pinned by this plan with the ids of what its position lies in."""
-    if startpoint.pinned is None or startpoint.origin:
+    """Return a startpoint with the ids of what its position lies in, if it has one by now."""
+    if startpoint.origin or (startpoint.pinned is None and not startpoint.is_specific):
         return startpoint
     return dataclasses.replace(startpoint, origin=origin)
 
@@ -309,6 +307,8 @@ def _problem(offer: DatasetOffer, start: Start) -> tuple[str, str]:
     """Return why a dataset cannot be planned and the code of the error; the reason is empty if it can be planned."""
     if not offer.problem and start.problem:
         return start.problem, StartpointError.code
+    if not offer.problem and (moved := list(filter(None, (other_place(s, offer.origin) for s in start.startpoints)))):
+        return moved[0], StartpointError.code
     if not offer.problem and offer.work_units:
         try:  # before a state store is asked for the urn: a store may cut a bad urn, or refuse the whole run
             DatasetUrn(offer.dataset_urn)

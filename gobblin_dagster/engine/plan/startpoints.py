@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -63,11 +64,24 @@ class Start:
     """Ids of the topics or tables that an earlier run pinned all of the startpoints in; empty if one was not pinned."""
     is_of_others: bool = False
     """Whether they are all for all jobs: this job need not have the dataset."""
+    stale: tuple[Startpoint, ...] = ()
+    """Startpoints past their time that a run has fanned out: they expire if the source does not have the dataset."""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks for people: first where the dataset begins."""
         return (self.begins, *self.told) if self.begins else self.told
+
+    def without_dataset(self, why: str) -> Start:
+        """Return what becomes of the startpoints if the source does not have the dataset: they wait, until they expire.
+
+        Args:
+            why: why they wait, for people.
+        """
+        waits = any(one not in self.stale for one in self.startpoints) or bool(self.problem and not self.stale)
+        told = [f"its startpoint waits: {why}"] if waits else []
+        told += [_expired_note(one) for one in self.stale]
+        return Start(told=(*told, *self.told), expired=(*self.expired, *self.stale))
 
 
 def find_starts(
@@ -119,6 +133,34 @@ def begin_at(
 _MIXED = "one startpoint reads on to the end, another one ends before it; apply one after the other"
 
 
+def other_place(startpoint: Startpoint, origin: Mapping[str, str]) -> str:
+    """Return why a watermark that a person named means nothing now; empty if it lies where it lay when it was set.
+
+    Args:
+        startpoint: the startpoint.
+        origin: ids of the topics or tables that the source has now (`DatasetOffer.origin`).
+    """
+    if startpoint.pinned is not None:
+        return ""
+    topic = startpoint.partition.rpartition("-")[0]
+    known = {topic: startpoint.origin[topic]} if topic in startpoint.origin else startpoint.origin
+    for name, identity in known.items():
+        if origin.get(name, identity) != identity:
+            problem = (
+                f"{name} was deleted and created again since then, so the position means nothing: its id was "
+                f"{identity}, now it is {origin[name]}"
+            )
+            return str(StartpointError(dataset_urn=startpoint.dataset_urn, startpoint=str(startpoint), problem=problem))
+    return ""
+
+
+def _expired_note(startpoint: Startpoint) -> str:
+    return (
+        f"its startpoint {startpoint} of {startpoint.who} expired at "
+        f"{startpoint.expires_at.astimezone(UTC):%Y-%m-%d %H:%M}Z and is not applied; the run deletes it."
+    )
+
+
 class _Absent(Exception):
     """The source does not have the partition of a startpoint now; the message says so."""
 
@@ -137,12 +179,9 @@ class _Resolution:
 
     def start(self, startpoints: Sequence[Startpoint]) -> Start:
         """Return the resolved startpoints; errors of this dataset are in its `problem`, never raised."""
-        expired = tuple(one for one in by_precedence(startpoints) if one.is_expired(self._now))
-        told = [
-            f"its startpoint {one} of {one.who} expired at {one.expires_at.astimezone(UTC):%Y-%m-%d %H:%M}Z and is not "
-            "applied; the run deletes it."
-            for one in expired
-        ]
+        expired = [one for one in by_precedence(startpoints) if one.is_expired(self._now)]
+        stale = tuple(one for one in startpoints if one.is_stale(self._now) and one not in expired)
+        told = [_expired_note(one) for one in expired]
         in_force: list[Startpoint] = []
         begin = self._state.committed if self._state is not None else None
         only: CommittedRanges | None = None
@@ -158,19 +197,36 @@ class _Resolution:
                 else:
                     begin = self._begin(one, begin)
             except _Absent as absence:
-                told.append(f"its startpoint {one} waits: {absence}.")
+                expired += [each for each in stale if each is one]
+                told.append(_expired_note(one) if one in stale else f"its startpoint {one} waits: {absence}.")
             except GobblinDagsterError as error:
-                return Start(problem=str(error), told=tuple(told), expired=expired)
+                problem = self._other_place(one) or str(error)
+                return Start(problem=problem, told=tuple(told), expired=tuple(expired), stale=stale)
             else:
                 in_force.append(self._pinned(one, begin))
         if not in_force:
-            return Start(told=tuple(told), expired=expired)
+            return Start(told=tuple(told), expired=tuple(expired))
         origin: dict[str, str] = {}
         if all(one.pinned is not None and one.origin for one in startpoints if one not in expired):
             for one in in_force:
                 origin |= one.origin
         begins = _begin_note(in_force, begin)
-        return Start(tuple(in_force), begin, begins=begins, told=tuple(told), expired=expired, only=only, origin=origin)
+        return Start(
+            tuple(in_force),
+            begin,
+            begins=begins,
+            told=tuple(told),
+            expired=tuple(expired),
+            only=only,
+            origin=origin,
+            stale=stale,
+        )
+
+    def _other_place(self, startpoint: Startpoint) -> str:
+        """Return `other_place` by what the source has now; empty if it cannot be asked."""
+        with suppress(GobblinDagsterError):
+            return other_place(startpoint, self._offer(startpoint).origin) if startpoint.origin else ""
+        return ""
 
     def _bounded(
         self,

@@ -158,9 +158,18 @@ def preview_jobs(
 
 
 def settable(wishes: Mapping[str, Startpoint], plans: Mapping[tuple[str, str], DatasetPlan]) -> list[Startpoint]:
-    """Return the startpoints that no job has a problem with."""
+    """Return the startpoints that no job has a problem with; watermarks with the ids of what they lie in."""
     bad = {urn for (_, urn), plan in plans.items() if plan.problem}
-    return [one for urn, one in wishes.items() if urn not in bad]
+    return [_placed(one, plans) for urn, one in wishes.items() if urn not in bad]
+
+
+def _placed(startpoint: Startpoint, plans: Mapping[tuple[str, str], DatasetPlan]) -> Startpoint:
+    if not startpoint.is_specific:
+        return startpoint
+    origin: dict[str, str] = {}
+    for (_, urn), plan in plans.items():
+        origin |= plan.origin if urn == startpoint.dataset_urn else {}
+    return replace(startpoint, origin=origin)
 
 
 def removable(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+from pydantic import Field
 
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, DatasetOffer, SourceContext
 from gobblin_dagster.core.errors import StartpointError
@@ -25,6 +26,8 @@ class PartsOptions(SpecModel):
     datasets: dict[str, dict[str, int]]
     """The end of each partition, by dataset and partition; a partition begins at 0."""
     brokers: str = "here"
+    ids: dict[str, str] = Field(default_factory=dict)
+    """Ids of the topics, by name."""
 
 
 class PartsSource:
@@ -51,7 +54,7 @@ class PartsSource:
                         marks = (CompositeWatermark({name: low}), CompositeWatermark({name: high}))
                         units.append(WorkUnit(f"{urn}-{name}-{low}", urn, *marks, rows=high - low))
             low = CompositeWatermark({name: known.get(name, ((0, 0),))[0][1] for name in ends})
-            yield DatasetOffer(urn, low, CompositeWatermark(dict(ends)), units)
+            yield DatasetOffer(urn, low, CompositeWatermark(dict(ends)), units, origin=self._options.ids)
 
     def resolve_startpoint(
         self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
@@ -98,7 +101,14 @@ class PartsExtractor:
         """Do nothing."""
 
 
-def parts_job(datasets: dict[str, dict[str, int]], name: str = "numbers", brokers: str = "here") -> JobSpec:
+def parts_job(
+    datasets: dict[str, dict[str, int]], name: str = "numbers", brokers: str = "here", ids: dict[str, str] | None = None
+) -> JobSpec:
     """Return a job over datasets with partitions."""
-    source = {"type": "tests.unit.engine.parts:PartsSource", "datasets": datasets, "brokers": brokers}
+    source = {
+        "type": "tests.unit.engine.parts:PartsSource",
+        "datasets": datasets,
+        "brokers": brokers,
+        "ids": ids or {},
+    }
     return job_spec({}, job=name, source=source, output={"path": f"lake/{name}"})

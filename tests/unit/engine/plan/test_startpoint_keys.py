@@ -25,6 +25,7 @@ from gobblin_dagster.engine.maintenance.clean import clean
 from gobblin_dagster.engine.maintenance.state_history import history
 from gobblin_dagster.engine.plan.source_identity import source_identity
 from gobblin_dagster.engine.run.job_run import plan_job
+from gobblin_dagster.engine.run.startpoint_preview import preview_startpoints, settable, wished_startpoints
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.startpoints import StartpointManager
 from tests.unit.engine.jobs import by_urn, job_spec, project, run
@@ -214,6 +215,103 @@ def test_expired_ones_are_deleted_and_noted(tmp_path: Path) -> None:
     with store_of(tmp_path, JOB) as store:
         events = [*store.load_startpoint_events(JOB.job), *store.load_startpoint_events(ALL_JOBS)]
     assert [event.startpoint.dataset_urn for event in events if event.change == "expired"] == ["a", "other"]
+
+
+# -- topics that are created again -------------------------------------------------------------------------------------
+LOGS = {"a": {"p-0": 4, "q-0": 4}}
+OLD_LOGS, NEW_LOGS = parts_job(LOGS, ids={"p": "old", "q": "same"}), parts_job(LOGS, ids={"p": "new", "q": "same"})
+
+
+def people_set(root: Path, position: StartpointPosition, partition: str = "", job: JobSpec = OLD_LOGS) -> Startpoint:
+    """Store a startpoint as people do, after a preview."""
+    with store_of(root, job) as store:
+        now, opened = store.now(), project(root, job)
+        wishes = wished_startpoints(
+            opened,
+            job,
+            "a",
+            position,
+            who="anna@host",
+            why="snow",
+            now=now,
+            expires_at=now + timedelta(days=7),
+            store=store,
+            partition=partition,
+            on_rewind="append",
+        )
+        plans = preview_startpoints(opened, job, wishes, store=store)
+        (one,) = settable(wishes, {(job.job, urn): plan for urn, plan in plans.items()})
+        return StartpointManager(store).save(one)
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first run", "later run"])
+@pytest.mark.parametrize(("position", "partition"), [("2", "p-0"), ('{"p-0": 2, "q-0": 1}', "")])
+def test_watermark_set_before_its_topic_was_created_again_is_refused(
+    tmp_path: Path, position: str, partition: str, is_first: bool
+) -> None:
+    """The position lay in the old topic; another one at the same place is other data."""
+    if not is_first:
+        run(tmp_path, OLD_LOGS)
+    saved = people_set(tmp_path, Specific(position), partition)
+    assert saved.origin == {"p": "old", "q": "same"}
+    assert not planned(tmp_path, OLD_LOGS).problem
+    problem = "p was deleted and created again since then, so the position means nothing: its id was old, now it is new"
+    assert problem in planned(tmp_path, NEW_LOGS).problem
+    failed = by_urn(run(tmp_path, NEW_LOGS))["a"]
+    assert (failed.outcome, failed.failures[0].code) == (DatasetOutcome.FAILED, "startpoint")
+    assert waits(tmp_path) == [str(saved)]
+    people_set(tmp_path, Specific(position), partition, NEW_LOGS)
+    assert by_urn(run(tmp_path, NEW_LOGS))["a"].outcome is DatasetOutcome.COMMITTED
+
+
+def test_topic_of_another_partition_and_positions_that_are_no_watermarks_do_not_matter(tmp_path: Path) -> None:
+    assert people_set(tmp_path, Oldest()).origin == {}
+    assert not planned(tmp_path, NEW_LOGS).problem
+    people_set(tmp_path, Specific("2"), "q-0")
+    assert not planned(tmp_path, NEW_LOGS).problem
+
+
+def test_fan_out_keeps_the_ids_of_a_watermark_that_a_program_set(tmp_path: Path) -> None:
+    wish(tmp_path, OLD_LOGS, Specific("2"), partition="p-0")
+    with run_of(tmp_path, OLD_LOGS) as dies:
+        dies.extract(dies.plan())
+    with store_of(tmp_path, OLD_LOGS) as store:
+        (left,) = store.list_startpoints(OLD_LOGS.job)
+    assert (left.generation, left.origin) == (1, {"p": "old", "q": "same"})
+    assert "created again" in planned(tmp_path, NEW_LOGS).problem
+
+
+# -- partitions and datasets that vanished -----------------------------------------------------------------------------
+@pytest.mark.parametrize("is_for_all", [False, True], ids=["one job", "all jobs"])
+@pytest.mark.parametrize("left", [{"a": {"p1": 6}}, {"b": {"p1": 6}}], ids=["partition", "dataset"])
+def test_fanned_out_startpoint_of_what_vanished_waits_and_expires(
+    tmp_path: Path, left: dict[str, dict[str, int]], is_for_all: bool
+) -> None:
+    """X11: reported each time, deleted after its time, and told in the history. One that is pinned stays."""
+    run(tmp_path, JOB)
+    pinned = wish(tmp_path, JOB, Upcoming(), partition="p1")
+    if is_for_all:
+        saved = wide(tmp_path, Specific("2"), partition="p0")
+    else:
+        saved = wish(tmp_path, JOB, Specific("2"), partition="p0")
+    with run_of(tmp_path, JOB) as dies:
+        dies.extract(dies.plan())
+    less = parts_job(left)
+    assert "waits" in " ".join(planned(tmp_path, less).notes)
+    past = {"created_at": NOW - timedelta(days=30), "expires_at": NOW - timedelta(days=23)}
+    with store_of(tmp_path, JOB) as store:
+        for stored in (*store.list_startpoints(JOB.job), *store.list_startpoints(ALL_JOBS)):
+            assert store.pin_startpoint(replace(stored, **past), "run-1")
+    assert not planned(tmp_path, JOB).problem, "while its partition is there, it is applied"
+    assert "its startpoint p0 at 2 of anna@host expired at" in " ".join(planned(tmp_path, less).notes)
+    run(tmp_path, less)
+    run(tmp_path, less)
+    with store_of(tmp_path, JOB) as store:
+        stays = [one.id for one in store.list_startpoints(JOB.job)]
+        assert store.list_startpoints(ALL_JOBS) == []
+        events = [*store.load_startpoint_events(JOB.job), *store.load_startpoint_events(ALL_JOBS)]
+    assert stays == ([] if "a" in left else [pinned.id])
+    assert {one.startpoint.id for one in events if one.change == "expired"} == {saved.id}
 
 
 def test_startpoint_from_the_future_is_refused_when_it_is_used(tmp_path: Path) -> None:
