@@ -298,7 +298,7 @@ def test_fanned_out_startpoint_of_what_vanished_waits_and_expires(
         dies.extract(dies.plan())
     less = parts_job(left)
     assert "waits" in " ".join(planned(tmp_path, less).notes)
-    past = {"created_at": NOW - timedelta(days=30), "expires_at": NOW - timedelta(days=23)}
+    past: dict[str, Any] = {"created_at": NOW - timedelta(days=30), "expires_at": NOW - timedelta(days=23)}
     with store_of(tmp_path, JOB) as store:
         for stored in (*store.list_startpoints(JOB.job), *store.list_startpoints(ALL_JOBS)):
             assert store.pin_startpoint(replace(stored, **past), "run-1")
