@@ -218,11 +218,17 @@ def jobs_of_database(url: str, written: str, base_dir: Path, namespace: str) -> 
     cursors = {urn: _cursor(table, keys[urn]) for urn, table in tables.items()}
     jobs = []
     if moving := {urn: cursor for urn, cursor in cursors.items() if cursor}:
-        jobs.append(_moving_job(written, namespace, moving, keys))
+        jobs.append(_moving_job(written, namespace, moving, keys, _types(database)))
     if whole := [urn for urn, cursor in cursors.items() if not cursor]:
         body = {
             "job": f"{namespace}_whole",
-            "source": {"type": "query", "url": written, "tables": whole, "without_watermark": "full"},
+            "source": {
+                "type": "query",
+                "url": written,
+                "tables": whole,
+                "without_watermark": "full",
+                **_types(database),
+            },
             "extract": {"namespace": namespace, "table": "whole", "type": "snapshot_only"},
             "output": {"path": "lake"},
         }
@@ -231,8 +237,16 @@ def jobs_of_database(url: str, written: str, base_dir: Path, namespace: str) -> 
     return jobs
 
 
+def _types(database: Database) -> dict[str, str]:
+    return {"types": "exact"} if database.is_postgresql else {}
+
+
 def _moving_job(
-    written: str, namespace: str, moving: Mapping[str, tuple[str, str]], keys: Mapping[str, list[str]]
+    written: str,
+    namespace: str,
+    moving: Mapping[str, tuple[str, str]],
+    keys: Mapping[str, list[str]],
+    types: Mapping[str, str],
 ) -> FoundJob:
     usual = Counter(moving.values()).most_common(1)[0][0]
     changes = any(_CHANGES.search(column) for column, _ in moving.values())
@@ -250,6 +264,7 @@ def _moving_job(
         "tables": list(moving),
         "watermark": {"column": usual[0], "type": usual[1]},
         **({"table_options": others} if others else {}),
+        **types,
     }
     body = {
         "job": namespace,

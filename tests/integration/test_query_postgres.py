@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import adbc_driver_postgresql
 import psycopg2
+import pyarrow as pa
 import pytest
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
@@ -383,6 +384,38 @@ def test_every_common_type_arrives_the_same_by_both_ways(
         "a:b%": "x",
     }
     assert set(second.values()) == {2, None}
+
+    with owner.cursor() as cursor:
+        cursor.execute(
+            'ALTER TABLE "All Types" ADD at_time time, ADD ip inet, ADD net inet, ADD names text[], ADD reals real[]'
+        )
+        cursor.execute(
+            "UPDATE \"All Types\" SET at_time = '10:30:00.5', ip = '10.0.0.1', net = '10.0.0.0/24',"
+            " names = '{a,NULL}', reals = '{0.5}' WHERE id = 1"
+        )
+    owner.commit()
+    kept = ["id", "small", "real_", "at_time", "ip", "net", "list", "names", "reals"]
+    for what in ({"tables": ["public.All Types"]}, {"query": 'SELECT * FROM "All Types"'}):
+        made = source(url, types="exact", **what)
+        urn = "public.All Types" if "tables" in what else "shop.all"
+        extractor = made.extractor(Reader(made, urn).plan().work_units[0])
+        table = pa.Table.from_batches([chunk.batch for chunk in extractor.chunks()]).sort_by("id").select(kept)
+        extractor.close()
+        assert [str(kind) for kind in table.schema.types] == [
+            *("int32", "int16", "float", "time64[us]", "string", "string"),
+            *("list<item: int32>", "list<item: string>", "list<item: float>"),
+        ]
+        assert list(table.to_pylist()[0].values()) == [
+            *(1, 2, 0.5, time(10, 30, 0, 500_000), "10.0.0.1", "10.0.0.0/24"),
+            *([1, 2], ["a", None], [0.5]),
+        ]
+        assert {*table.to_pylist()[1].values()} == {2, None}
+
+    with owner.cursor() as cursor:
+        cursor.execute("UPDATE \"All Types\" SET list = '{{1,2},{3,4}}'")
+    owner.commit()
+    with pytest.raises(ExtractError, match=r"an array of several dimensions is read by `types: wide` only: \{\{1,2\}"):
+        list(made.extractor(Reader(made, urn).plan().work_units[0]).chunks())
 
 
 @pytest.mark.parametrize(("column", "kind"), [("at", "hour"), ("day", "date"), ("wall", "timestamp")])

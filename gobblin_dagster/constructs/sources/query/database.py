@@ -206,8 +206,7 @@ class Database:
                     found.pop(Table(schema, name).urn, None)
             return found
 
-    @staticmethod
-    def _tables_at_once(inspector: sa.Inspector, schema: str, names: Sequence[str] | None) -> Iterator[Table]:
+    def _tables_at_once(self, inspector: sa.Inspector, schema: str, names: Sequence[str] | None) -> Iterator[Table]:
         try:
             columns = inspector.get_multi_columns(
                 schema=schema, filter_names=names, kind=sa.engine.reflection.ObjectKind.ANY
@@ -215,7 +214,10 @@ class Database:
         except NoSuchTableError:
             return
         for (_, name), parts in columns.items():
-            yield Table(schema, name, tuple(reflected_column(part) for part in parts))
+            yield Table(schema, name, tuple(self._column(part) for part in parts))
+
+    def _column(self, reflected: Any) -> Column:
+        return reflected_column(reflected, is_postgresql=self.is_postgresql)
 
     def _tables_one_by_one(self, inspector: sa.Inspector, schema: str, names: Sequence[str] | None) -> Iterator[Table]:
         """Yield the tables; one that we may not see (MySQL: views without SHOW VIEW) gets a `problem` of its own."""
@@ -230,7 +232,7 @@ class Database:
                 problem = error.problem if isinstance(error, SourceError) else f"{schema}.{name}: {error}"
                 yield Table(schema, name, problem=problem)
             else:
-                yield Table(schema, name, tuple(reflected_column(part) for part in parts))
+                yield Table(schema, name, tuple(self._column(part) for part in parts))
 
     def query_columns(self, query: str) -> tuple[Column, ...]:
         """Return the columns of a query's result; raises as `errors`.

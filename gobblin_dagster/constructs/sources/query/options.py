@@ -75,6 +75,10 @@ class QueryOptions(SpecModel):
     Source: `source.querybased.query`."""
     exclude_columns: tuple[str, ...] = ()
     """Columns that are never read. Source: `source.querybased.excluded.columns`."""
+    types: Literal["wide", "exact"] = "wide"
+    """Types of PostgreSQL's columns. `wide`: integers have 64 bits, `real` is a double; times of day, arrays and
+    addresses are text. `exact`: as the table has them, arrays as lists, and addresses (`inet`) without a mask that was
+    not there. Other databases: no difference."""
     watermark: WatermarkOptions | None = None
     """Column that tells which rows are new: those at or after the last high watermark. Default: the tables have none,
     see `without_watermark`."""

@@ -107,7 +107,7 @@ class Offers:
 
     def _whole(self, table: Table, relation: Relation) -> DatasetOffer:
         """Return the offer of a table without a watermark column: one work unit with all rows."""
-        columns: Any = [{"name": c.name, "type": c.type, "as_text": c.as_text} for c in relation.columns]
+        columns: Any = [column.to_read() for column in relation.columns]
         low, high = self._cursor.mark(_WHOLE[0]), self._cursor.mark(_WHOLE[1])
         rows = int(self.connection.execute(relation.row_count()).scalar_one()) if self._options.count_rows else None
         unit = WorkUnit("0", table.urn, low, high, read={"columns": columns, "whole": True}, rows=rows)
@@ -184,7 +184,7 @@ class Offers:
             for (low, high), total in zip(opened, totals, strict=True)
             for part in self._options.cut.ranges(low, high, total.rows)
         ]
-        columns = [{"name": c.name, "type": c.type, "as_text": c.as_text} for c in relation.columns]
+        columns = [column.to_read() for column in relation.columns]
         units: list[WorkUnit] = []
         for (low, high), expected in zip(parts, totals if parts == opened else counts.of(parts), strict=True):
             read: dict[str, Any] = {"columns": columns}

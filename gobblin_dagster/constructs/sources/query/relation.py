@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from gobblin_dagster.constructs.clients.sql import MYSQL
 from gobblin_dagster.constructs.sources.incremental.cursor import Cursor, CursorType
-from gobblin_dagster.constructs.sources.query.types import Column, arrow_type_of, sql_type_of
+from gobblin_dagster.constructs.sources.query.types import Column, arrow_type_of, list_type_of, sql_type_of
 
 _INT64 = range(-(1 << 63), 1 << 63)
 
@@ -141,6 +141,15 @@ class Relation:
         return statement.order_by(self._comparable(source)) if is_ordered else statement
 
     def _selected(self, value: Any, column: Column) -> Any:
+        if column.is_address:
+            return sa.func.abbrev(value).label(column.name)
+        if (kind := list_type_of(column)) is not None:
+            # The driver would make one list of `{{1,2},{3,4}}`; so the server refuses to cast this text to an array.
+            text = sa.literal("an array of several dimensions is read by `types: wide` only: ") + sa.cast(
+                value, sa.Text()
+            )
+            several = (sa.func.array_ndims(value) > 1, sa.cast(text, kind))
+            return sa.case(several, else_=sa.cast(value, kind)).label(column.name)
         if column.as_text:
             return sa.cast(value, sa.Text()).label(column.name)
         if self.backend in MYSQL and column.type == "double":

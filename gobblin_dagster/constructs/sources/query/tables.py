@@ -140,7 +140,9 @@ class Tables:
             problem = f"{table.urn} has no column {', '.join(absent)}; it has {there}."
             return Table(table.schema, table.name, table.columns, problem)
         left_out = set(options.exclude_columns) - set(wanted)
-        return Table(table.schema, table.name, tuple(c for c in table.columns if c.name not in left_out))
+        columns = (column for column in table.columns if column.name not in left_out)
+        is_exact = options.types == "exact"
+        return Table(table.schema, table.name, tuple(one.exactly() if is_exact else one for one in columns))
 
 
 def _split(urn: str) -> tuple[str, str]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
-from sqlalchemy.dialects.postgresql import DOMAIN
+from sqlalchemy.dialects.postgresql import DOMAIN, INET
 
 _DECIMAL = re.compile(r"decimal128\((\d+), (\d+)\)")
+_LIST = re.compile(r"list<item: (.+)>")
 _UTC_TIMESTAMP = pa.timestamp("us", "UTC")
 
 
@@ -27,9 +28,24 @@ class Column:
     as_text: bool = False
     """Whether the statement casts it to text, because its type has no Arrow counterpart."""
     nullable: bool = True
+    exact: str = ""
+    """Name of the Arrow type with `types: exact`, if it is another one; `_INET` for addresses."""
+    is_address: bool = False
+    """Whether the text of an address has a mask only if the value has one."""
+
+    def to_read(self) -> dict[str, Any]:
+        """Return what a work unit stores of the column."""
+        read = {"name": self.name, "type": self.type, "as_text": self.as_text}
+        return {**read, "is_address": True} if self.is_address else read
+
+    def exactly(self) -> Column:
+        """Return the column as it is read with `types: exact`."""
+        if self.exact == _INET:
+            return replace(self, is_address=True)
+        return replace(self, type=self.exact, as_text=False) if self.exact else self
 
 
-def reflected_column(reflected: Any) -> Column:
+def reflected_column(reflected: Any, *, is_postgresql: bool) -> Column:
     """Return a column from what SQLAlchemy's inspector reports."""
     arrow = _arrow_of(reflected["type"])
     is_text = arrow is None
@@ -38,7 +54,36 @@ def reflected_column(reflected: Any) -> Column:
         str(pa.string() if arrow is None else arrow),
         is_text,
         bool(reflected.get("nullable", True)),
+        exact=_exact_of(reflected["type"]) if is_postgresql else "",
     )
+
+
+_INET = "inet"
+_ITEMS: dict[str, type[sa.types.TypeEngine[Any]]] = {
+    "bool": sa.Boolean,
+    "int16": sa.SmallInteger,
+    "int32": sa.Integer,
+    "int64": sa.BigInteger,
+    "float": sa.REAL,
+    "double": sa.Double,
+    "string": sa.Text,
+}
+"""Types of an array's values, by the name of the Arrow type."""
+_EXACT_OIDS = {
+    21: pa.int16(),
+    23: pa.int32(),
+    700: pa.float32(),
+    1083: pa.time64("us"),
+    1000: pa.list_(pa.bool_()),
+    1005: pa.list_(pa.int16()),
+    1007: pa.list_(pa.int32()),
+    1016: pa.list_(pa.int64()),
+    1021: pa.list_(pa.float32()),
+    1022: pa.list_(pa.float64()),
+    **dict.fromkeys((1009, 1014, 1015), pa.list_(pa.string())),
+    869: _INET,
+}
+"""What `types: exact` reads otherwise, by the oid of PostgreSQL's type."""
 
 
 _OIDS = {
@@ -73,7 +118,12 @@ def described_columns(description: Sequence[Any], rows: Sequence[Any] | None) ->
     """
     kinds = [_arrow_of_oid(part) for part in description] if rows is None else _arrow_of_values(rows, description)
     return tuple(
-        Column(str(part[0]), str(kind or pa.string()), as_text=kind is None)
+        Column(
+            str(part[0]),
+            str(kind or pa.string()),
+            as_text=kind is None,
+            exact=str(_EXACT_OIDS.get(part[1], "")) if rows is None else "",
+        )
         for part, kind in zip(description, kinds, strict=True)
     )
 
@@ -122,10 +172,41 @@ def _arrow_of(kind: Any) -> pa.DataType | None:  # noqa: PLR0911 - a table of ty
             return None
 
 
+def _exact_of(kind: Any) -> str:  # noqa: PLR0911 - as above
+    """Return `Column.exact` for a type of PostgreSQL."""
+    match kind:
+        case DOMAIN():
+            return _exact_of(kind.data_type)
+        case INET():
+            return _INET
+        case sa.Time(timezone=False):
+            return str(pa.time64("us"))
+        case sa.SmallInteger():
+            return str(pa.int16())
+        case sa.BigInteger():
+            return ""
+        case sa.Integer():
+            return str(pa.int32())
+        case sa.REAL():
+            return str(pa.float32())
+        case sa.ARRAY(item_type=sa.Boolean() | sa.Integer() | sa.Float() | sa.Text() | sa.VARCHAR() as item):
+            return f"list<item: {_exact_of(item) or _arrow_of(item)}>"
+        case _:
+            return ""
+
+
+def list_type_of(column: Column) -> sa.types.TypeEngine[Any] | None:
+    """Return PostgreSQL's array type of a column that is read as lists; None for other columns."""
+    match = _LIST.fullmatch(column.type)
+    return sa.ARRAY(_ITEMS[match[1]]) if match else None
+
+
 def arrow_type_of(text: str) -> pa.DataType:
     """Return the Arrow type of `Column.type`."""
     if match := _DECIMAL.fullmatch(text):
         return pa.decimal128(int(match[1]), int(match[2]))
+    if match := _LIST.fullmatch(text):
+        return pa.list_(arrow_type_of(match[1]))
     return _UTC_TIMESTAMP if text == str(_UTC_TIMESTAMP) else pa.type_for_alias(text)
 
 
