@@ -8,7 +8,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 # Some machines forbid Python its bytecode cache; every start would then compile a thousand modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 # In one list, so that all are installed in one go; the JDK brings the Java of Spark.
-TEST_PROGRAMS := postgresql mariadb-server maven default-jdk-headless openssh-server mmdebstrap
+TEST_PROGRAMS := postgresql mariadb-server maven default-jdk-headless openssh-server mmdebstrap chromium
 .DEFAULT_GOAL := help
 .PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots dagster-versions check demo demo-full service service-demo bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-table dags clean
 
@@ -111,7 +111,7 @@ types: install ## mypy, strict
 contracts: install ## who may import whom
 	$(BIN)/lint-imports
 
-test: install ## all tests; installs Java, PostgreSQL, MariaDB, OpenSSH and Maven where permitted
+test: install ## all tests; installs Java, PostgreSQL, MariaDB, OpenSSH, Chromium and Maven where permitted
 	@scripts/ensure-system.sh $(TEST_PROGRAMS) || [ "$$CI" != true ] # said in one sentence each; tests that need them are skipped by name, and in CI nothing is skipped
 	@scripts/ensure-java.sh
 	scripts/in-memory.sh $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder # a file's tests share services: they stay in one process; the third works while others wait

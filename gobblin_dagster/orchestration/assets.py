@@ -12,7 +12,7 @@ import dagster as dg
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.task.runner import TaskRunner
-from gobblin_dagster.orchestration.binding import JobBinding
+from gobblin_dagster.orchestration.binding import Checks, JobBinding
 from gobblin_dagster.orchestration.checks import check_specs
 from gobblin_dagster.orchestration.io_manager import CommitStepIOManager
 from gobblin_dagster.orchestration.ops import EXTRACT, EXTRACTED, REPORT, extract_op, report_op, upstream_inputs
@@ -29,7 +29,7 @@ def gobblin_assets(
     job: JobSpec | str,
     *,
     translator: GobblinTranslator | None = None,
-    checks: bool = True,
+    checks: Checks = True,
     runner: TaskRunner | None = None,
     spark: GobblinSparkResource | None = None,
 ) -> dg.AssetsDefinition:
@@ -44,7 +44,7 @@ def gobblin_assets(
         translator: chooses keys, groups and so on of the assets; default: `GobblinTranslator()`.
         checks: whether policies are shown as asset checks. False only leaves the checks out of Dagster: policies still
             apply, and their counts are in the metadata. With very many datasets, check events are most of what Dagster
-            stores.
+            stores; with "failures", an event is stored only if a policy was broken.
         runner: runs the work units; default: `spark`. Tests pass `testing.inline_runner.InlineRunner()`.
         spark: the Spark to use; default: the one of `gobblin.yaml`.
 
@@ -56,7 +56,7 @@ def gobblin_assets(
         ...     flights = gobblin_assets("demo", "flights")
         ...     return dg.Definitions([flights], jobs=[gobblin_job("demo", "flights")], executor=dg.in_process_executor)
     """
-    binding = JobBinding.of(project, job, translator, has_checks=checks)
+    binding = JobBinding.of(project, job, translator, checks=checks)
     checked = check_specs(binding)
     check_outputs = {check.get_python_identifier(): check for check in checked}
     outputs = [*binding.specs, *check_outputs]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import dagster as dg
 
@@ -12,6 +13,9 @@ from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.engine.project import Project, open_project
 from gobblin_dagster.orchestration.translator import BranchData, GobblinTranslator
 from gobblin_dagster.spec.job import JobSpec
+
+Checks: TypeAlias = bool | Literal["failures"]
+"""Which outcomes of policies Dagster is told as asset checks: all (True), none (False), or only failures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +28,8 @@ class JobBinding:
     """The translator's asset spec of each branch, in the order of the fork."""
     upstream: tuple[dg.AssetSpec, ...] = ()
     """The external assets that the job reads from."""
-    has_checks: bool = True
-    """Whether policies are shown as asset checks."""
+    checks: Checks = True
+    """Which outcomes of policies are asset checks: all, none, or failures alone."""
     job_of_run: Callable[[JobSpec, Mapping[str, str]], JobSpec] = field(
         default=lambda job, tags: job, compare=False, repr=False
     )
@@ -38,7 +42,7 @@ class JobBinding:
         job: JobSpec | str,
         translator: GobblinTranslator | None = None,
         *,
-        has_checks: bool = True,
+        checks: Checks = True,
     ) -> JobBinding:
         """Bind a job.
 
@@ -50,7 +54,7 @@ class JobBinding:
         spec = opened.job(job) if isinstance(job, str) else job
         used, lines = translator or GobblinTranslator(), opened.lines.get(spec.job)
         specs = {branch.name: used.get_asset_spec(BranchData(spec, branch, lines)) for branch in spec.fork.branches}
-        return cls(opened, spec, specs, tuple(used.get_upstream_specs(spec)), has_checks, used.job_of_run)
+        return cls(opened, spec, specs, tuple(used.get_upstream_specs(spec)), checks, used.job_of_run)
 
     def for_run(self, tags: Mapping[str, str]) -> JobBinding:
         """Return the binding of the job that a run with these tags works on.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -12,7 +12,7 @@ from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.task_state import PolicyResult
 from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.orchestration import metadata as md
-from gobblin_dagster.orchestration._internal import CheckTarget, newest_targets
+from gobblin_dagster.orchestration._internal import newest_targets
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.partitions import to_key
 from gobblin_dagster.spec.job import BranchSpec, JobSpec, OnViolation, RowPolicySpec
@@ -59,7 +59,7 @@ def check_specs(binding: JobBinding) -> list[dg.AssetCheckSpec]:
     with warnings.catch_warnings():
         # Checks per partition are in preview; our users cannot do anything about the warning.
         warnings.simplefilter("ignore", dg.PreviewWarning)
-        for branch, key in binding.keys.items() if binding.has_checks else ():
+        for branch, key in binding.keys.items() if binding.checks else ():
             texts = {one.spec.name: one.description for one in row_policies(binding.job, branch)}
             texts |= {_check_name(name): "Task-level policy" for name in task_policies(binding.job, branch)}
             specs += [
@@ -78,53 +78,50 @@ def evaluations(
     Dagster does not show it if there is a newer one. Evaluations of a failed dataset refer to its last successful
     commit.
     """
-    for branch, key in binding.keys.items() if binding.has_checks else ():
-        if row_policies(binding.job, branch) or task_policies(binding.job, branch):
-            judged = [one for one in results if one.outcome is DatasetOutcome.COMMITTED or one.policies]
-            targets = newest_targets(instance, key, (to_key(result.dataset_urn) for result in judged))
-            for result in judged:
-                target = targets.get(to_key(result.dataset_urn))
-                # Counts of rejected rows are known only for committed datasets.
-                if result.outcome is DatasetOutcome.COMMITTED:
-                    yield from _row_evaluations(binding, branch, result, target)
-                yield from _task_evaluations(binding, branch, result, target)
+    for branch, key in binding.keys.items() if binding.checks else ():
+        judged = [
+            (to_key(result.dataset_urn), one) for result in results for one in _judgements(binding, branch, result)
+        ]
+        told = [(partition, one) for partition, one in judged if not (binding.checks == "failures" and one.passed)]
+        targets = newest_targets(instance, key, {partition for partition, _ in told})
+        for partition, one in told:
+            yield dg.AssetCheckEvaluation(
+                asset_key=key,
+                check_name=one.check,
+                passed=one.passed,
+                partition=partition,
+                target_materialization_data=targets.get(partition),
+                severity=one.severity,
+                description=one.description,
+                metadata=one.metadata,
+            )
 
 
-def _row_evaluations(
-    binding: JobBinding, branch: str, result: DatasetResult, target: CheckTarget | None
-) -> Iterator[dg.AssetCheckEvaluation]:
-    for policy in row_policies(binding.job, branch):
-        broken = result.rejected.get(policy.counted_as, 0)
-        yield dg.AssetCheckEvaluation(
-            asset_key=binding.keys[branch],
-            check_name=policy.spec.name,
-            passed=broken == 0,
-            partition=to_key(result.dataset_urn),
-            target_materialization_data=target,
-            severity=policy.severity,
-            description=f"{result.dataset_urn}: {broken} rows broke {policy.spec.name}",
-            metadata={md.ROWS_FAILED: broken},
-        )
+@dataclass(frozen=True, slots=True)
+class _Judgement:
+    """What one policy said of one branch of one dataset."""
+
+    check: str
+    passed: bool
+    severity: dg.AssetCheckSeverity
+    description: str
+    metadata: Mapping[str, int | str]
 
 
-def _task_evaluations(
-    binding: JobBinding, branch: str, result: DatasetResult, target: CheckTarget | None
-) -> Iterator[dg.AssetCheckEvaluation]:
-    for name in task_policies(binding.job, branch):
+def _judgements(binding: JobBinding, branch: str, result: DatasetResult) -> Iterator[_Judgement]:
+    if result.outcome is DatasetOutcome.COMMITTED:  # counts of rejected rows are known only for committed datasets
+        for policy in row_policies(binding.job, branch):
+            broken = result.rejected.get(policy.counted_as, 0)
+            text = f"{result.dataset_urn}: {broken} rows broke {policy.spec.name}"
+            yield _Judgement(policy.spec.name, broken == 0, policy.severity, text, {md.ROWS_FAILED: broken})
+    for name in task_policies(binding.job, branch) if result.policies else ():
         said = [one for one in result.policies if (one.policy, one.branch) == (name, branch)]
         if said:
             bad = [one for one in said if one.result is PolicyResult.FAILED]
             detail = "; ".join(dict.fromkeys(one.detail for one in (bad or said)[:SHOWN]))
-            yield dg.AssetCheckEvaluation(
-                asset_key=binding.keys[branch],
-                check_name=_check_name(name),
-                passed=not bad,
-                partition=to_key(result.dataset_urn),
-                target_materialization_data=target,
-                severity=dg.AssetCheckSeverity.ERROR if said[0].enforced else dg.AssetCheckSeverity.WARN,
-                description=f"{result.dataset_urn}: {detail}",
-                metadata={md.DETAIL: detail},
-            )
+            severity = dg.AssetCheckSeverity.ERROR if said[0].enforced else dg.AssetCheckSeverity.WARN
+            text = f"{result.dataset_urn}: {detail}"
+            yield _Judgement(_check_name(name), not bad, severity, text, {md.DETAIL: detail})
 
 
 def _branch(job: JobSpec, name: str) -> BranchSpec:

@@ -6,7 +6,7 @@ No `from __future__ import annotations` here: Dagster makes the YAML's schema fr
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import dagster as dg
 from pydantic import ValidationError
@@ -68,9 +68,10 @@ class GobblinJobComponent(dg.Component, dg.Resolvable):
         ),
     ] = None
     checks: Annotated[
-        bool,
+        bool | Literal["failures"],
         dg.Resolver.default(
-            description="Show policies as asset checks. With very many datasets their events cost most."
+            description="Show policies as asset checks: all, none, or `failures`. With very many datasets their events "
+            "cost most."
         ),
     ] = True
 

@@ -13,6 +13,7 @@ from gobblin_dagster.core.errors import SpecError
 from gobblin_dagster.engine.project import Project, open_sound_jobs
 from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job, job_schedule
+from gobblin_dagster.orchestration.binding import Checks
 from gobblin_dagster.orchestration.sensors import new_data_sensor, sweep_sensor
 from gobblin_dagster.orchestration.translator import GobblinTranslator
 from gobblin_dagster.spec.job import JobSpec
@@ -27,7 +28,7 @@ def build_definitions(
     project: Project | Path | str,
     *,
     translator: GobblinTranslator | None = None,
-    checks: bool = True,
+    checks: Checks = True,
     runner: TaskRunner | None = None,
 ) -> dg.Definitions:
     """Return the assets, jobs and sensors of all jobs of a project.
@@ -55,7 +56,7 @@ def project_definitions(
     errors: Mapping[str, SpecError] | None = None,
     *,
     translator: GobblinTranslator | None = None,
-    checks: bool = True,
+    checks: Checks = True,
     runner: TaskRunner | None = None,
 ) -> dg.Definitions:
     """Return what `build_definitions` does, without an executor; `errors` are those of jobs that are not in `project`.
@@ -102,7 +103,7 @@ def job_definitions(
     job: JobSpec,
     *,
     translator: GobblinTranslator | None = None,
-    checks: bool = True,
+    checks: Checks = True,
     runner: TaskRunner | None = None,
 ) -> dg.Definitions:
     """Return the assets, the Dagster job and the sensors of one job; arguments as in `gobblin_assets`."""
@@ -113,7 +114,7 @@ def job_definitions(
 
 
 def _assets_and_job(
-    project: Project, job: JobSpec, translator: GobblinTranslator | None, checks: bool, runner: TaskRunner | None
+    project: Project, job: JobSpec, translator: GobblinTranslator | None, checks: Checks, runner: TaskRunner | None
 ) -> dg.Definitions:
     return dg.Definitions(
         assets=[gobblin_assets(project, job, translator=translator, checks=checks, runner=runner)],

@@ -122,7 +122,11 @@ def test_inline_job_is_a_job(sandbox: DefsFolderSandbox) -> None:
     assert names(load(sandbox, inline(JOB))) == ["test/numbers/main"]
 
 
-@pytest.mark.parametrize(("more", "checks"), [("", 1), ("  checks: false\n", 0)], ids=["default", "left-out"])
+@pytest.mark.parametrize(
+    ("more", "checks"),
+    [("", 1), ("  checks: false\n", 0), ("  checks: failures\n", 1)],
+    ids=["default", "left-out", "failures"],
+)
 def test_checks_are_left_out_where_the_yaml_says_so(sandbox: DefsFolderSandbox, more: str, checks: int) -> None:
     text = inline(JOB + "task_policies: [{type: row_count}]\n") + more
     assert len(load(sandbox, text).resolve_asset_graph().asset_check_keys) == checks

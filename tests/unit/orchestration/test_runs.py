@@ -109,6 +109,18 @@ def test_checks_are_left_out_where_they_are_not_wanted_and_their_counts_are_not(
     assert world.checked("row_count") == world.checked("has_value") == {}
 
 
+def test_checks_of_failures_alone_say_nothing_of_policies_that_held(world: World) -> None:
+    policy = {"name": "not_three", "type": "sql", "rule": "id <> 3", "on_violation": "drop"}
+    world.parts, world.checks = CHECKED | {"row_policies": [policy]}, "failures"
+    assert len(world.check_keys()) == 4
+    assert world.run_all().success
+    assert world.checked("row_count") == {}
+    assert world.checked("not_three") == {"failed": {"a", "b/1", "c%20c"}}
+    world.datasets["a"]["rows"] = 31
+    assert world.run_all().success
+    assert world.checked("not_three") == {"failed": {"b/1", "c%20c"}}, "the second commit of `a` broke nothing"
+
+
 def test_run_plans_no_check_for_no_partition(world: World) -> None:
     """Dagster would show such a check as skipped, or failed, whatever it said of each partition."""
     world.parts = CHECKED

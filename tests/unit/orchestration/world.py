@@ -13,7 +13,7 @@ from dagster._core.storage.partition_status_cache import get_and_update_asset_st
 
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.orchestration import GobblinTranslator, gobblin_assets, gobblin_job
-from gobblin_dagster.orchestration.binding import JobBinding
+from gobblin_dagster.orchestration.binding import Checks, JobBinding
 from gobblin_dagster.orchestration.ops import run_config
 from gobblin_dagster.orchestration.partitions import PARTITION_TAG, RANGE_TAGS, to_key
 from gobblin_dagster.spec.job import JobSpec
@@ -44,7 +44,7 @@ class World:
     parts: dict[str, Any] = field(default_factory=dict)
     downstream: Sequence[dg.AssetsDefinition] = ()
     translator: GobblinTranslator | None = None
-    checks: bool = True
+    checks: Checks = True
 
     @property
     def job(self) -> JobSpec:
