@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         BatchObserver,
         BranchView,
         ChecksExtract,
+        ChecksPositions,
         ChoosesFolder,
         Chunk,
         ConstructContext,
@@ -188,6 +189,7 @@ __all__ = [
     "Change",
     "CheckedFile",
     "ChecksExtract",
+    "ChecksPositions",
     "ChoosesFolder",
     "Chunk",
     "CleanResult",
@@ -393,11 +395,11 @@ _HOMES: Mapping[str, str] = {
     "constructs.writers.files": "Encoder FileOptions FileWriter",
     "core.commit": "CommitSequence CommitStep PublishedFile SequenceState StoredSequence",
     "core.constructs": (
-        "BatchObserver BranchView ChecksExtract ChoosesFolder Chunk ConstructContext Converter DataPublisher "
-        "DataWriter DatasetOffer Extractor ForkOperator FrameSource JudgesExtract JudgesRows JudgesTargets "
-        "JudgesWriter KeepsLedger NamesTargets NotedCommit PartitionStartpointResolver PositionedExtractor "
-        "PositionedSource PreviewsSchema Publication PublishView ReadsPaths RowLevelPolicy Source SourceContext "
-        "StartpointResolver TaskLevelPolicy WriterContext"
+        "BatchObserver BranchView ChecksExtract ChecksPositions ChoosesFolder Chunk ConstructContext Converter "
+        "DataPublisher DataWriter DatasetOffer Extractor ForkOperator FrameSource JudgesExtract JudgesRows "
+        "JudgesTargets JudgesWriter KeepsLedger NamesTargets NotedCommit PartitionStartpointResolver "
+        "PositionedExtractor PositionedSource PreviewsSchema Publication PublishView ReadsPaths RowLevelPolicy "
+        "Source SourceContext StartpointResolver TaskLevelPolicy WriterContext"
     ),
     "core.dataset_state": "DatasetState Totals",
     "core.errors": (

@@ -23,6 +23,7 @@ from gobblin_dagster.constructs.formats.base import FileFormat
 from gobblin_dagster.constructs.formats.published import PublishedFormat, ending_of
 from gobblin_dagster.core.constructs import (
     ChecksExtract,
+    ChecksPositions,
     ChoosesFolder,
     ConstructContext,
     Converter,
@@ -174,7 +175,14 @@ _PROTOCOLS: dict[ConstructKind, type[Any]] = {
     ConstructKind.PUBLISHER: DataPublisher,
 }
 _OPTIONAL: dict[ConstructKind, tuple[type[Any], ...]] = {
-    ConstructKind.SOURCE: (SourceTraits, PositionedSource, ChecksExtract, PreviewsSchema, StartpointResolver),
+    ConstructKind.SOURCE: (
+        SourceTraits,
+        PositionedSource,
+        ChecksExtract,
+        ChecksPositions,
+        PreviewsSchema,
+        StartpointResolver,
+    ),
     ConstructKind.FORMAT: (FormatTraits,),
     ConstructKind.WRITER: (WriterTraits,),
     ConstructKind.PUBLISHER: (

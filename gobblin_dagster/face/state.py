@@ -24,6 +24,7 @@ from gobblin_dagster.engine.maintenance.state_change import (
     plan_retry,
     plan_set,
     require_free,
+    require_position,
 )
 from gobblin_dagster.engine.maintenance.state_export import (
     ImportPlan,
@@ -178,7 +179,8 @@ class StateMethods:
             dry_run: only return what would change.
 
         Raises:
-            UsageError: it lies before what was read or is of another type; or nothing is published of the dataset.
+            UsageError: it lies before what was read, inside of a date of files, or is of another type; or nothing is
+                published of the dataset.
             DatasetBusyError, UnfinishedSequenceError: a run works on the dataset, or left it unfinished.
 
         Example:
@@ -190,6 +192,7 @@ class StateMethods:
         def plan(state: DatasetState) -> Change:
             kind = state.committed.watermark_type
             moved = watermark if isinstance(watermark, Watermark) else parse_watermark(kind, str(watermark))
+            require_position(self._session.project, state, moved)
             return plan_set(state, moved, who=who(), why=required(why), now=self._session.now())
 
         with self._session.use_store() as store:

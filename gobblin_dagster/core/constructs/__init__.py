@@ -33,6 +33,7 @@ from gobblin_dagster.core.constructs.publisher import (
 from gobblin_dagster.core.constructs.quality import BatchObserver, BranchView, RowLevelPolicy, TaskLevelPolicy
 from gobblin_dagster.core.constructs.source import (
     ChecksExtract,
+    ChecksPositions,
     DatasetOffer,
     FrameSource,
     PartitionStartpointResolver,
@@ -49,6 +50,7 @@ __all__ = [
     "BatchObserver",
     "BranchView",
     "ChecksExtract",
+    "ChecksPositions",
     "ChoosesFolder",
     "Chunk",
     "ConstructContext",

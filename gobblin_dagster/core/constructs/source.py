@@ -134,6 +134,19 @@ class ChecksExtract(Protocol):
 
 
 @runtime_checkable
+class ChecksPositions(Protocol):
+    """Optional addition to `Source`: it refuses watermarks at which no run can begin, whatever the data.
+
+    `gobblin state set` asks it; startpoints are checked by `StartpointResolver`.
+
+    Source: none; Gobblin's watermarks are changed by hand in its state store.
+    """
+
+    def check_position(self, position: Watermark) -> None:
+        """Raise ValueError, with what to write instead, if rows at the position would be skipped; reads no data."""
+
+
+@runtime_checkable
 class ReadsPaths(Protocol):
     """Optional addition to `Source`: it finds files by their paths.
 

@@ -7,10 +7,12 @@ same history as the commits of runs.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.commit import (
     WAITING,
     CommitReport,
@@ -18,8 +20,9 @@ from gobblin_dagster.core.commit import (
     ManualChange,
     SequenceState,
 )
+from gobblin_dagster.core.constructs import ChecksPositions, ConstructContext
 from gobblin_dagster.core.dataset_state import DatasetState, with_committed
-from gobblin_dagster.core.errors import UnfinishedSequenceError, UsageError
+from gobblin_dagster.core.errors import GobblinDagsterError, UnfinishedSequenceError, UsageError
 from gobblin_dagster.core.ids import new_commit_id, new_person_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.utils.table import ShownAsFacts
@@ -27,6 +30,7 @@ from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
 from gobblin_dagster.engine.commit.leases import busy_error
+from gobblin_dagster.engine.project import Project
 from gobblin_dagster.state.store import StateStore
 
 LEASE_TTL = timedelta(seconds=60)
@@ -98,6 +102,32 @@ def plan_set(state: DatasetState, watermark: Watermark, *, who: str, why: str, n
     ranges = {name: ((beginning[name], position),) for name, position in positions.items()}
     committed = CommittedRanges(state.committed.watermark_type, ranges)
     return Change("set", state, _successor(state, committed, now), who, why)
+
+
+def require_position(project: Project, state: DatasetState, watermark: Watermark) -> None:
+    """Refuse a watermark at which rows would be skipped whatever the data, such as a time inside of a date of files.
+
+    Asks the source of the dataset's job. Does nothing if the project does not have this job, or cannot make its source:
+    a faulty job file keeps nobody from changing the state.
+
+    Raises:
+        UsageError: the source refuses the watermark.
+    """
+    if problem := _refusal(project, state.job, watermark):
+        raise UsageError(problem=f"Dataset {state.dataset_urn!r} cannot go on at {watermark}: {problem}.")
+
+
+def _refusal(project: Project, name: str, watermark: Watermark) -> str:
+    job = next((one for one in project.jobs if one.job == name), None)
+    with suppress(GobblinDagsterError):
+        if job is not None and issubclass(registry.load(ConstructKind.SOURCE, job.source.type), ChecksPositions):
+            context = ConstructContext(job=job.job, base_dir=str(project.root.resolve()))
+            source: ChecksPositions = registry.create(ConstructKind.SOURCE, job.source, context)
+            try:
+                source.check_position(watermark)
+            except ValueError as error:
+                return str(error)
+    return ""
 
 
 def plan_reset(state: DatasetState, *, who: str, why: str, now: datetime) -> Change:

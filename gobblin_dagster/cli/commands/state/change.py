@@ -19,6 +19,7 @@ from gobblin_dagster.cli.context import (
     Output,
     OutputOption,
     SelectOption,
+    open_here,
     open_store_here,
 )
 from gobblin_dagster.cli.flow_jobs import FlowOption, job_with_flow, jobs_with_flow
@@ -27,7 +28,7 @@ from gobblin_dagster.cli.render.documents import mark, origin_text, state_view
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.errors import SpecError, UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.ids import who
 from gobblin_dagster.core.selection import Selection
@@ -35,6 +36,7 @@ from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.core.watermark.text import parse_watermark
 from gobblin_dagster.engine.maintenance import state_change, state_export, state_history
+from gobblin_dagster.engine.project import Project
 from gobblin_dagster.state.lookup import find_damage, find_state, require_match
 from gobblin_dagster.state.store import StateStore
 
@@ -70,8 +72,18 @@ def set_watermark(
     with closing(open_store_here(ctx)) as store:
         state = find_state(store, dataset, job_with_flow(ctx, store, flow, job, dataset))
         moved = parse_watermark(state.committed.watermark_type, watermark)
+        if (project := _readable_project(ctx)) is not None:
+            state_change.require_position(project, state, moved)
         change = state_change.plan_set(state, moved, who=who(), why=reason, now=SystemClock().now())
         _change(store, change, yes=yes, dry_run=dry_run, output=output)
+
+
+def _readable_project(ctx: typer.Context) -> Project | None:
+    """Return the project; None if its files are faulty, which keeps nobody from changing the state."""
+    try:
+        return open_here(ctx)
+    except SpecError:
+        return None
 
 
 class _Plan(Protocol):

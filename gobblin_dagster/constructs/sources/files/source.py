@@ -182,22 +182,25 @@ class FilesSource:
                 there = f"it lies beyond the end, {end}" if end is not None else "the dataset has no files yet"
                 problem = f"{there}: files before it that come later would never be read; `upcoming` begins at the end"
                 raise StartpointError(dataset_urn=dataset_urn, startpoint=str(mark), problem=problem)
-            if isinstance(position, datetime):
-                self._require_whole_date(dataset_urn, mark, position)
-
-    def _require_whole_date(self, dataset_urn: str, mark: Watermark, position: datetime) -> None:
-        """Raise StartpointError for a position inside of a date: its files lie at the date's beginning, before it."""
         try:
-            inside = self._options.pattern.dates_around(position)
+            self.check_position(mark)
+        except ValueError as error:
+            raise StartpointError(dataset_urn=dataset_urn, startpoint=str(mark), problem=str(error)) from None
+
+    def check_position(self, position: Watermark) -> None:
+        """Raise ValueError for a position inside of a date: its files lie at the date's beginning, before it."""
+        if not isinstance(position, TimestampWatermark) or self._options.order is not NewFiles.DATE:
+            return
+        try:
+            inside = self._options.pattern.dates_around(position.value)
         except (ValueError, OverflowError):
             return  # before all dates of the calendar, so no file lies there
         if inside is not None:
             start, end = (str(TimestampWatermark(one)) for one in inside)
-            problem = (
+            raise ValueError(
                 f"it lies inside of a {self._options.pattern.granularity}, whose files are read together; begin at "
                 f"{start} to read them, or at {end} not to"
             )
-            raise StartpointError(dataset_urn=dataset_urn, startpoint=str(mark), problem=problem)
 
     def _is_over(self, file: FoundFile, instant: datetime) -> bool:
         """Return True if a file's date has ended (by date), or if its last change was (else), before an instant."""

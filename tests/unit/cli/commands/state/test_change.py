@@ -121,6 +121,24 @@ def test_watermark_of_another_type_is_a_usage_error(cli: Cli, ran: Path, text: s
     assert f"{text!r} is no watermark of type 'long'" in called.err
 
 
+def test_time_inside_of_a_date_of_files_is_refused_and_changes_nothing(cli: Cli, project: Path, inline: object) -> None:
+    (project / "data/a").mkdir(parents=True)
+    for day in (3, 4):
+        (project / f"data/a/2024-01-0{day}.csv").write_text("id\n1\n")
+    source = "source: {type: files, path: 'data/{dataset}/{date:%Y-%m-%d}.csv', format: csv}"
+    (project / "jobs/numbers.yaml").write_text(
+        f"job: numbers\n{source}\nextract: {{namespace: test, table: days}}\noutput: {{path: lake}}\n"
+    )
+    assert cli("run").code == 0
+    called = cli("state", "set", "a", "2024-01-03T12:00:00", *WHY, "--yes")
+    assert called.code == 2
+    assert "begin at 2024-01-03 to read them, or at 2024-01-04 not to." in called.err
+    assert watermark(cli) == "2024-01-05"
+    assert cli("state", "set", "a", "2024-01-04", *WHY, "--yes").code == 0
+    (project / "jobs/numbers.yaml").write_text("job: [")
+    assert cli("state", "set", "a", "2024-01-03", *WHY, "--yes").code == 0, "without its source, as ever"
+
+
 def test_history_tells_runs_and_people(cli: Cli, ran: Path) -> None:
     cli("state", "set", "a", "20", *WHY, "--yes")
     first, second = cli("state", "history", "a", "-o", "json").json()["history"]

@@ -10,9 +10,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.startpoint import Oldest, Specific, StartpointPosition, Timestamp, Upcoming
+from gobblin_dagster.core.watermark import TimestampWatermark
+from gobblin_dagster.core.watermark.text import parse_watermark
+from gobblin_dagster.engine.maintenance.state_change import require_position
 from gobblin_dagster.spec.job import JobSpec
-from tests.unit.engine.jobs import run
+from tests.unit.engine.jobs import project, run
 from tests.unit.engine.plan.test_startpoints import planned, store_of, waiting, wish
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -101,6 +105,21 @@ def test_time_inside_of_a_date_is_refused_when_it_is_set_and_the_dates_around_it
     problem = planned(tmp_path, job("date")).problem
     assert "inside of a day, whose files are read together; begin at 2013-01-04 to read them" in problem
     assert "or at 2013-01-05 not to" in problem
+
+
+@pytest.mark.parametrize("to", ["2013-01-04T06:00", "2013-01-07T12:00:00Z"])
+def test_watermark_is_not_set_inside_of_a_date(tmp_path: Path, to: str) -> None:
+    """`gobblin state set`: the rest of the date would be read, and its files lie at its beginning."""
+    for day in range(1, 6):
+        add(tmp_path, day)
+    run(tmp_path, job("date"))
+    with store_of(tmp_path, job("date")) as store:
+        state = store.load_dataset_states("days")["a"]
+    with pytest.raises(UsageError, match=f"inside of a day, whose files are read together; begin at {to[:10]} to read"):
+        require_position(project(tmp_path, job("date")), state, parse_watermark(TimestampWatermark, to))
+    for fine in (project(tmp_path, job("date")), project(tmp_path)):
+        require_position(fine, state, TimestampWatermark(datetime(2013, 1, 4, tzinfo=UTC)))
+    require_position(project(tmp_path), state, parse_watermark(TimestampWatermark, to))
 
 
 def test_date_begins_by_the_clock_of_the_zone_of_the_paths(tmp_path: Path) -> None:
