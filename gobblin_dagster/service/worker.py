@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from gobblin_dagster.core.errors import GobblinDagsterError, SpecError
-from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import DatasetResult, RunResult
 from gobblin_dagster.engine.run.job_run import run_job
@@ -23,6 +24,8 @@ from gobblin_dagster.service.model import ExecutionStatus, JobKey
 
 log = logging.getLogger(__name__)
 
+BUSY_STEP_S = 5.0
+"""Seconds between two looks at datasets that another run holds."""
 SHOWN_DATASETS = 20
 """Datasets whose watermarks are reported one by one."""
 
@@ -117,6 +120,14 @@ class Worker:
         job = read_job_body(order.key.job, order.body, project.root, project.spec.allow.lists)
         result = run_job(project, job, runner=self._runner, stop=stop, run_id=order.run_id)
         moved = [dataset for dataset in result.datasets if dataset.is_committed]
+        # A worker that was killed on another machine holds its datasets until its leases end: they are waited for.
+        give_up_at = time.monotonic() + project.spec.lease_ttl_s + BUSY_STEP_S
+        tries = 0
+        while _is_busy(result) and time.monotonic() < give_up_at and not stop.wait(BUSY_STEP_S):
+            tries += 1
+            log.info("run %s waits for datasets that another run holds", order.run_id)
+            result = run_job(project, job, runner=self._runner, stop=stop, run_id=f"{order.run_id}.{tries}")
+            moved += [dataset for dataset in result.datasets if dataset.is_committed]
         return JobNews(
             order.key,
             _STATUS[result.status],
@@ -125,6 +136,10 @@ class Worker:
             _watermarks(moved, "low"),
             _watermarks(moved, "actual_high"),
         )
+
+
+def _is_busy(result: RunResult) -> bool:
+    return result.status is RunStatus.BUSY or any(dataset.outcome is DatasetOutcome.BUSY for dataset in result.datasets)
 
 
 def _message(result: RunResult) -> str:

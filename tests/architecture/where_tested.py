@@ -474,5 +474,4 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/store/migrations/versions/r0005_property_values.py": ("unit/service/store/test_schema.py", "value_digest"),
     "service/store/migrations/versions/r0006_workers.py": ("unit/service/store/test_schema.py", "gobblin_nodes"),
     "service/store/worker_rows.py": ("unit/service/store/test_schema.py", ""),
-    "service/worker.py": ("services/inline_worker.py", ""),
 }

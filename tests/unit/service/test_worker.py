@@ -1,0 +1,56 @@
+"""The worker of a service: a job whose datasets another run holds waits for them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.service import worker as module
+from gobblin_dagster.service.executors.messages import JobNews, RunOrder, Shutdown, to_line
+from gobblin_dagster.service.model import ExecutionStatus, JobKey
+from gobblin_dagster.service.worker import Worker
+from gobblin_dagster.spec.load import load_project
+from gobblin_dagster.testing.inline_runner import InlineRunner
+
+JOB = {
+    "job": "numbers",
+    "source": {
+        "type": "gobblin_dagster.testing.rows_source:RowsSource",
+        "datasets": {"a": {"rows": 5}, "b": {"rows": 5}},
+    },
+    "extract": {"namespace": "test", "table": "rows"},
+    "output": {"path": "lake"},
+}
+
+
+def test_job_taken_over_from_another_machine_waits_for_its_leases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BUSY_STEP_S", 0.2)
+    (tmp_path / "gobblin.yaml").write_text("project: tests\n")
+    project = Project(tmp_path, load_project(tmp_path))
+    with closing(project.open_store()) as store:
+        elsewhere = replace(LeaseOwner.current("other-run"), host="elsewhere")
+        assert store.acquire_leases("numbers", ["a"], elsewhere, timedelta(seconds=1)).granted
+    told: list[JobNews] = []
+    key = JobKey("g", "n", 1, "numbers", 1, 1)
+    ended = Worker(project, InlineRunner(), told.append, 1).serve(_orders(key, told))
+    assert ended
+    assert [one.status for one in told] == [ExecutionStatus.RUNNING, ExecutionStatus.COMPLETE]
+    assert told[-1].processed_count == 10, "both datasets count, in whichever try they were read"
+
+
+def _orders(key: JobKey, told: list[JobNews]) -> Iterator[str]:
+    yield to_line(RunOrder(key, "run-1", json.dumps(JOB)))
+    while not told or not told[-1].status.is_final:
+        time.sleep(0.02)
+    yield to_line(Shutdown())
