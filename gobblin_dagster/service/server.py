@@ -176,7 +176,7 @@ class CoreServices:
             self._clock,
             spec.jobs_at_once,
         )
-        self.remote = RemoteExecutors(self.store, self._take_in, lambda: self._role.is_held)
+        self.remote = RemoteExecutors(self.store, self._take_in, lambda: self._role.is_held, root)
         self.topology.add_listener(self.remote)
         self.datasets = FlowDatasets(self.store, compiler.compile, lambda: open_store(state, root, self._clock))
         access = Access(digest(self.token), allows_anonymous=spec.anonymous)

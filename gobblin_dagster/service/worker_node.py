@@ -28,6 +28,7 @@ from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.database.engine import parse_url
 from gobblin_dagster.service.executors.kafka import KafkaLink
 from gobblin_dagster.service.executors.monitor import JobMonitor
+from gobblin_dagster.service.executors.rest import RestInletSpec, RestLink
 from gobblin_dagster.service.executors.store import Inbox, StoreExecutor
 from gobblin_dagster.service.executors.worker_process import WorkerChannel, WorkerProcess
 from gobblin_dagster.service.store.node_rows import Node, delete_node, save_node
@@ -67,15 +68,17 @@ def make_link(inlet: ConstructSpec, inbox: StoreExecutor, root: Path) -> Link | 
     try:
         if inlet.type == "kafka":
             return KafkaLink(KafkaTopics.model_validate(inlet.options), inbox, root)
+        if inlet.type == "rest":
+            return RestLink(RestInletSpec.model_validate(inlet.options), inbox, root)
     except ValidationError as error:
         told = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         raise UsageError(
             problem=f"`worker.inlet` in gobblin.yaml has faults: {told}.",
-            hint="Name brokers and topics as the executor's `kafka` in the topology does.",
+            hint="Its keys stand on the page on the topology, with the workers of an executor.",
         ) from error
     raise UsageError(
         problem=f"`worker.inlet` in gobblin.yaml is {inlet.type!r} with {', '.join(inlet.options) or 'no options'}.",
-        hint="Set `{type: store}`, or `{type: kafka, brokers: ..., orders: ..., reports: ...}`.",
+        hint="Set `{type: store}`, `{type: kafka, brokers: ..., orders: ..., reports: ...}`, or `{type: rest, ...}`.",
     )
 
 

@@ -7,6 +7,7 @@ after a kill is what is durable: databases, brokers, and the notes of jobs, whic
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,12 +17,14 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gobblin_dagster.core.clock import SystemClock
+from gobblin_dagster.core.errors import TransientError
 from gobblin_dagster.service.executors.base import ReportingExecutor, SpecExecutor, job_key
 from gobblin_dagster.service.executors.dispatcher import Dispatcher
 from gobblin_dagster.service.executors.embedded import EmbeddedExecutor
 from gobblin_dagster.service.executors.kafka import KafkaExecutor, KafkaLink
 from gobblin_dagster.service.executors.messages import JobNews, Message, RunOrder, StopOrder
 from gobblin_dagster.service.executors.monitor import JobMonitor
+from gobblin_dagster.service.executors.rest import RestExecutor, RestInlet
 from gobblin_dagster.service.executors.store import Inbox, StoreExecutor
 from gobblin_dagster.service.manager import FlowManager
 from gobblin_dagster.service.model import (
@@ -295,3 +298,53 @@ class PostgresStoreWorld(StoreWorld):
     """The same on PostgreSQL, where transactions take longer."""
 
     stride = 3
+
+
+class MortalLine:
+    """Carries requests to a worker in this process; the caller is killed before they come or after they were done."""
+
+    def __init__(self, inlet: RestInlet, kills: Kills) -> None:
+        self._inlet = inlet
+        self._kills = kills
+        self.is_cut = False
+
+    def call(self, method: str, path: str, body: str) -> tuple[int, Any]:
+        if self.is_cut:
+            raise TransientError(problem="the line is cut")
+        self._kills.point()
+        what = path.rpartition("/")[2].partition("?")[0]
+        status, document = self._inlet.answer(method, what, body)
+        self._kills.point()
+        return status, json.loads(json.dumps(document))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class RestWorld(RemoteWorld):
+    """The service calls the worker, which has a store of its own."""
+
+    own: MortalStore | None = None
+
+    def start(self) -> None:
+        if self.own is None:
+            shutil.copy(self.folder / "empty.db", self.folder / "worker.db")
+            self.own = MortalStore(f"sqlite:///{self.folder}/worker.db", self.kills)
+        self.line = MortalLine(RestInlet(StoreExecutor(self.queue, self.own)), self.kills)
+        executor = RestExecutor(self.queue, "https://worker", self.line)
+        self.dispatcher = Dispatcher(self.store, executor, self._report)
+        self.worker = NotingWorker(self.kills, self.begun, self.published)
+        inbox = Inbox(self.queue, self.own, f"worker-{next(_names)}")
+        self.monitor = JobMonitor(self.queue, inbox, self.worker, SystemClock(), 2)
+
+    def worker_pass(self) -> None:
+        self.monitor.step()
+        self.worker.run()
+
+    def close(self) -> None:
+        super().close()
+        if self.own is not None:
+            self.own.close()
+
+    def lose_it(self) -> None:
+        self.line.is_cut = True

@@ -17,7 +17,15 @@ from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.service.executors.messages import RunOrder
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, JobKey, JobReport
 from gobblin_dagster.service.store.store import ServiceStore
-from tests.contract.executor_worlds import EmbeddedWorld, KafkaWorld, Killed, PostgresStoreWorld, StoreWorld, World
+from tests.contract.executor_worlds import (
+    EmbeddedWorld,
+    KafkaWorld,
+    Killed,
+    PostgresStoreWorld,
+    RestWorld,
+    StoreWorld,
+    World,
+)
 from tests.services.postgres import PostgresServer
 
 S = ExecutionStatus
@@ -26,7 +34,8 @@ WORLDS = [
     pytest.param((EmbeddedWorld, "sqlite"), id="embedded"),
     pytest.param((StoreWorld, "sqlite"), id="store"),
     pytest.param((KafkaWorld, "sqlite"), id="kafka"),
-    pytest.param((PostgresStoreWorld, "postgres"), id="store-postgres", marks=pytest.mark.postgres),
+    pytest.param((RestWorld, "sqlite"), id="rest"),
+    pytest.param((PostgresStoreWorld, RestWorld, "postgres"), id="store-postgres", marks=pytest.mark.postgres),
 ]
 
 

@@ -175,10 +175,13 @@ def main() -> int:
         storm.end()
         problems = _problems(store, flows, folder)
         store.close()
-    print(f"seed {arguments.seed}: {sum(killed.values())} kills ({dict(sorted(killed.items()))}),")
-    print(f"{len(flows)} flows, {over} of them over, {3 * len(flows)} jobs, {time.monotonic() - begun:.0f} s;")
-    print(f"{3 * len(flows) * ROWS * DATASETS:,} rows expected once each; problems: {problems or 'none'}")
-    print(f"logs and data: {folder}")
+    told = (
+        f"seed {arguments.seed}: {sum(killed.values())} kills ({dict(sorted(killed.items()))}),",
+        f"{len(flows)} flows, {over} of them over, {3 * len(flows)} jobs, {time.monotonic() - begun:.0f} s;",
+        f"{3 * len(flows) * ROWS * DATASETS:,} rows expected once each; problems: {problems or 'none'}",
+        f"logs and data: {folder}",
+    )
+    sys.stdout.write("\n".join(told) + "\n")
     return 1 if problems else 0
 
 

@@ -6,11 +6,13 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.service.executors.base import ReportingExecutor, job_key
 from gobblin_dagster.service.executors.dispatcher import Dispatcher
 from gobblin_dagster.service.executors.kafka import KafkaExecutor
+from gobblin_dagster.service.executors.rest import HttpsClient, RestExecutor
 from gobblin_dagster.service.executors.store import StoreExecutor
 from gobblin_dagster.service.model import JobKey, JobReport
 from gobblin_dagster.service.store.execution_rows import open_jobs
@@ -21,18 +23,22 @@ from gobblin_dagster.service.topology.model import TopologySpec
 log = logging.getLogger(__name__)
 
 
-def make_executor(name: str, spec: TopologySpec, store: ServiceStore) -> ReportingExecutor | None:
+def make_executor(name: str, spec: TopologySpec, store: ServiceStore, root: Path) -> ReportingExecutor | None:
     """Return an executor of the topology; None if it takes orders from the outbox by itself.
 
     Args:
         name: of the executor.
         spec: its declaration.
         store: the service's store.
+        root: the service's project.
     """
     if spec.type == "store":
         return StoreExecutor(name, store, spec.description, spec.capabilities)
     if spec.kafka is not None:
         return KafkaExecutor(name, spec.kafka, partial(_open_jobs, store, name), spec.description, spec.capabilities)
+    if spec.rest is not None:
+        client = HttpsClient(spec.rest, root)
+        return RestExecutor(name, spec.rest.url, client, spec.description, spec.capabilities)
     return None
 
 
@@ -50,6 +56,7 @@ class RemoteExecutors:
         store: the service's store.
         report: called with what becomes of jobs.
         is_active: whether this node hands over orders now.
+        root: the service's project.
     """
 
     def __init__(self, store: ServiceStore, report: Callable[[JobReport], None], is_active: Callable[[], bool]) -> None:
@@ -97,7 +104,7 @@ class RemoteExecutors:
 
     def _serve(self, name: str, spec: TopologySpec) -> None:
         try:
-            executor = make_executor(name, spec, self._store)
+            executor = make_executor(name, spec, self._store, self._root)
         except GobblinDagsterError as error:
             log.warning("executor %s cannot be served: %s", name, error)
             return

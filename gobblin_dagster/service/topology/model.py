@@ -123,17 +123,33 @@ class KafkaTopics(KafkaConnection):
     """Topic of reports from the executor."""
 
 
+class RestAddress(SpecModel):
+    """A worker that takes orders over HTTPS, and the certificates that both show."""
+
+    url: str = Field(pattern=r"^https://[^\s/?#@]+/?$")
+    """Where it listens: `https://host:port`."""
+    ca: str
+    """PEM file of the authority that signed the worker's certificate, relative to the service's project."""
+    certificate: str
+    """PEM file of the certificate that the service shows."""
+    key: str
+    """PEM file of its private key."""
+
+
 class TopologySpec(SpecModel):
     """An executor and what it can do.
 
     Source: gobblin-runtime `TopologySpec`, `SpecExecutor.getCapabilities`.
     """
 
-    type: Literal["embedded", "store", "kafka"] = "embedded"
+    type: Literal["embedded", "store", "kafka", "rest"] = "embedded"
     """How jobs reach it: `embedded` is the worker process of the service itself; the others are workers
-    (`gobblin worker --executor NAME`) that poll the service's database (`store`) or read a topic (`kafka`)."""
+    (`gobblin worker --executor NAME`) that poll the service's database (`store`), read a topic (`kafka`) or listen for
+    the service (`rest`)."""
     kafka: KafkaTopics | None = None
     """Brokers and topics, for the type `kafka`."""
+    rest: RestAddress | None = None
+    """Address and certificates, for the type `rest`."""
     state: str = ""
     """Names the state store in which its jobs keep their watermarks, if it is not the one of the service's project.
     Executors of one edge need the same one."""
@@ -146,9 +162,15 @@ class TopologySpec(SpecModel):
 
     @model_validator(mode="after")
     def _has_its_transport(self) -> TopologySpec:
-        if (self.kafka is not None) != (self.type == "kafka"):
-            missing = "the type kafka needs `kafka: {brokers: ..., orders: ..., reports: ...}`"
-            raise ValueError(missing if self.kafka is None else "`kafka` is for executors of the type kafka")
+        transports = {
+            "kafka": (self.kafka, "kafka: {brokers: ..., orders: ..., reports: ...}"),
+            "rest": (self.rest, "rest: {url: ..., ca: ..., certificate: ..., key: ...}"),
+        }
+        for kind, (given, wanted) in transports.items():
+            if kind == self.type and given is None:
+                raise ValueError(f"the type {kind} needs `{wanted}`")
+            if kind != self.type and given is not None:
+                raise ValueError(f"`{kind}` is for executors of the type {kind}")
         return self
 
     def queue(self, name: str) -> str:

@@ -1,0 +1,95 @@
+"""The executor `rest` over HTTPS: both sides show certificates, and what cannot be taken is told."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from gobblin_dagster.core.clock import SystemClock
+from gobblin_dagster.core.errors import EnvironmentFaultError, TransientError, UsageError
+from gobblin_dagster.service.executors.messages import RunOrder
+from gobblin_dagster.service.executors.rest import HttpsClient, RestExecutor, RestInletSpec, RestLink
+from gobblin_dagster.service.executors.store import StoreExecutor
+from gobblin_dagster.service.model import ExecutionStatus, JobKey
+from gobblin_dagster.service.store.store import ServiceStore
+from gobblin_dagster.service.topology.model import RestAddress
+from tests.services.certificates import Authority
+
+KEY = JobKey("shop/eu", "größe", 1, "a", 1, 1)
+
+
+class Sides:
+    """A worker that listens, and the authority that both trust."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.authority = Authority(folder / "ours")
+        self.store = ServiceStore(f"sqlite:///{folder}/worker.db", SystemClock())
+        certificate, key = self.authority.signed("worker")
+        files = {"certificate": str(certificate), "key": str(key), "ca": str(self.authority.ca)}
+        self.inlet = RestInletSpec(port=0, **files)
+        self.inbox = StoreExecutor("east", self.store)
+        self.link = RestLink(self.inlet, self.inbox, folder)
+        self.link.start()
+
+    def executor(self, authority: Authority | None = None, name: str = "east", ca: Path | None = None) -> RestExecutor:
+        certificate, key = (authority or self.authority).signed("service")
+        files = {"certificate": str(certificate), "key": str(key), "ca": str(ca or self.authority.ca)}
+        address = RestAddress(url=f"https://127.0.0.1:{self.link.port}", **files)
+        return RestExecutor(name, address.url, HttpsClient(address, self.folder))
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    made = Sides(tmp_path_factory.mktemp("rest"))
+    yield made
+    made.link.stop()
+    made.store.close()
+
+
+def test_orders_and_reports_go_over_https(sides: Sides) -> None:
+    executor = sides.executor()
+    executor.add(RunOrder(KEY, "", "{}"))
+    assert executor.list() == [KEY]
+    assert executor.health() == "no worker of executor east runs", "it listens, and nothing takes its jobs"
+    executor.delete(KEY)
+    [report] = executor.take_reports(10)
+    assert (report.key, report.status) == (KEY, ExecutionStatus.CANCELLED)
+    executor.acknowledge([report])
+    assert executor.take_reports(10) == []
+    executor.close()
+
+
+def test_only_those_with_a_certificate_of_the_authority_are_answered(sides: Sides) -> None:
+    stranger = Authority(sides.folder / "theirs", "strangers")
+    with pytest.raises(TransientError, match="does not answer"):
+        sides.executor(stranger).list()
+    with pytest.raises(TransientError, match="CERTIFICATE_VERIFY_FAILED"):
+        sides.executor(ca=stranger.ca).list()
+    with pytest.raises(requests.RequestException):
+        requests.get(f"https://127.0.0.1:{sides.link.port}/executors/east/jobs", verify=sides.authority.ca, timeout=10)
+
+
+def test_what_cannot_be_taken_is_told(sides: Sides) -> None:
+    with pytest.raises(TransientError, match="this worker serves executor east, not west"):
+        sides.executor(name="west").add(RunOrder(KEY, "", "{}"))
+    with pytest.raises(UsageError, match="larger than 16 MiB"):
+        sides.executor().add(RunOrder(KEY, "", "x" * (17 << 20)))
+    client = sides.executor()._client
+    assert client.call("POST", "/executors/east/orders", "{}")[0] == 400
+    assert client.call("POST", "/executors/east/reports", '["x"]')[0] == 400
+    assert client.call("POST", "/executors/east/reports", "7")[0] == 400
+    assert client.call("GET", "/executors/east/orders", "")[0] == 404
+
+
+def test_worker_that_cannot_listen_says_why(sides: Sides, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="A certificate of `worker.inlet`"):
+        RestLink(RestInletSpec(port=0, certificate="no.pem", key="no.key", ca="ca.pem"), sides.inbox, tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        inlet = sides.inlet.model_copy(update={"port": taken.getsockname()[1]})
+        with pytest.raises(EnvironmentFaultError, match="cannot listen on 127.0.0.1"):
+            RestLink(inlet, sides.inbox, tmp_path).start()
