@@ -63,14 +63,14 @@ class Kills:
         self.count, self.at = 0, at
 
     def point(self) -> None:
-        """A step: what was done is durable, or what comes is not yet."""
+        """A step is durable; the kill before the next one is the same as the kill after this one."""
         self.count += 1
         if self.count == self.at:
             raise Killed
 
 
 class MortalStore(ServiceStore):
-    """A store whose user is killed before or after a transaction is committed."""
+    """A store whose user is killed after a transaction was committed."""
 
     def __init__(self, url: str, kills: Kills) -> None:
         super().__init__(url, SystemClock())
@@ -80,7 +80,6 @@ class MortalStore(ServiceStore):
     def write(self) -> Iterator[Connection]:
         with super().write() as transaction:
             yield transaction
-            self._kills.point()
         self._kills.point()
 
 
@@ -119,7 +118,6 @@ class NotingWorker:
                 continue
             self._begun.append(key)
             self._tell(JobNews(key, ExecutionStatus.RUNNING))
-            self._kills.point()
             self._published.add(key)
             self._kills.point()
             self._tell(JobNews(key, ExecutionStatus.COMPLETE, processed_count=7))
@@ -301,7 +299,7 @@ class PostgresStoreWorld(StoreWorld):
 
 
 class MortalLine:
-    """Carries requests to a worker in this process; the caller is killed before they come or after they were done."""
+    """Carries requests to a worker in this process; the caller is killed before it hears the answer."""
 
     def __init__(self, inlet: RestInlet, kills: Kills) -> None:
         self._inlet = inlet
@@ -311,7 +309,6 @@ class MortalLine:
     def call(self, method: str, path: str, body: str) -> tuple[int, Any]:
         if self.is_cut:
             raise TransientError(problem="the line is cut")
-        self._kills.point()
         what = path.rpartition("/")[2].partition("?")[0]
         status, document = self._inlet.answer(method, what, body)
         self._kills.point()

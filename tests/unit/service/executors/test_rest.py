@@ -87,9 +87,9 @@ def test_what_cannot_be_taken_is_told(sides: Sides) -> None:
 
 
 def test_worker_that_cannot_listen_says_why(sides: Sides, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="A certificate of `worker.inlet`"):
+    with pytest.raises(UsageError, match=r"A certificate of `worker\.inlet`"):
         RestLink(RestInletSpec(port=0, certificate="no.pem", key="no.key", ca="ca.pem"), sides.inbox, tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         inlet = sides.inlet.model_copy(update={"port": taken.getsockname()[1]})
-        with pytest.raises(EnvironmentFaultError, match="cannot listen on 127.0.0.1"):
+        with pytest.raises(EnvironmentFaultError, match=r"cannot listen on 127\.0\.0\.1"):
             RestLink(inlet, sides.inbox, tmp_path).start()
