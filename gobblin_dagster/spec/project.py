@@ -126,7 +126,8 @@ class WorkerSpec(SpecModel):
 
     inlet: ConstructSpec = ConstructSpec(type="store")
     """Where orders come from: `{type: store}` is the service's database, `{type: kafka, brokers: ..., orders: ...,
-    reports: ...}` two topics, as the topology names them."""
+    reports: ...}` two topics as the topology names them, `{type: rest, port: ..., certificate: ..., key: ..., ca: ...}`
+    an address of this machine that the service calls."""
     store: str = ""
     """Database in which orders are kept until they are over: `postgresql://...` or `sqlite:///path`. Default: that of
     `service.store` for the inlet `store`, `sqlite:///.gobblin/worker.db` for others. Workers of one executor on several
