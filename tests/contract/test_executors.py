@@ -35,7 +35,7 @@ WORLDS = [
     pytest.param((StoreWorld, "sqlite"), id="store"),
     pytest.param((KafkaWorld, "sqlite"), id="kafka"),
     pytest.param((RestWorld, "sqlite"), id="rest"),
-    pytest.param((PostgresStoreWorld, RestWorld, "postgres"), id="store-postgres", marks=pytest.mark.postgres),
+    pytest.param((PostgresStoreWorld, "postgres"), id="store-postgres", marks=pytest.mark.postgres),
 ]
 
 

@@ -59,7 +59,10 @@ class RemoteExecutors:
         root: the service's project.
     """
 
-    def __init__(self, store: ServiceStore, report: Callable[[JobReport], None], is_active: Callable[[], bool]) -> None:
+    def __init__(
+        self, store: ServiceStore, report: Callable[[JobReport], None], is_active: Callable[[], bool], root: Path
+    ) -> None:
+        self._root = root
         self._store = store
         self._report = report
         self._is_active = is_active

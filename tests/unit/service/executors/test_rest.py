@@ -71,7 +71,9 @@ def test_only_those_with_a_certificate_of_the_authority_are_answered(sides: Side
     with pytest.raises(TransientError, match="CERTIFICATE_VERIFY_FAILED"):
         sides.executor(ca=stranger.ca).list()
     with pytest.raises(requests.RequestException):
-        requests.get(f"https://127.0.0.1:{sides.link.port}/executors/east/jobs", verify=sides.authority.ca, timeout=10)
+        requests.get(
+            f"https://127.0.0.1:{sides.link.port}/executors/east/jobs", verify=str(sides.authority.ca), timeout=10
+        )
 
 
 def test_what_cannot_be_taken_is_told(sides: Sides) -> None:
