@@ -7,8 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -115,16 +115,10 @@ def _hand_over(connection: socket.socket, arguments: Sequence[str], signals: _Pa
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     try:
-        here = str(Path.cwd())
-        send(
-            connection,
-            "run",
-            files=(0, 1, 2),
-            arguments=list(arguments),
-            folder=here,
-            environment=surroundings(),
-        )
-        signals.is_passing = True
+        here, environment = str(Path.cwd()), surroundings()
+        with signals.held():  # one that came in between would end the client as if nothing had been handed over
+            send(connection, "run", files=(0, 1, 2), arguments=list(arguments), folder=here, environment=environment)
+            signals.is_passing = True
         connection.settimeout(ANSWER_S)
         answer = receive(connection)[0]
         connection.settimeout(None)
@@ -162,6 +156,15 @@ class _PassedSignals:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._former.items():
             signal.signal(number, handler)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let signals wait until the block has ended."""
+        former = signal.pthread_sigmask(signal.SIG_BLOCK, self._former)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, former)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._count += 1

@@ -45,9 +45,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(place)
 
 
-def start(root: Path, *arguments: str, **env: str) -> subprocess.Popen[str]:
+def start(root: Path, *arguments: str, program: str = CLIENT, **env: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", CLIENT, str(root), *arguments],
+        [sys.executable, "-c", program, str(root), *arguments],
         env={**os.environ, **env},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -133,6 +133,22 @@ def test_signals_act_as_on_a_process_of_its_own(root: Path) -> None:
     assert client.wait(timeout=60) == 1
     client.communicate()
     until_ended(root, pid)
+
+
+def test_signal_between_handing_over_and_waiting_reaches_the_command(root: Path) -> None:
+    struck = f"""
+import os, signal
+from gobblin_dagster.warm import client
+send = client.send
+def send_and_strike(connection, kind, **fields):
+    send(connection, kind, **fields)
+    if kind == "run":
+        os.kill(os.getpid(), signal.SIGINT)
+client.send = send_and_strike
+{CLIENT}"""
+    client = start(root, "wait", program=struck)
+    client.communicate(timeout=60)
+    assert client.returncode == 130
 
 
 def test_second_interrupt_ends_the_worker_too_and_the_third_kills_it(root: Path) -> None:
