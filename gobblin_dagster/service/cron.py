@@ -94,6 +94,7 @@ class Cron:
     """Whether the hour field begins with `*`: the schedule counts hours, not times of the clock."""
 
     @classmethod
+    @lru_cache(maxsize=4_096)  # many flows share a schedule; at each fire it is read again
     def parse(cls, text: str) -> Cron:
         """Parse an expression.
 

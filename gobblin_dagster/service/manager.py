@@ -95,11 +95,10 @@ class FlowManager:
         """
         if EXECUTION_ID in config.properties:
             raise UsageError(problem=f"{EXECUTION_ID} cannot be set by the user")
+        _require_new(transaction, config.id)
+        self._require_jobs(config)  # takes longer than all of the rest, so others need not wait for it
         serialize_changes(transaction)
-        if load_flow(transaction, config.id) is not None:
-            uri = f"gobblin-flow:/{config.id}"
-            raise FlowExistsError(problem=f"FlowSpec with URI {uri} already exists, no action will be taken")
-        self._require_jobs(config)
+        _require_new(transaction, config.id)
         now = self._store.now(transaction)
         spec = FlowSpec(_stored(config), 0, Change.CREATED, now, by, managed_by=managed_by)
         return self._save(transaction, spec, now, runs=config.schedule is None or config.schedule.run_immediately)
@@ -130,17 +129,21 @@ class FlowManager:
             FlowChangedError: it has another version.
             FlowCompileError: it cannot be made into jobs; the old version stays.
         """
-        old = self.require(transaction, config.id, version)
+        is_unscheduled = config.properties.get(UNSCHEDULE) == "true"
+        properties = {name: value for name, value in config.properties.items() if name != EXECUTION_ID}
+        config = replace(config, properties=properties)
+        self.require(transaction, config.id, version)
+        if not is_unscheduled:
+            self._require_jobs(config)  # before others have to wait
+        old = self.require_unchanged(transaction, config.id, version)
         now = self._store.now(transaction)
-        if config.properties.get(UNSCHEDULE) == "true":
+        if is_unscheduled:
             never = replace(old.config, schedule=Schedule(NEVER))
             changed = replace(old, config=never, change=Change.UNSCHEDULED, changed_at=now, changed_by=by)
             return self._save(transaction, changed, now, runs=False)
-        properties = {name: value for name, value in config.properties.items() if name != EXECUTION_ID}
         if REQUESTERS in old.config.properties:
             properties.setdefault(REQUESTERS, old.config.properties[REQUESTERS])
         config = replace(config, properties=properties)
-        self._require_jobs(config)
         spec = FlowSpec(
             _stored(config),
             0,
@@ -154,7 +157,7 @@ class FlowManager:
 
     def delete(self, transaction: Transaction, flow: FlowId, by: str, *, version: int | None = None) -> FlowSpec:
         """Take a flow out of the catalog and of its schedule; executions that run go on. Raises as `update`."""
-        old = self.require(transaction, flow, version)
+        old = self.require_unchanged(transaction, flow, version)
         now = self._store.now(transaction)
         return save_flow(transaction, replace(old, change=Change.DELETED, changed_at=now, changed_by=by), None)
 
@@ -165,7 +168,7 @@ class FlowManager:
 
     def pause(self, transaction: Transaction, flow: FlowId, by: str, *, paused: bool) -> FlowSpec:
         """Let a flow's schedule rest, or go on; fire times in between are not caught up. Raises FlowNotFoundError."""
-        old = self.require(transaction, flow)
+        old = self.require_unchanged(transaction, flow)
         now = self._store.now(transaction)
         change = Change.PAUSED if paused else Change.RESUMED
         spec = replace(old, change=change, changed_at=now, changed_by=by, is_paused=paused)
@@ -173,6 +176,7 @@ class FlowManager:
 
     def roll_back(self, transaction: Transaction, flow: FlowId, version: int, by: str) -> FlowSpec:
         """Make an older version the newest; raises FlowNotFoundError, FlowCompileError."""
+        serialize_changes(transaction)
         old = load_version(transaction, flow, version)
         if old is None:
             raise FlowNotFoundError(problem=f"Flow {flow} has no version {version}.")
@@ -214,6 +218,11 @@ class FlowManager:
             )
         return found
 
+    def require_unchanged(self, transaction: Transaction, flow: FlowId, version: int | None = None) -> FlowSpec:
+        """Return a flow as `require` does, and let nobody else change it until the transaction ends."""
+        serialize_changes(transaction)
+        return self.require(transaction, flow, version)
+
     def _require_jobs(self, config: FlowConfig) -> None:
         """Refuse a flow that cannot be made into jobs, unless it waits for a topology that has a way for it."""
         try:
@@ -235,6 +244,12 @@ class FlowManager:
         while not self._orchestrator.accept(transaction, [(spec, number)], trigger, now):
             number += 1
         return number
+
+
+def _require_new(transaction: Transaction, flow: FlowId) -> None:
+    if load_flow(transaction, flow) is not None:
+        uri = f"gobblin-flow:/{flow}"
+        raise FlowExistsError(problem=f"FlowSpec with URI {uri} already exists, no action will be taken")
 
 
 def _stored(config: FlowConfig) -> FlowConfig:

@@ -457,7 +457,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/executors/job_body.py": ("services/flow_project.py", ""),
     "service/flow_compiler.py": ("unit/orchestration/test_flow_assets.py", "gobblin_dagster.service.server"),
     "service/flow_jobs.py": ("services/flow_project.py", ""),
-    "service/manager.py": ("unit/service/store/test_flow_rows.py", ""),
     "service/model.py": ("unit/service/orchestrator/test_dag.py", ""),
     "service/security/audit.py": ("unit/service/api/test_rest.py", ""),
     "service/server.py": ("unit/service/api/test_rest.py", ""),

@@ -33,7 +33,7 @@ from gobblin_dagster.service.model import NO_EXECUTION, FlowConfig, FlowId
 from gobblin_dagster.service.scheduler.scheduler import epoch_ms
 from gobblin_dagster.service.security.access import Action
 from gobblin_dagster.service.store.flow_rows import FlowFilter, PropertyFilter
-from gobblin_dagster.service.store.store import ServiceStore, Transaction
+from gobblin_dagster.service.store.store import ServiceStore, Transaction, serialize_changes
 from gobblin_dagster.service.store.tables import requests
 
 KEEP_REQUESTS = timedelta(hours=24)
@@ -86,8 +86,10 @@ class FlowConfigsResource:
             return self._explain(request, config, document)
         with self._store.write() as transaction:
             key = request.headers.get("idempotency-key")
-            if key is not None and (known := self._answered(transaction, request, key)) is not None:
-                return known
+            if key is not None:
+                serialize_changes(transaction)  # the first request with this key may be on its way still
+                if (known := self._answered(transaction, request, key)) is not None:
+                    return known
             if is_v1 and self._manager.exists(transaction, config.id):
                 return self._create_again(transaction, request, config)
             managed_by = request.headers.get("x-gobblin-managed-by", "")[:200]
@@ -132,7 +134,7 @@ class FlowConfigsResource:
             raise BadRequest('The body of a partial update is {"patch": {...}}.')
         self._guard.require(request, Action.UPDATE, flow)
         with self._store.write() as transaction:
-            old = self._manager.require(transaction, flow)
+            old = self._manager.require_unchanged(transaction, flow)
             config = apply_patch(config_document(old.config), document["patch"])
             return self._update(transaction, request, flow, config)
 

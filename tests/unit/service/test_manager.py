@@ -1,0 +1,134 @@
+"""Changes of one flow at the same moment: each sees what the one before it left."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from gobblin_dagster.core.errors import FlowChangedError, FlowExistsError, FlowNotFoundError, GobblinDagsterError
+from gobblin_dagster.service.manager import FlowManager, Stored
+from gobblin_dagster.service.model import FlowId, FlowSpec
+from gobblin_dagster.service.store.store import ServiceStore, Transaction
+
+from .conftest import Create, flow
+
+CRON = "0 0 * ? * *"
+OURS, THEIRS = "FS:///ours", "FS:///theirs"
+Call = Callable[[Transaction], Stored | FlowSpec]
+
+postgres = pytest.mark.parametrize("store_url", [pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True)
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def raced(store: ServiceStore, first: Call, second: Call) -> GobblinDagsterError | None:
+    """Let the second call begin before the first one's transaction ends; return what the second one raises."""
+    raised: list[GobblinDagsterError | None] = []
+
+    def run() -> None:
+        try:
+            with store.write() as transaction:
+                second(transaction)
+            raised.append(None)
+        except GobblinDagsterError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    with store.write() as transaction:
+        first(transaction)
+        thread.start()
+        waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        until(lambda: bool(transaction.execute(waiting).scalar_one()))
+    thread.join()
+    return raised[0]
+
+
+@postgres
+def test_change_for_a_version_that_another_change_replaces_is_refused(
+    store: ServiceStore, manager: FlowManager, create: Create
+) -> None:
+    create(flow(cron=CRON))
+    ours, theirs = flow(templates=OURS, cron=CRON), flow(templates=THEIRS, cron=CRON)
+    error = raced(
+        store,
+        lambda transaction: manager.update(transaction, ours, "we", version=1),
+        lambda transaction: manager.update(transaction, theirs, "they", version=1),
+    )
+    assert isinstance(error, FlowChangedError)
+    assert "has version 2, not 1" in str(error)
+    error = raced(
+        store,
+        lambda transaction: manager.update(transaction, ours, "we", version=2),
+        lambda transaction: manager.delete(transaction, ours.id, "they", version=2),
+    )
+    assert isinstance(error, FlowChangedError)
+    assert [spec.config.template_uris for spec in manager.history(ours.id)] == ["FS:///a", OURS, OURS]
+
+
+@postgres
+def test_change_of_a_flow_that_is_deleted_at_the_same_moment_does_not_bring_it_back(
+    store: ServiceStore, manager: FlowManager, create: Create
+) -> None:
+    key = FlowId("g", "n")
+    later: dict[str, Call] = {
+        "update": lambda transaction: manager.update(transaction, flow(templates=OURS, cron=CRON), "we"),
+        "pause": lambda transaction: manager.pause(transaction, key, "we", paused=True),
+        "delete": lambda transaction: manager.delete(transaction, key, "we"),
+    }
+    for name, call in later.items():
+        create(flow(cron=CRON))
+        error = raced(store, lambda transaction: manager.delete(transaction, key, "they"), call)
+        assert isinstance(error, FlowNotFoundError), name
+        with pytest.raises(FlowNotFoundError):
+            manager.get(key)
+
+
+@postgres
+def test_pause_keeps_an_update_of_the_same_moment(store: ServiceStore, manager: FlowManager, create: Create) -> None:
+    create(flow(cron=CRON))
+    ours = flow(templates=OURS, cron=CRON)
+    error = raced(
+        store,
+        lambda transaction: manager.update(transaction, ours, "we"),
+        lambda transaction: manager.pause(transaction, ours.id, "they", paused=True),
+    )
+    spec = manager.get(ours.id)
+    assert (error, spec.config.template_uris, spec.is_paused, spec.version) == (None, OURS, True, 3)
+
+
+@postgres
+def test_of_two_creates_at_once_one_is_refused_and_others_wait_for_no_compiler(
+    store: ServiceStore, manager: FlowManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = raced(
+        store,
+        lambda transaction: manager.create(transaction, flow(cron=CRON), "we"),
+        lambda transaction: manager.create(transaction, flow(templates=THEIRS, cron=CRON), "they"),
+    )
+    assert isinstance(error, FlowExistsError)
+    compiled: list[Any] = []
+    compile_flow = manager._compile
+
+    def slow(config: Any) -> Any:
+        if config.id.name == "slow":
+            # Another flow is created and durable while this one is compiled.
+            with store.write() as transaction:
+                manager.create(transaction, replace(flow(cron=CRON), id=FlowId("g", "quick")), "they")
+        compiled.append(config)
+        return compile_flow(config)
+
+    monkeypatch.setattr(manager, "_compile", slow)
+    with store.write() as transaction:
+        manager.create(transaction, flow("slow", cron=CRON), "we")
+    assert [config.id.name for config in compiled] == ["quick", "slow"]
