@@ -73,6 +73,8 @@ BEAT_S = 3
 """How often a node says that it is alive."""
 TICK_S = 0.5
 """How often due flows and accepted executions are looked for, if nobody calls."""
+LEAST_S = 0.1
+"""Least time between two such looks, however often somebody calls."""
 PRUNE_S = 60
 """How often old executions are looked for."""
 ROLE_TTL = timedelta(seconds=15)
@@ -338,6 +340,7 @@ class CoreServices:
         """Fire what is due, start what was accepted and prune what is old, until the end."""
         prune_at = time.monotonic()
         while not self._stopping.is_set():
+            began = time.monotonic()
             try:
                 while self.scheduler.fire_due().flows == BATCH:
                     pass
@@ -354,6 +357,8 @@ class CoreServices:
                 log.exception("the scheduler goes on after an error")
                 self._stopping.wait(1)
             self._wake.wait(TICK_S)
+            # Many requests in a short time are one reason to look, not many.
+            self._stopping.wait(max(0.0, began + LEAST_S - time.monotonic()))
             self._wake.clear()
 
     def _hand_over_role(self) -> None:

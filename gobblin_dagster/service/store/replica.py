@@ -12,11 +12,11 @@ import shutil
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from sqlalchemy import Table, delete, insert, select, tuple_, union
+from sqlalchemy import Table, delete, insert, select, tuple_
 
 from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.service.model import ExecutionId, FlowId
@@ -27,7 +27,8 @@ from gobblin_dagster.service.store.tables import events, executions, flow_proper
 NEWEST = 10
 """Executions of each flow that are copied, the newest ones."""
 FLOWS_AT_ONCE = 200
-"""Flows whose executions are copied by one call, so that a storm of executions does not slow the node down."""
+"""Flows that are asked for at once, and whose executions are copied by one call: so a storm of executions does not slow
+the node down."""
 LATE_S = 30.0
 """Seconds after which no event becomes visible any more below the number of one that is visible already."""
 _AT_ONCE = 1_000
@@ -129,11 +130,13 @@ class Replica:
                 for rows in source.execute(select(table)).mappings().partitions(_AT_ONCE):
                     copy.execute(insert(table), [dict(row) for row in rows])
         # Flows that run once leave the catalog; their executions stay.
-        known = union(*(select(table.c.flow_group, table.c.flow_name) for table in (flows, executions)))
-        found = [FlowId(*row) for row in source.execute(known)]
-        self._held.clear()
+        ran, stored = (
+            [FlowId(*row) for row in source.execute(select(table.c.flow_group, table.c.flow_name).distinct())]
+            for table in (executions, flows)
+        )
         self._seen.clear()
-        self._waiting = dict.fromkeys(found)
+        self._waiting = dict.fromkeys(ran)
+        self._held = {*stored} - {*ran}  # they have no executions to copy
         self._event = source.execute(select(events.c.number).order_by(events.c.number.desc()).limit(1)).scalar() or 0
         # Events that are written now may become visible with smaller numbers.
         self._event = max(0, self._event - _AT_ONCE)
@@ -144,10 +147,12 @@ class Replica:
         while change < newest:
             changes = changes_after(source, change, _AT_ONCE)
             with self.store.write() as copy:
-                for flow in dict.fromkeys(spec.id for spec in changes):
+                changed = list(dict.fromkeys(spec.id for spec in changes))
+                for first in range(0, len(changed), FLOWS_AT_ONCE):
                     for table in (flows, flow_properties):
-                        copy.execute(delete(table).where(_is_flow(table, flow)))
-                        _copy_rows(source, copy, table, _is_flow(table, flow))
+                        where = _is_one_of(table, changed[first : first + FLOWS_AT_ONCE])
+                        copy.execute(delete(table).where(where))
+                        _copy_rows(source, copy, table, where)
                 # Some may be there: the first copy reads what is newest before it reads the versions.
                 copy.execute(delete(flow_versions).where(flow_versions.c.number > change))
                 _copy_rows(source, copy, flow_versions, flow_versions.c.number.between(change + 1, changes[-1].number))
@@ -182,6 +187,10 @@ def _copy_rows(source: Transaction, copy: Transaction, table: Table, where: Any)
 
 def _is_flow(table: Table, flow: FlowId) -> Any:
     return tuple_(table.c.flow_group, table.c.flow_name) == tuple_(flow.group, flow.name)
+
+
+def _is_one_of(table: Table, wanted: Sequence[FlowId]) -> Any:
+    return tuple_(table.c.flow_group, table.c.flow_name).in_([(flow.group, flow.name) for flow in wanted])
 
 
 def _is_execution(execution: ExecutionId) -> Any:

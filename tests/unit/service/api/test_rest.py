@@ -335,6 +335,22 @@ def test_second_change_from_the_same_version_is_refused(rest: Rest) -> None:
     assert (late.status, "has version 2, not 1" in late.json["message"]) == (412, True)
 
 
+def test_creates_with_one_idempotency_key_at_the_same_moment_get_one_answer(rest: Rest) -> None:
+    told: list[Told] = []
+    threads = [
+        threading.Thread(
+            target=lambda: told.append(rest("POST", "/flowconfigsV2", config(schedule=None), Idempotency_Key="k2"))
+        )
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [one.status for one in told] == [201] * 4, told
+    assert len({one.text for one in told}) == 1
+
+
 def test_idempotency_key_gives_the_same_answer_once(rest: Rest) -> None:
     answers = [rest("POST", "/flowconfigsV2", config(schedule=None), Idempotency_Key="k1") for _ in range(3)]
     assert {one.status for one in answers} == {201}

@@ -94,6 +94,7 @@ def test_group_is_whole_with_flows_that_left_the_catalog_and_not_before_all_are_
 ) -> None:
     create(flow("scheduled", cron=CRON))
     create(flow("once"))
+    create(flow("twice"))
     with store.write() as transaction:
         transaction.execute(delete(flows).where(flows.c.flow_name == "once"))
     monkeypatch.setattr("gobblin_dagster.service.store.replica.FLOWS_AT_ONCE", 1)
@@ -102,7 +103,7 @@ def test_group_is_whole_with_flows_that_left_the_catalog_and_not_before_all_are_
     assert (replica.has_group("g"), replica.has_group("other")) == (False, True)
     replica.follow()
     assert replica.has_group("g")
-    assert all(replica.has_executions(FlowId("g", name)) for name in ("scheduled", "once"))
+    assert all(replica.has_executions(FlowId("g", name)) for name in ("scheduled", "once", "twice"))
     create(flow("new", cron=CRON))
     create(flow("newer"))
     replica.follow()
