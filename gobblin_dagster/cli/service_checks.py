@@ -6,7 +6,7 @@ They change nothing: a database of an older program is not migrated, and one tha
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from gobblin_dagster.service.store.node_rows import Node, load_nodes
 from gobblin_dagster.service.store.role_rows import LEADER, holder_of
 from gobblin_dagster.service.store.schema import CHAIN
 from gobblin_dagster.service.topology.files import read_topology
+from gobblin_dagster.service.topology.graph import EMPTY
 from gobblin_dagster.spec.project import ServiceSpec
 
 MAX_DRIFT_S = 5.0
@@ -38,6 +39,9 @@ def service_checks(root: Path, spec: ServiceSpec) -> Iterator[tuple[str, Callabl
     yield "service disk", lambda: _disk(root, spec)
     yield "service store", lambda: _store(root, spec)
     yield "service nodes", lambda: _nodes(root, spec)
+    shared = _shared_executors(root, spec)
+    if shared:
+        yield "service workers", lambda: _workers(root, spec, shared)
     yield "service", lambda: _answer(spec)
 
 
@@ -64,6 +68,13 @@ def _topology(root: Path, spec: ServiceSpec) -> str:
         raise UsageError(problem=f"{told}.", hint="`gobblin topology check` shows all faults.")
     parts = (found.graph.nodes, "node"), (found.graph.edges, "edge"), (found.graph.executors, "executor")
     return f"{folder}: {', '.join(count(len(one), noun) for one, noun in parts)}"
+
+
+def _shared_executors(root: Path, spec: ServiceSpec) -> list[str]:
+    """Return the executors whose workers poll the service's database; of others the service knows nothing here."""
+    folder = root / spec.topology
+    graph = read_topology(folder).graph if folder.is_dir() else EMPTY
+    return sorted(name for name, one in graph.executors.items() if one.type == "store" and one.enabled)
 
 
 def _disk(root: Path, spec: ServiceSpec) -> str:
@@ -105,6 +116,30 @@ def _store(root: Path, spec: ServiceSpec) -> str:
 
 
 def _nodes(root: Path, spec: ServiceSpec) -> str:
+    found = _alive(root, spec, [""])
+    if isinstance(found, str):
+        return found
+    nodes, leader = found
+    told = [f"{node.name} at {node.url or '-'}{', fires schedules' if node.name == leader else ''}" for node in nodes]
+    return "; ".join(told) or "none runs"
+
+
+def _workers(root: Path, spec: ServiceSpec, executors: Sequence[str]) -> str:
+    found = _alive(root, spec, executors)
+    if isinstance(found, str):
+        return found
+    counts = {name: sum(node.executor == name for node in found[0]) for name in executors}
+    without = [name for name, number in counts.items() if not number]
+    if without:
+        raise UsageError(
+            problem=f"No worker runs for {', '.join(without)}: its jobs wait.",
+            hint=f"Start one: `gobblin worker --executor {without[0]}`.",
+        )
+    return ", ".join(f"{name}: {count(number, 'worker')}" for name, number in counts.items())
+
+
+def _alive(root: Path, spec: ServiceSpec, executors: Sequence[str]) -> tuple[list[Node], str] | str:
+    """Return the processes of executors that are alive, and which node fires schedules; or why there are none."""
     url = parse_url(spec.store, root)
     if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
         return "none runs"
@@ -113,17 +148,19 @@ def _nodes(root: Path, spec: ServiceSpec) -> str:
         with errors_of(shown_url(url)), engine.connect() as connection:
             if not inspect(connection).has_table("gobblin_nodes"):
                 return "none runs"
+            if not CHAIN.is_current(connection, shown_url(url)):
+                return "not known: the database is of an older program"
             now = datetime.now(UTC)
             if connection.dialect.name == "postgresql":
                 now = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
-            nodes = [node for node in load_nodes(connection) if node.is_alive(now)]
+            known = [node for executor in executors for node in load_nodes(connection, executor)]
+            nodes = [node for node in known if node.is_alive(now)]
             leader = holder_of(connection, LEADER)
     finally:
         engine.dispose()
     for node in nodes:
         _require_clock(node)
-    told = [f"{node.name} at {node.url or '-'}{', fires schedules' if node.name == leader else ''}" for node in nodes]
-    return "; ".join(told) or "none runs"
+    return nodes, leader
 
 
 def _require_clock(node: Node) -> None:

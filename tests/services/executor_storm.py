@@ -157,6 +157,7 @@ def main() -> int:
         broker.new_topic("orders", 2)
         broker.new_topic("reports", 2)
         storm = Storm(folder, broker)
+        services.callback(storm.end)
         store = ServiceStore(parse_url(storm.url), SystemClock())
         killed: Counter[str] = Counter()
         for name in storm.victims[:-1]:
@@ -172,7 +173,6 @@ def main() -> int:
             storm.start(victim)
             sys.stderr.write(f"{sum(killed.values())} kills, last {victim}\n")
         over = _wait(store, flows, 600)
-        storm.end()
         problems = _problems(store, flows, folder)
         store.close()
     told = (

@@ -7,6 +7,7 @@ import time
 from collections import namedtuple
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,10 +16,14 @@ from threading import Thread
 import pytest
 
 from gobblin_dagster.cli.service_checks import service_checks
+from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.database.engine import WRITE, make_engine, parse_url
 from gobblin_dagster.service.server import CoreServices
 from gobblin_dagster.service.store.node_rows import Node, save_node
+from gobblin_dagster.service.store.schema import CHAIN
+from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.spec.project import ServiceSpec
 from tests.services.flow_project import make_project
 from tests.services.rest_service import answering
@@ -110,3 +115,29 @@ def test_topology_is_told_if_there_is_one(root: Path) -> None:
     told = checked(root, ServiceSpec(port=1))["topology"]
     assert "topology/all.yaml:1: nodes.lake.type: is missing" in told
     assert "`gobblin topology check` shows all faults" in told
+
+
+def test_executors_without_a_worker_are_told(root: Path) -> None:
+    (root / "topology").mkdir()
+    executors = "{east: {type: store, capabilities: [{}]}, here: {capabilities: [{}]}}"
+    (root / "topology" / "all.yaml").write_text(f"executors: {executors}\n".replace("[{}]", "[{source: lake}]"))
+    assert checked(root, ServiceSpec(port=1))["service workers"] == "none runs"
+    with ServiceStore(f"sqlite:///{root}/.gobblin/service.db", SystemClock()) as store:
+        told = checked(root, ServiceSpec(port=1))["service workers"]
+        assert told.startswith("FAULT No worker runs for east: its jobs wait.")
+        now = datetime.now(UTC)
+        with store.write() as transaction:
+            save_node(transaction, Node("w", LeaseOwner.current("w"), "", "0", now, now, now, "east"))
+        assert checked(root, ServiceSpec(port=1))["service workers"] == "east: 1 worker"
+        assert checked(root, ServiceSpec(port=1))["service nodes"] == "none runs", "a worker is no node"
+
+
+def test_database_of_an_older_program_is_left_as_it_is(root: Path) -> None:
+    url = parse_url(ServiceSpec().store, root)
+    engine = make_engine(url).execution_options(**{WRITE: True})
+    with engine.begin() as connection:
+        replace(CHAIN, revisions=CHAIN.revisions[: CHAIN.revisions.index("0005") + 1]).upgrade(connection, "the store")
+    engine.dispose()
+    told = checked(root, ServiceSpec(port=1))
+    assert told["service nodes"] == "not known: the database is of an older program"
+    assert "schema version 0005; the next `gobblin serve` brings it to" in told["service store"]
