@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gobblin_dagster.core.clock import SystemClock
+from gobblin_dagster.service.executors.dispatcher import Dispatcher
 from gobblin_dagster.service.executors.messages import RunOrder
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, JobKey, JobReport
 from gobblin_dagster.service.store.store import ServiceStore
@@ -201,3 +202,28 @@ def test_executor_tells_where_it_is_and_why_jobs_would_wait(world: World) -> Non
     assert executor.uri.partition(":")[0]
     world.lose_it()
     assert executor.health()
+
+
+def test_more_jobs_than_an_executor_may_have_wait_in_order(empty_service: Path, tmp_path: Path) -> None:
+    shutil.copy(empty_service, tmp_path / "service.db")
+    world = StoreWorld(f"sqlite:///{tmp_path}/service.db", tmp_path)
+    executor = world.dispatcher.executor
+    executions = [world.order() for _ in range(4)]
+
+    def restarted() -> None:
+        world.start()
+        world.dispatcher = Dispatcher(world.store, executor, world.orchestrator.report, jobs_at_once=2)
+        world.dispatcher.step()
+
+    restarted()
+    restarted()  # counts are in the database
+    first = [key(world, one) for one in executions[:2]]
+    assert sorted(executor.list()) == sorted(first)
+    world.orchestrator.kill(executions[3])
+    world.dispatcher.step()
+    assert sorted(executor.list()) == sorted(first), "what waits is killed without a place"
+    world.dispatcher.step()
+    assert world.job(executions[3]).status is S.CANCELLED
+    assert all(world.passes(one) for one in executions[:3])
+    assert [world.job(one).status for one in executions] == [S.COMPLETE] * 3 + [S.CANCELLED]
+    world.close()

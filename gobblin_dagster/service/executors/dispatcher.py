@@ -15,13 +15,14 @@ from gobblin_dagster.service.executors.base import ReportingExecutor, job_key, o
 from gobblin_dagster.service.executors.messages import RunOrder
 from gobblin_dagster.service.logs import about
 from gobblin_dagster.service.model import ExecutionStatus, JobReport
-from gobblin_dagster.service.store.execution_rows import Order, drop_orders, list_orders, load_job
-from gobblin_dagster.service.store.store import ServiceStore
+from gobblin_dagster.service.store.execution_rows import Order, drop_orders, list_orders, load_job, open_jobs
+from gobblin_dagster.service.store.store import ServiceStore, Transaction
 
 log = logging.getLogger(__name__)
 
 BATCH = 100
 """Orders, and reports, that one step works on at most."""
+_ALL = 1_000_000
 TICK_S = 0.5
 """How often the outbox and the executor are looked at."""
 MAX_WAIT_S = 10.0
@@ -36,6 +37,7 @@ class Dispatcher:
         executor: the executor.
         report: called with what becomes of jobs; raises TransientError or StorageError while the store is away.
         is_active: whether this node is to do the work now; two nodes that do harm nothing.
+        jobs_at_once: jobs that the executor has at most; more wait in the outbox, in order. None: as many as there are.
 
     Source: gobblin-service `DagManager` and `KafkaJobStatusMonitor`, at their edge to `SpecProducer`.
     """
@@ -46,7 +48,9 @@ class Dispatcher:
         executor: ReportingExecutor,
         report: Callable[[JobReport], None],
         is_active: Callable[[], bool] = lambda: True,
+        jobs_at_once: int | None = None,
     ) -> None:
+        self._jobs_at_once = jobs_at_once
         self.executor = executor
         self.problem = ""
         """Why orders and reports wait; empty if they do not."""
@@ -80,7 +84,7 @@ class Dispatcher:
 
     def _hand_over(self) -> int:
         with self._store.read() as transaction:
-            orders = list_orders(transaction, self.executor.name, BATCH)
+            orders = self._next_orders(transaction)
         done: list[Order] = []
         away: GobblinDagsterError | None = None
         for order in orders:
@@ -100,6 +104,17 @@ class Dispatcher:
         if away is not None:
             raise away
         return len(done)
+
+    def _next_orders(self, transaction: Transaction) -> list[Order]:
+        """Return orders, the oldest first; of those to run jobs as many as the executor has room for."""
+        if self._jobs_at_once is None:
+            return list_orders(transaction, self.executor.name, BATCH)
+        orders = list_orders(transaction, self.executor.name, _ALL)
+        starts = [order for order in orders if not order.is_stop]
+        # Counted, so that a restart neither loses nor invents any.
+        there = len(open_jobs(transaction, self.executor.name)) - len(starts)
+        waiting = {order.number for order in starts[max(self._jobs_at_once - there, 0) :]}
+        return [order for order in orders if order.number not in waiting][:BATCH]
 
     def _order(self, order: Order) -> None:
         key = order_key(order)

@@ -113,7 +113,7 @@ class RemoteExecutors:
             return
         if executor is None:
             return
-        dispatcher = Dispatcher(self._store, executor, self._report, self._is_active)
+        dispatcher = Dispatcher(self._store, executor, self._report, self._is_active, spec.jobs_at_once)
         with self._lock:
             self._dispatchers[name] = dispatcher
         dispatcher.start()

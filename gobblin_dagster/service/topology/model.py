@@ -146,6 +146,9 @@ class TopologySpec(SpecModel):
     """How jobs reach it: `embedded` is the worker process of the service itself; the others are workers
     (`gobblin worker --executor NAME`) that poll the service's database (`store`), read a topic (`kafka`) or listen for
     the service (`rest`)."""
+    jobs_at_once: int | None = Field(default=None, ge=1)
+    """Jobs that it has side by side at most; more wait in the service, in order. Default: as many as there are. For
+    `embedded`, `service.jobs_at_once` of each node says it."""
     kafka: KafkaTopics | None = None
     """Brokers and topics, for the type `kafka`."""
     rest: RestAddress | None = None
@@ -171,6 +174,8 @@ class TopologySpec(SpecModel):
                 raise ValueError(f"the type {kind} needs `{wanted}`")
             if kind != self.type and given is not None:
                 raise ValueError(f"`{kind}` is for executors of the type {kind}")
+        if self.type == "embedded" and self.jobs_at_once is not None:
+            raise ValueError("set `service: {jobs_at_once: ...}` in gobblin.yaml for executors of the type embedded")
         return self
 
     def queue(self, name: str) -> str:
