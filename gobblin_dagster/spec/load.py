@@ -22,6 +22,7 @@ from gobblin_dagster.spec.document import Document, Loc, read_document
 from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import ConstructSpec, ConverterSpec, JobSpec, RowPolicySpec, SpecModel, TaskPolicySpec
 from gobblin_dagster.spec.project import PROJECT_FILE, ProjectSpec
+from gobblin_dagster.spec.secret_values import Variables
 from gobblin_dagster.spec.secrets import literal_secrets, values_to_hide
 
 if TYPE_CHECKING:
@@ -211,9 +212,10 @@ def load_jobs(
     loaded: dict[Path, tuple[LoadedJob, Document]] = {}
     errors: dict[Path, InvalidSpecError] = {}
     gobblin = GobblinFiles(folder, project.classes, project.allow.lists)
+    variables = Variables(os.environ if environ is None else environ, project.secrets, root)
     for path in job_files(folder):
         try:
-            loaded[path] = _load_job(path, check, environ, gobblin)
+            loaded[path] = _load_job(path, check, variables, gobblin)
         except InvalidSpecError as error:
             errors[path] = error
     names: dict[str, list[Path]] = {}

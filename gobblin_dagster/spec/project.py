@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 from ipaddress import ip_address
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from gobblin_dagster.core.allow import AllowLists
 from gobblin_dagster.spec.job import ConstructSpec, Name, SpecModel
@@ -70,6 +70,21 @@ class AllowSpec(SpecModel):
     def lists(self) -> AllowLists:
         """The lists in the form that checks them."""
         return AllowLists(self.paths, self.environment, self.modules, self.hosts)
+
+
+class SecretSpec(SpecModel):
+    """Where the value of `${NAME}` in job files is found, if no environment variable has this name."""
+
+    file: str = ""
+    """Path of a file that holds the value; relative to the project. A line break at its end is left out."""
+    command: tuple[str, ...] = ()
+    """Program and arguments that print the value: `[vault, kv, get, -field=url, secret/shop]`. No shell is started."""
+
+    @model_validator(mode="after")
+    def _has_one_place(self) -> Self:
+        if bool(self.file) == bool(self.command):
+            raise ValueError("expected either `file` or `command`")
+        return self
 
 
 class ServiceSpec(SpecModel):
@@ -154,6 +169,8 @@ class ProjectSpec(SpecModel):
     """Number of newest runs of each job whose records are kept, and of newest commits of each dataset that `gobblin
     clean` keeps in the state store."""
     spark: SparkSpec = Field(default_factory=SparkSpec)
+    secrets: dict[str, SecretSpec] = Field(default_factory=dict)
+    """Values of `${NAME}` in job files that come from files or commands, by name."""
     allow: AllowSpec = Field(default_factory=AllowSpec)
     """What job files may use; see the page on trust. Default: everything."""
     service: ServiceSpec = Field(default_factory=ServiceSpec)
