@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gobblin_dagster.cli.complete import job_names
 from gobblin_dagster.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -81,7 +82,11 @@ OutputOption = Annotated[Output, typer.Option("--output", "-o", help="`json` pri
 JobsArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="JOB", help="Names of jobs, or their files; default: all.", show_default=False, callback=remember_jobs
+        metavar="JOB",
+        help="Names of jobs, or their files; default: all.",
+        show_default=False,
+        callback=remember_jobs,
+        autocompletion=job_names,
     ),
 ]
 SelectOption = Annotated[

@@ -13,6 +13,7 @@ import typer
 
 from gobblin_dagster.cli.commands.state.change import DryRunOption, ReasonOption, YesOption
 from gobblin_dagster.cli.commands.state.lookup import JobOption
+from gobblin_dagster.cli.complete import dataset_names
 from gobblin_dagster.cli.confirm import confirm
 from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, open_store_here
 from gobblin_dagster.cli.flow_jobs import FlowOption, jobs_with_flow, open_with_flow
@@ -49,7 +50,12 @@ app = typer.Typer(
 )
 
 DatasetArgument = Annotated[
-    str, typer.Argument(metavar="DATASET", help="The dataset.urn; '*': all of the job that have no startpoint.")
+    str,
+    typer.Argument(
+        metavar="DATASET",
+        help="The dataset.urn; '*': all of the job that have no startpoint.",
+        autocompletion=dataset_names,
+    ),
 ]
 
 
@@ -179,7 +185,10 @@ def list_startpoints(
 )
 def remove(
     ctx: typer.Context,
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The dataset.urn; '*': all of the job.")],
+    dataset: Annotated[
+        str,
+        typer.Argument(metavar="DATASET", help="The dataset.urn; '*': all of the job.", autocompletion=dataset_names),
+    ],
     job: JobOption = None,
     flow: FlowOption = None,
     partition: Annotated[

@@ -7,17 +7,28 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gobblin_dagster.cli.complete import dataset_names, job_names
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.state.lookup import find_named, find_state
 
 if TYPE_CHECKING:
     from gobblin_dagster.engine.project import Project
 
-DatasetArgument = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset.urn.")]
-NamedArgument = Annotated[
-    str, typer.Argument(metavar="DATASET", help="The dataset.urn, or its last part if no other dataset ends so.")
+DatasetArgument = Annotated[
+    str, typer.Argument(metavar="DATASET", help="The dataset.urn.", autocompletion=dataset_names)
 ]
-JobOption = Annotated[str | None, typer.Option(help="Name of the job; needed if several jobs have the dataset.")]
+NamedArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATASET",
+        help="The dataset.urn, or its last part if no other dataset ends so.",
+        autocompletion=dataset_names,
+    ),
+]
+JobOption = Annotated[
+    str | None,
+    typer.Option(help="Name of the job; needed if several jobs have the dataset.", autocompletion=job_names),
+]
 
 
 def one_state(project: Project, dataset: str, job: str | None) -> DatasetState:
