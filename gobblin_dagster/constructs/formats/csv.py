@@ -42,6 +42,7 @@ from gobblin_dagster.core.utils.text import first_line
 from gobblin_dagster.spec.job import SpecModel
 
 _FAULTY_COLUMN = re.compile(r"In CSV column #(\d+): Row #(\d+): (.*)")
+_NUMBER = re.compile(r"\s*[-+]?[0-9]*\.?[0-9]+\s*|NaN")
 _INFINITE = r"(?i)^\s*[+-]?inf(inity)?\s*$"
 
 
@@ -262,7 +263,10 @@ class CsvReader:
                 "remove delimiters at the ends of lines."
             )
         if twice:
-            raise FormatError(f"its header names the column(s) {', '.join(twice)} more than once.")
+            shown = f"{', '.join(twice[:5])}{f' and {len(twice) - 5} others' if len(twice) > 5 else ''}"
+            numbers = all(map(_NUMBER.fullmatch, names))
+            remedy = " Are these values? Then set `header: false` and `column_names`." if numbers else ""
+            raise FormatError(f"its header names the column(s) {shown} more than once.{remedy}")
         return names, has_rows
 
     def _rows(self, text: io.TextIOWrapper) -> Iterator[list[str]]:

@@ -36,6 +36,7 @@ def _permissions(spec: JobSpec) -> str:
 
 
 def _publishers(spec: JobSpec) -> str:
-    """Name the publishers that do more than append."""
-    types = {branch.name: spec.publisher_of(branch).type for branch in spec.fork.branches}
-    return ", ".join(f"{type_name} ({name})" for name, type_name in types.items() if type_name != "append")
+    """Name the publishers that do more than append, with their mode."""
+    found = {branch.name: spec.publisher_of(branch) for branch in spec.fork.branches}
+    named = {name: f"{one.type} {one.options.get('mode', '')}".rstrip() for name, one in found.items()}
+    return ", ".join(f"{what} ({name})" for name, what in named.items() if what != "append")

@@ -292,6 +292,15 @@ def test_column_named_twice_is_refused(tmp_path: Path) -> None:
         read_csv(tmp_path, "day.csv")
 
 
+def test_first_row_of_values_is_no_header(tmp_path: Path) -> None:
+    put(tmp_path, day_csv=",".join([*map(str, range(8)), *map(str, range(8))]).encode() + b"\n")
+    says = (
+        r"names the column\(s\) 0, 1, 2, 3, 4 and 3 others more than once. Are these values\? Then set `header: false`"
+    )
+    with pytest.raises(ExtractError, match=says):
+        read_csv(tmp_path, "day.csv")
+
+
 def test_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     put(tmp_path, day_csv=b"PAR1\xff\xfe\x00\x80" * 99)
     with pytest.raises(
