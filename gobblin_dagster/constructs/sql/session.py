@@ -100,12 +100,15 @@ class Session:
             config={
                 "threads": 1,
                 "memory_limit": MEMORY_LIMIT,
-                "enable_external_access": False,
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
                 "python_enable_replacements": False,
             },
         )
+        # In this order. With a folder for temporary files, rows beyond the memory limit would go to files in the
+        # current folder, up to a full disk.
+        self._connection.execute("SET temp_directory = ''")
+        self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET TimeZone = 'UTC'")
         self._connection.execute("SET lock_configuration = true")
         self.limits = Limits(self._connection)

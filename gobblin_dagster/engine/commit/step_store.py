@@ -209,8 +209,16 @@ class CommitStepStore:
         """Add a step to a dataset; False if a stored sequence waits, which must be committed or removed first.
 
         Raises:
-            StepRefusedError: no sequence with these paths could ever be committed.
+            StepRefusedError: no sequence with these paths could ever be committed, or the step moves the watermark of
+                another dataset.
         """
+        moved = step.after if isinstance(step, DatasetStateStep) else step
+        if isinstance(moved, DatasetState | HighWatermarkStep) and (moved.job, moved.dataset_urn) != (
+            store_name,
+            dataset_urn,
+        ):
+            problem = f"it was put for dataset {dataset_urn!r} of {store_name}; each dataset has its own sequence"
+            raise StepRefusedError(step=step.describe(), problem=problem)
         if self._waiting(store_name, dataset_urn):
             return False
         check_paths(self._sequence(store_name, dataset_urn, [step], None))
@@ -262,7 +270,7 @@ class CommitStepStore:
                 sequence = self._sequence(store_name, dataset_urn, self._drafts[store_name][dataset_urn], before)
                 self._committer.prepare(sequence, epoch)
                 del self._drafts[store_name][dataset_urn]
-                self._committer.publish(sequence, epoch, verify_sources=False)
+                self._committer.publish(sequence, epoch, verify_sources=True)  # another program wrote the files
                 return True
             recovery = self._committer.recover(stored[0], epoch)
         if recovery.outcome is not SequenceState.COMMITTED:

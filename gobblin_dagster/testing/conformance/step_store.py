@@ -151,6 +151,25 @@ class StepStoreConformance(OpensStore):
             steps.put(JOB, URN, steps.rename_step(str(file), str(tmp_path / target)))
         assert not steps.exists(JOB, URN)
 
+    def test_step_of_another_dataset_is_refused_when_it_is_put(self, store: StateStore, lake: Lake) -> None:
+        """A sequence moves the watermark of its own dataset only."""
+        steps = lake.steps(store)
+        for job, urn in ((JOB, "other"), ("other", URN)):
+            with pytest.raises(StepRefusedError, match="each dataset has its own sequence"):
+                steps.put(JOB, URN, HighWatermarkStep(job, urn, "0", 5, CompositeWatermark))
+        assert not steps.exists(JOB, URN)
+
+    def test_file_that_changed_after_it_was_put_is_not_published(self, store: StateStore, tmp_path: Path) -> None:
+        """A file with other bytes than those that were put is not published, also if it has the same size."""
+        source, target = tmp_path / "task-output/1", tmp_path / "job-output/1"
+        source.parent.mkdir()
+        source.write_text("records")
+        sequence = Lake(tmp_path).steps(store).begin(JOB, URN).rename(str(source), str(target)).end()
+        source.write_text("RECORDS")
+        assert not sequence.commit()
+        assert not target.exists()
+        assert JOB not in store.list_jobs() or URN not in store.load_dataset_states(JOB)
+
     def test_watermark_moves_on_from_where_it_was(self, store: StateStore, lake: Lake) -> None:
         """A watermark moves on from where the store has it, and never back."""
         steps = lake.steps(store)

@@ -295,3 +295,12 @@ def test_folders_that_are_there_have_their_own_entry_synced_again(tmp_path: Path
     storage = Watched(tmp_path)
     assert storage.make_all_dirs([f"{tmp_path}/there"]) == {f"{tmp_path}/there": None}
     assert storage.synced == [tmp_path.name]
+
+
+def test_move_of_a_link_is_refused_because_its_content_may_change(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_bytes(b"rows")
+    (tmp_path / "staged").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="it is a link") as caught:
+        LocalStorage().move(str(tmp_path / "staged"), str(tmp_path / "target"))
+    assert caught.value.filename == str(tmp_path / "staged")
+    assert not (tmp_path / "target").exists()

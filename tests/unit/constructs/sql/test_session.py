@@ -48,11 +48,16 @@ def test_expression_reaches_nothing_but_its_batch(expression: str, tmp_path: Pat
 
 @pytest.mark.parametrize(
     "statement",
-    ["SET enable_external_access = true", "SET lock_configuration = false", "SET memory_limit = '64GB'", "LOAD httpfs"],
+    ["SET enable_external_access = true", "SET lock_configuration = false", "SET memory_limit = '64GB'", "LOAD httpfs"]
+    + ["SET temp_directory = '/tmp'"],
 )
 def test_connection_is_locked(statement: str) -> None:
     with pytest.raises(duckdb.Error):
         session.thread_session()._connection.execute(statement)
+
+
+def test_rows_beyond_the_memory_limit_go_to_no_file() -> None:
+    assert _select("current_setting('temp_directory') AS b").run(batch({"a": [1]})).to_pylist() == [{"b": ""}]
 
 
 def test_python_variables_are_out_of_reach() -> None:
