@@ -33,8 +33,10 @@ _FILES = frozenset(
     {*_LOCAL, "s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "sftp", "ssh", "ftp", "ftps", "memory"}
 )
 """Schemes whose URLs name files."""
-_OTHER_SERVERS = frozenset({"host", "hostaddr", "server", "service", "unix_socket", "dsn", "odbc_connect"})
+_OTHER_SERVERS = frozenset({"host", "hostaddr", "server", "service", "unix_socket", "unix_sock", "dsn", "odbc_connect"})
 """Query parameters of a database URL that name another server than its host part."""
+_FILES_READ = frozenset({"passfile", "read_default_file"})
+"""Query parameters of a database URL that name a file also if it has no slash; a default file may name a server."""
 _ODD = re.compile(r"[\\\s\x00-\x1f]")
 """Characters that end a host in some libraries and not in others, so that they would not read the same host as we."""
 _HOST = re.compile(r"[\w.-]+")
@@ -103,8 +105,8 @@ class AllowLists:
     def url_problem(self, url: str, base_dir: str = "/") -> str:
         """Check the server of a URL, and its path if it names a file; return the problem or an empty text.
 
-        Query parameters of a database URL that name another server are checked too. No message holds the URL of a
-        server, as it may hold a password.
+        Query parameters of a database URL that name another server or a file are checked too. No message holds the URL
+        of a server, as it may hold a password.
         """
         bare = url.removeprefix("jdbc:")
         if not _SCHEME.match(bare):
@@ -127,9 +129,12 @@ class AllowLists:
         problem = self.path_problem(bare, base_dir) if scheme in _FILES else ""
         if problem or scheme in _WITHOUT_HOST or (scheme == "hdfs" and not host):
             return problem
-        asked = ",".join(value for name, value in parse_qsl(parts.query) if name.lower() in _OTHER_SERVERS)
-        if asked:
-            return self.addresses_problem(asked)
+        query = [] if scheme in ("http", "https") else [(name.lower(), value) for name, value in parse_qsl(parts.query)]
+        servers = ",".join(value for name, value in query if name in _OTHER_SERVERS)
+        files = (value for name, value in query if name in _FILES_READ or ("/" in value and name not in _OTHER_SERVERS))
+        problem = next(filter(None, (self.path_problem(file, base_dir) for file in files)), "")
+        if problem or servers:
+            return problem or self.addresses_problem(servers)
         return self.addresses_problem(parts.netloc) if "," in parts.netloc else self.host_problem(host, port)
 
     def addresses_problem(self, addresses: str) -> str:

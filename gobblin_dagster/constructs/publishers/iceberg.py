@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field, field_validator
 
+from gobblin_dagster.constructs.clients.sql import parse_url
 from gobblin_dagster.constructs.publishers.iceberg_steps import AppendToIcebergStep, MergeIntoIcebergStep
 from gobblin_dagster.constructs.publishers.merge_rule import MergeOptions, MergingPublisher
 from gobblin_dagster.constructs.publishers.tables import TableCommit, without_secrets
@@ -17,15 +19,24 @@ class IcebergOptions(MergeOptions):
     """Options of the publisher `iceberg`."""
 
     table: str = Field(pattern=r"^[^.\s]+(\.[^.\s]+)+$")
-    """Name in the catalog, `namespace.table`; the table is created by the first publication if it does not exist."""
+    """Name in the catalog, `namespace.table`; the table is created by the first publication if it does not exist. All
+    datasets of the branch share it: `{dataset}` is no placeholder here."""
     catalog_name: str = Field(default="default", min_length=1)
     """Name of the catalog; SQL catalogs store tables under it."""
     catalog: dict[str, str]
     """Properties of the catalog for pyiceberg: `{type: rest, uri: ...}`, `{type: sql, uri: ..., warehouse: ...}`,
-    `{type: glue}`."""
+    `{type: glue}`. The file of `sqlite:///catalog.db` and a `warehouse` folder of a `sql` catalog are relative to the
+    project."""
     catalog_env: dict[str, str] = Field(default_factory=dict)
     """Environment variables by name of the property, e.g. `credential: LAKE_CREDENTIAL`. They are read when publishing,
     and never written to plans, logs or state."""
+
+    @field_validator("table")
+    @classmethod
+    def _no_placeholder(cls, table: str) -> str:
+        if "{" in table or "}" in table:
+            raise ValueError("must hold no braces: all datasets of a branch share one Iceberg table")
+        return table
 
     @field_validator("catalog")
     @classmethod
@@ -56,6 +67,18 @@ class IcebergPublisher(MergingPublisher[IcebergOptions]):
     def _step(self, view: PublishView) -> AppendToIcebergStep:
         options = self._options
         place = (options.table, TableCommit.of(view, staged=self.merges), options.catalog_name)
+        catalog = _in_project(options.catalog, self._context.base_dir)
         if self.merges:
-            return MergeIntoIcebergStep(*place, options.catalog, options.catalog_env, rule=self.rule(view.extract))
-        return AppendToIcebergStep(*place, options.catalog, options.catalog_env)
+            return MergeIntoIcebergStep(*place, catalog, options.catalog_env, rule=self.rule(view.extract))
+        return AppendToIcebergStep(*place, catalog, options.catalog_env)
+
+
+def _in_project(catalog: Mapping[str, str], base_dir: str) -> Mapping[str, str]:
+    """Return the properties with absolute local paths, so that all processes of a project find one catalog."""
+    found = dict(catalog)
+    if catalog.get("uri", "").startswith("sqlite:///") and not catalog["uri"].startswith("sqlite:///:"):
+        found["uri"] = parse_url(catalog["uri"], base_dir).render_as_string(hide_password=False)
+    folder = catalog.get("warehouse", "")
+    if catalog.get("type") == "sql" and folder and "://" not in folder:
+        found["warehouse"] = str(Path(base_dir, folder))
+    return found

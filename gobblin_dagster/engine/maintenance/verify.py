@@ -6,6 +6,7 @@ written again. Differing files cannot be repaired here: they are listed for a pe
 
 from __future__ import annotations
 
+import errno
 import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -205,6 +206,11 @@ class _Verifier:
                 content = self._storage.read(path)
             except (FileNotFoundError, IsADirectoryError):
                 yield Difference(Differs.MANIFEST_MISSING, path)
+                continue
+            except OSError as error:
+                if error.errno != errno.ELOOP:
+                    raise
+                yield Difference(Differs.MANIFEST_CUT, path, f"it cannot be read: {error.strerror}")
                 continue
             if fault := manifest_fault(content, expected, self._root, number):
                 is_cut = fault.startswith("it cannot be read")

@@ -165,6 +165,7 @@ def test_hosts_are_judged_by_name_network_and_port(host: str, port: int | None, 
         ("postgresql:///x?host=evil,db.shop:5432", False),
         ("postgresql:///x?host=db.shop:5432", True),
         ("oracle://db.shop:5432/?dsn=evil", False),
+        ("postgresql+pg8000://db.shop:5432/x?unix_sock=/tmp/s", False),
         ("http://evil\\@db.shop:5432/x", False),
         ("http://evil\t.db.shop:5432/x", False),
         ("s3://bucket/x", True),
@@ -198,6 +199,22 @@ def test_file_of_sqlite_is_a_path(tmp_path: Path) -> None:
     assert "`allow.paths`" in lists.url_problem("sqlite:///../x.db", str(tmp_path))
     project = AllowLists(paths=(str(tmp_path),))
     assert "`allow.paths`" in project.url_problem("sqlite:///file:/etc/x.db?mode=ro&uri=true", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("query", "is_allowed"),
+    [
+        ("sslmode=verify-full&sslrootcert=/ok/ca.pem", True),
+        ("sslrootcert=/etc/shadow", False),
+        ("sslkey=/ok/../etc/key", False),
+        ("passfile=pgpass", False),
+        ("read_default_file=/etc/my.cnf", False),
+    ],
+)
+def test_files_that_a_database_url_names_are_paths(query: str, is_allowed: bool) -> None:
+    lists = AllowLists(paths=("/ok",))
+    assert (lists.url_problem(f"postgresql://u:p@db.shop/x?{query}", "/project") == "") is is_allowed
+    assert lists.url_problem(f"http://db.shop/x?{query}") == ""
 
 
 def test_brokers_are_judged_one_by_one() -> None:

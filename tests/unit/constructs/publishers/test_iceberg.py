@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
+from gobblin_dagster.constructs.publishers.iceberg import IcebergPublisher
 from gobblin_dagster.constructs.publishers.iceberg_steps import AppendToIcebergStep
 from gobblin_dagster.core.run_record import RunStatus
 from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job
@@ -38,6 +40,25 @@ def test_files_are_in_the_table_and_its_snapshots_keep_the_watermarks(tmp_path: 
     kept = [snapshot.summary for snapshot in table(tmp_path).metadata.snapshots]
     marks = {one["gobblin.dataset-urn"]: one["gobblin.high-watermark"] for one in kept if one is not None}
     assert marks == {"a/b": "10", "c": "5"}
+
+
+def test_relative_catalog_and_warehouse_are_in_the_project_whatever_folder_a_process_is_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relative = publisher(tmp_path) | {
+        "catalog": {"type": "sql", "uri": "sqlite:///catalog.db", "warehouse": "warehouse"}
+    }
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        run(tmp_path, table_job(relative, {name: {"rows": 3}}))
+        assert list((tmp_path / name).iterdir()) == []
+    assert table_ids(tmp_path) == [0, 0, 1, 1, 2, 2]
+
+
+def test_placeholder_of_the_dataset_is_refused_because_there_is_none() -> None:
+    with pytest.raises(ValidationError, match="all datasets of a branch share one Iceberg table"):
+        IcebergPublisher.Options(table="lake.{dataset}", catalog={"type": "glue"})
 
 
 def test_rows_are_in_the_table_once_whatever_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

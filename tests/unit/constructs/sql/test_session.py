@@ -48,8 +48,13 @@ def test_expression_reaches_nothing_but_its_batch(expression: str, tmp_path: Pat
 
 @pytest.mark.parametrize(
     "statement",
-    ["SET enable_external_access = true", "SET lock_configuration = false", "SET memory_limit = '64GB'", "LOAD httpfs"]
-    + ["SET temp_directory = '/tmp'"],
+    [
+        "SET enable_external_access = true",
+        "SET lock_configuration = false",
+        "SET memory_limit = '64GB'",
+        "SET temp_directory = '/tmp'",
+        "LOAD httpfs",
+    ],
 )
 def test_connection_is_locked(statement: str) -> None:
     with pytest.raises(duckdb.Error):

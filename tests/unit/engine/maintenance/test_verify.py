@@ -115,6 +115,15 @@ def test_manifest_that_would_hold_or_overflow_its_reader_is_named_and_repaired(
     assert found(check(lake)) == set()
 
 
+def test_manifest_that_is_a_link_to_itself_keeps_no_other_from_being_compared(lake: Path) -> None:
+    manifest = lake / "lake/_gobblin/manifests/numbers/a/0000000002.json"
+    manifest.unlink()
+    manifest.symlink_to(manifest)
+    (lake / "lake/_gobblin/manifests/numbers/b%2F1/0000000001.json").unlink()
+    assert found(check(lake)) == {("a", "manifest cut"), ("b/1", "manifest missing")}
+    assert check(lake, repair=True).is_whole
+
+
 def test_dataset_that_a_run_holds_is_not_repaired_and_says_so(lake: Path) -> None:
     manifest = lake / "lake/_gobblin/manifests/numbers/a/0000000001.json"
     manifest.unlink()
