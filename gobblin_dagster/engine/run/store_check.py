@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
+from gobblin_dagster.core.commit import SequenceState, StoredSequence
 from gobblin_dagster.core.constructs import NotedCommit
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import EnvironmentFaultError, StepRefusedError, StorageError
@@ -93,24 +94,31 @@ def unknown_commits(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict
     for publisher in ledger_keepers(job, opened.context):
         noted = publisher.newest_commits(urns)
         ids = sorted({commit.commit_id for commits in noted.values() for commit in commits})
-        held = in_parallel(store.load_sequence, ids, job.commit.parallelism)
-        unknown = {commit_id for commit_id, sequence in zip(ids, held, strict=True) if sequence is None}
+        held = dict(zip(ids, in_parallel(store.load_sequence, ids, job.commit.parallelism), strict=True))
+        states = store.load_dataset_states(job.job, list(noted)) if ids else {}
         lost = {
             urn: found
             for urn, commits in noted.items()
-            if (found := [commit for commit in commits if commit.commit_id in unknown])
+            if (found := [one for one in commits if not _is_in(states.get(urn), held[one.commit_id])])
         }
-        states = store.load_dataset_states(job.job, list(lost)) if lost else {}
         strange |= {
             urn: f"{publisher.ledger} notes commit {commits[0].commit_id} of this dataset, which the state store "
-            f"{store.url} does not know: the store was lost, restored from an older copy, or is another one. Restore "
-            "the newest copy, point `state:` at the former store, or import its last export (`gobblin state "
-            "import`). Else set a startpoint after the rows that are there (`gobblin startpoint set`); to begin "
-            "again from the first row, delete those rows and set the startpoint `oldest`."
+            f"{store.url} does not know: the store, or the state of this dataset alone, was lost or restored from an "
+            "older copy, or the store is another one. Restore the newest copy, point `state:` at the former store, or "
+            "import its last export (`gobblin state import`). Else set a startpoint after the rows that are there "
+            "(`gobblin startpoint set`); to begin again from the first row, delete those rows and set the startpoint "
+            "`oldest`."
             for urn, commits in lost.items()
             if not any(_moved_since(states.get(urn), commit) for commit in commits)
         }
     return strange
+
+
+def _is_in(state: DatasetState | None, sequence: StoredSequence | None) -> bool:
+    """True if the store knows a commit, and the dataset's state is not older than it: a state may be set back alone."""
+    if sequence is None or sequence.state is not SequenceState.COMMITTED:
+        return sequence is not None
+    return state is not None and state.version > sequence.version_read
 
 
 def _moved_since(state: DatasetState | None, commit: NotedCommit) -> bool:

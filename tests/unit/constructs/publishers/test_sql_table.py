@@ -76,6 +76,21 @@ def test_ledger_that_refuses_the_commit_is_no_sign_of_it(tmp_path: Path) -> None
     assert table_ids(tmp_path) == [0, 1]
 
 
+def test_dataset_whose_state_alone_was_set_back_publishes_nothing(tmp_path: Path) -> None:
+    store = tmp_path / ".gobblin/state.db"
+    run(tmp_path, table_job(APPEND, {"c": {"rows": 10}}))
+    with closing(sqlite3.connect(store)) as database, database:
+        database.execute("CREATE TABLE kept AS SELECT * FROM gobblin_dataset_states")
+    run(tmp_path, table_job(APPEND, {"c": {"rows": 20}}))
+    with closing(sqlite3.connect(store)) as database, database:
+        database.execute("DELETE FROM gobblin_dataset_states")
+        database.execute("INSERT INTO gobblin_dataset_states SELECT * FROM kept")
+    (result,) = run(tmp_path, table_job(APPEND, {"c": {"rows": 30}})).datasets
+
+    assert "or the state of this dataset alone, was lost or restored from an older copy" in result.failures[0].message
+    assert table_ids(tmp_path) == list(range(20))
+
+
 def test_each_dataset_can_have_a_table(tmp_path: Path) -> None:
     run(tmp_path, table_job(APPEND | {"table": "of_{dataset}"}, ROWS))
 
