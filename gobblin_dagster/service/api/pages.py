@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.service.api.body import read_body
 from gobblin_dagster.service.api.dagster_pages import PREFIX, DagsterPages
-from gobblin_dagster.service.api.errors import NotAllowed, RestError, Unauthenticated, Unavailable
+from gobblin_dagster.service.api.errors import BadRequest, NotAllowed, RestError, Unauthenticated, Unavailable
 from gobblin_dagster.service.api.messages import error_answer
 from gobblin_dagster.service.api.origins import require_own_name, require_own_page
 from gobblin_dagster.service.security.access import ANONYMOUS, Access, Principal
@@ -128,7 +128,10 @@ class Pages:
 
 
 def _fields(encoded: bytes) -> dict[str, str]:
-    found = parse_qs(encoded.decode("latin-1"), max_num_fields=20, errors="replace")
+    try:
+        found = parse_qs(encoded.decode("latin-1"), max_num_fields=20, errors="replace")
+    except ValueError as error:
+        raise BadRequest(f"The login cannot be read: {error}.") from error
     return {name: values[0] for name, values in found.items()}
 
 

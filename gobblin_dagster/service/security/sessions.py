@@ -24,6 +24,9 @@ SESSION_TIME = timedelta(hours=12)
 TICKET_TIME = timedelta(minutes=15)
 """How long a one-time link can be used."""
 
+MOST_COOKIES = 16_384
+"""Characters of a header `Cookie` that are read: whoever has not logged in must not keep the service busy with it."""
+
 
 class Sessions:
     """Makes logins and knows them again.
@@ -63,8 +66,10 @@ class Sessions:
 
     def known(self, cookies: str | None) -> Principal | None:
         """Return who sends a header `Cookie`; None for nobody, or if the login is over."""
+        if cookies is None or len(cookies) > MOST_COOKIES:
+            return None
         try:
-            found = SimpleCookie(cookies or "").get(self.name)
+            found = SimpleCookie(cookies).get(self.name)
         except CookieError:
             return None
         body, _, signature = (found.value if found else "").partition(".")

@@ -197,6 +197,7 @@ def test_wrong_token_and_foreign_login_are_refused(browser: Browser, caplog: pyt
     good = f"token={browser.core.token}".encode()
     assert browser("POST", "/login", good, Origin="http://evil.example").status == 403
     assert browser("DELETE", "/login").status == 405
+    assert browser("POST", "/login", b"a=b&" * 50_000).status == 400
     assert browser("GET", "/login").status == 200
     link = browser.core.login_link()
     assert browser("HEAD", link).status == 200

@@ -48,6 +48,12 @@ def test_broken_cookie_is_nobodys(sessions: Sessions, value: str) -> None:
     assert sessions.known(value) is None
 
 
+def test_cookies_that_nobody_needs_are_not_read(sessions: Sessions) -> None:
+    own = f"{sessions.name}={sessions.cookie(OWNER)}"
+    assert sessions.known("a=b; " * 100 + own) == OWNER
+    assert sessions.known("a=b; " * 200_000 + own) is None, "it would take a second and a half"
+
+
 def test_changed_cookie_is_nobodys(sessions: Sessions) -> None:
     value = sessions.cookie(OWNER)
     for at in range(0, len(value), 7):
