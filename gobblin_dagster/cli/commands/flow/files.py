@@ -27,6 +27,8 @@ from gobblin_dagster.spec.document import read_document
 
 FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of flow files.")]
 _KEYS = {"flow", "templates", "set", "schedule"}
+GONE = ("deleted", "finished")
+"""Changes after which a flow is not in the catalog."""
 
 
 def apply(
@@ -145,7 +147,7 @@ def _steps(
             newest = client.history(*group_and_name(flow))[-1]
         except FlowNotFoundError:
             newest = None
-        if newest is None or newest["change"] in ("deleted", "finished"):
+        if newest is None or newest["change"] in GONE:
             changes = differences({"templateUris": "", "properties": {}}, config)
             if newest is not None and newest["change"] == "finished" and not differences(newest["flowConfig"], config):
                 continue  # it has no schedule, and it ran
@@ -156,7 +158,8 @@ def _steps(
         name = "/".join(_names(known))
         if name not in wanted:
             newest = client.history(*_names(known))[-1]
-            if newest["managedBy"] == managed_by:
+            # Somebody else may have deleted it since the list was made.
+            if newest["managedBy"] == managed_by and newest["change"] not in GONE:
                 yield {"action": "delete", "flow": name, "changes": [], "version": newest["version"]}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,3 +46,24 @@ def test_flow_that_was_changed_after_it_was_shown_is_not_deleted(
     assert told.code == 2
     assert "has version 2, not 1: it was changed since" in told.err
     assert client.get("shop", "a")["properties"]["rows"] == "5"
+
+
+def test_flow_that_somebody_deletes_while_others_are_looked_up_is_left_out(
+    cli: Cli, client: FlowClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "flows"
+    folder.mkdir()
+    (folder / "a.yaml").write_text(f"flow: shop/a\ntemplates: {URI}\nschedule: '{NEVER}'\n")
+    (folder / "b.yaml").write_text(f"flow: shop/b\ntemplates: {URI}\nschedule: '{NEVER}'\n")
+    assert cli("flow", "apply", folder, "--yes").code == 0
+    (folder / "a.yaml").unlink()
+    find = FlowClient.find
+
+    def deleted_meanwhile(self: FlowClient) -> Iterator[dict[str, Any]]:
+        listed = list(find(self))
+        client.delete("shop", "a")
+        yield from listed
+
+    monkeypatch.setattr(FlowClient, "find", deleted_meanwhile)
+    told = cli("flow", "apply", folder, "--prune", "--yes")
+    assert (told.code, "Nothing to do" in told.out) == (0, True)
