@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from gobblin_dagster.constructs.clients.environment import from_environment
 from gobblin_dagster.core.errors import ExtractError, TransientError
@@ -21,7 +21,21 @@ from gobblin_dagster.spec.job import SpecModel
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 _FIRST_PAUSE_S = 0.5
 _NO_CONTENT = 204
+_UNAUTHORIZED = 401
 _SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key"})
+
+
+class ClientCredentials(SpecModel):
+    """How to get a token by OAuth 2 with client credentials; it is sent as `Authorization: Bearer ...`."""
+
+    token_url: str = Field(pattern=r"^https?://[^/@\s]+/?[^?#\s]*$")
+    """URL that gives tokens; it may be on another host."""
+    client_id_env: str = Field(min_length=1)
+    """Environment variable with the client's id."""
+    client_secret_env: str = Field(min_length=1)
+    """Environment variable with the client's secret."""
+    scope: str = ""
+    """Scopes to ask for, separated by blanks; default: those that the server gives."""
 
 
 class HttpOptions(SpecModel):
@@ -31,6 +45,12 @@ class HttpOptions(SpecModel):
     """Base URL, e.g. `https://api.example.org/v2`. No request goes to another host; redirects are not followed."""
     params: dict[str, str] = Field(default_factory=dict)
     """Query parameters of each request."""
+    method: Literal["GET", "POST"] = "GET"
+    """`POST` sends `body` as JSON; parameters of pages and of the cursor are then keys of it."""
+    body: dict[str, Any] = Field(default_factory=dict)
+    """What each POST request sends, e.g. `{filter: {status: open}}`."""
+    oauth: ClientCredentials | None = None
+    """Gets a token by OAuth 2 with client credentials, and a new one when the server answers 401. Default: none."""
     headers: dict[str, str] = Field(default_factory=dict)
     """Headers of each request; secrets belong in `headers_env`."""
     headers_env: dict[str, str] = Field(default_factory=dict)
@@ -45,6 +65,12 @@ class HttpOptions(SpecModel):
     retry_after_cap_s: float = Field(default=300.0, ge=0)
     """Longest pause in seconds that a server may ask for by `Retry-After`; a longer one fails the work unit as
     transient."""
+
+    @model_validator(mode="after")
+    def _has_body_to_post(self) -> Self:
+        if self.body and self.method != "POST":
+            raise ValueError("`body` belongs to `method: POST`")
+        return self
 
     @field_validator("headers")
     @classmethod
@@ -97,7 +123,7 @@ class HttpClient:
     Raises:
         TransientError: the server cannot be reached or is busy after all retries.
         ExtractError: the server refuses, redirects, or answers no JSON.
-        EnvironmentFaultError: a variable that `headers_env` names is missing.
+        EnvironmentFaultError: a variable that `headers_env` or `oauth` names is missing.
 
     Source: gobblin-core `RestApiConnector`, with the retries and throttling of gobblin-http. Differs: heeds
     `Retry-After`.
@@ -114,22 +140,28 @@ class HttpClient:
         secret = from_environment(options.headers_env, "header")
         self._session.headers.update({"Accept": "application/json", **options.headers, **secret})
         self._session.auth = _as_it_is
+        self._client = {}
+        if options.oauth is not None:
+            names = {"client_id": options.oauth.client_id_env, "client_secret": options.oauth.client_secret_env}
+            self._client = from_environment(names, "client credential")
         self._next_at = 0.0
 
-    def get(self, target: str, params: Mapping[str, str]) -> Answer:
-        """Request a path below the base URL, or an absolute URL of the same host."""
+    def get(self, target: str, params: Mapping[str, str | int]) -> Answer:
+        """Request a path below the base URL, or an absolute URL of the same host; POST has `params` in its body."""
         options = self._options
         is_path = "://" not in target
         url = options.url + "/" + target.lstrip("/") if is_path else target
         if _origin(url) != _origin(options.url):
             scheme, host, port = _origin(url)
             raise self._refused(target, f"leads to another host, {scheme}://{host}:{port}; it is not asked.")
-        asked = {**options.params, **params} if is_path else None  # a link has its own parameters
+        sent: dict[str, Any] = {"params": {**options.params, **params} if is_path else None}  # a link has its own
+        if options.method == "POST":
+            sent = {"params": options.params if is_path else None, "json": {**options.body, **params}}
         for attempt in range(options.retries + 1):
             self._wait_for_turn()
             problem, pause = "", _FIRST_PAUSE_S * 2**attempt
             try:
-                response = self._session.get(url, params=asked, timeout=options.timeout_s, allow_redirects=False)
+                response = self._send(url, sent)
                 if response.status_code not in _RETRIED:
                     return self._answer(target, response)
                 problem = f"it answers {response.status_code}"
@@ -145,6 +177,36 @@ class HttpClient:
                 self._sleep(pause)
         raise TransientError(problem=f"Dataset {self._urn!r}, {_shown(target)}: {problem}.")
 
+    def _send(self, url: str, sent: Mapping[str, Any]) -> Any:
+        """Send a request; with `oauth`, get a token before the first one, and after 401."""
+        options = self._options
+        has_token = "Authorization" in self._session.headers
+        if options.oauth is not None and not has_token:
+            self._get_token(options.oauth)
+        how = {"timeout": options.timeout_s, "allow_redirects": False, **sent}
+        response = self._session.request(options.method, url, **how)
+        if options.oauth is not None and has_token and response.status_code == _UNAUTHORIZED:
+            self._get_token(options.oauth)
+            response = self._session.request(options.method, url, **how)
+        return response
+
+    def _get_token(self, oauth: ClientCredentials) -> None:
+        asked = {"grant_type": "client_credentials", **self._client, **({"scope": oauth.scope} if oauth.scope else {})}
+        self._session.headers.pop("Authorization", None)
+        response = self._session.post(
+            oauth.token_url, data=asked, timeout=self._options.timeout_s, allow_redirects=False
+        )
+        if response.status_code in _RETRIED:
+            raise self._requests.RequestException(f"{oauth.token_url} answers {response.status_code}")
+        try:
+            token = response.json().get("access_token") if response.ok else None
+        except (ValueError, AttributeError):
+            token = None
+        if not isinstance(token, str):
+            problem = f"gives no token (it answers {response.status_code}); check `oauth` and its variables."
+            raise self._refused(oauth.token_url, problem)
+        self._session.headers["Authorization"] = f"Bearer {token}"
+
     def close(self) -> None:
         """Release connections."""
         self._session.close()
@@ -152,7 +214,7 @@ class HttpClient:
     def _answer(self, target: str, response: Any) -> Answer:
         status = response.status_code
         if status in (401, 403):
-            raise self._refused(target, f"answers {status}; check the credentials that `headers_env` names.")
+            raise self._refused(target, f"answers {status}; check the credentials that `headers_env` or `oauth` names.")
         if 300 <= status < 400:
             raise self._refused(target, f"answers {status}, a redirect; put the new address into `url`.")
         if not response.ok:

@@ -65,7 +65,7 @@ def read_pages(
     client: HttpClient,
     dataset_urn: str,
     path: str,
-    params: Mapping[str, str],
+    params: Mapping[str, str | int],
     paging: Paging,
     records_path: str,
     *,
@@ -80,7 +80,7 @@ def read_pages(
     """
     target, asked, seen, taken = path, dict(params), set[str](), 0
     if isinstance(paging, PageNumberPaging):
-        asked[paging.param] = str(paging.start)
+        asked[paging.param] = paging.start
     before: str | None = None
     while True:
         answer = client.get(target, asked)
@@ -99,7 +99,7 @@ def read_pages(
                     raise _loop(dataset_urn, path, f"ignores the parameter {paging.param!r}: it repeats a page")
                 before = content
                 number = int(asked.get(paging.param, 0)) + 1
-                asked[paging.param] = str(number if isinstance(paging, PageNumberPaging) else taken)
+                asked[paging.param] = number if isinstance(paging, PageNumberPaging) else taken
             case CursorPaging() | LinkPaging():
                 following = _following(answer, dataset_urn, path, paging)
                 if following is None:

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import pytest
 
 from gobblin_dagster.constructs.clients.http import HttpClient, HttpOptions
 from gobblin_dagster.core.errors import ExtractError, TransientError
-from tests.services.json_api import Reply, running_api
+from tests.services.json_api import Asked, Reply, running_api
 
 
 def sleeps(faults: list[Reply], requests: int = 1, **options: float) -> list[float]:
@@ -111,3 +113,50 @@ def test_answer_without_content_is_one_without_anything() -> None:
         client = HttpClient(HttpOptions(url=api.url), "d")
         assert client.get("/", {}).body is None
         client.close()
+
+
+def test_post_sends_body_and_parameters_as_json() -> None:
+    with running_api(lambda _: Reply([])) as api:
+        options = HttpOptions(url=api.url, method="POST", body={"filter": {"open": True}}, params={"v": "2"})
+        client = HttpClient(options, "issues")
+        client.get("/search", {"page": 3})
+        client.close()
+
+    assert json.loads(api.asked[0].body) == {"filter": {"open": True}, "page": 3}
+    assert api.asked[0].params == {"v": "2"}
+
+
+OAUTH = {"client_id_env": "THE_ID", "client_secret_env": "THE_SECRET", "scope": "read"}
+
+
+def test_token_of_client_credentials_is_sent_and_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THE_ID", "me")
+    monkeypatch.setenv("THE_SECRET", "s3cret")
+    tokens = iter(["first", "second"])
+
+    def reply(request: Asked) -> Reply:
+        if request.path == "/token":
+            return Reply({"access_token": next(tokens)})
+        is_over = request.headers["Authorization"] == "Bearer first" and len(api.asked) > 2
+        return Reply(status=401) if is_over else Reply([1])
+
+    with running_api(reply) as api:
+        options = HttpOptions.model_validate({"url": api.url, "oauth": {"token_url": f"{api.url}/token", **OAUTH}})
+        client = HttpClient(options, "issues")
+        assert [client.get("/list", {}).body for _ in range(2)] == [[1], [1]]
+        client.close()
+
+    assert [one.path for one in api.asked] == ["/token", "/list", "/list", "/token", "/list"]
+    asked = dict(parse_qsl(api.asked[0].body.decode()))
+    assert asked == {"grant_type": "client_credentials", "client_id": "me", "client_secret": "s3cret", "scope": "read"}
+    assert api.asked[-1].headers["Authorization"] == "Bearer second"
+
+
+def test_refused_token_fails_for_good_and_shows_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THE_ID", "me")
+    monkeypatch.setenv("THE_SECRET", "s3cret")
+    with running_api(lambda _: Reply({"error": "s3cret is wrong"}, 400)) as api:
+        options = HttpOptions.model_validate({"url": api.url, "oauth": {"token_url": f"{api.url}/token", **OAUTH}})
+        with pytest.raises(ExtractError, match=r"gives no token \(it answers 400\); check `oauth`") as caught:
+            HttpClient(options, "issues").get("/list", {})
+    assert "s3cret" not in str(caught.value)
