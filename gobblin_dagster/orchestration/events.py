@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import dagster as dg
 from gobblin_dagster.constructs.types.schema_text import type_texts
 from gobblin_dagster.core.commit import PublishedFile, StoredSequence
 from gobblin_dagster.core.places import Places
+from gobblin_dagster.core.run_record import DatasetRunRecord
+from gobblin_dagster.core.watermark.types import positions_between, seconds_to
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
 from gobblin_dagster.orchestration import metadata as md
@@ -20,8 +23,31 @@ from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.checks import row_policies
 from gobblin_dagster.orchestration.lineage import column_lineage
 from gobblin_dagster.orchestration.partitions import to_key
+from gobblin_dagster.state.store import StateStore
 
+RECENT_RUNS_SHOWN = 10
+"""Number of runs of a job that the metadata of its datasets tell of."""
 Event = dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.AssetObservation
+
+_BAR = 10
+"""Characters of the longest bar in a table of recent runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecentRun:
+    """What one run of a job did with a dataset."""
+
+    started_at: datetime
+    dataset: DatasetRunRecord
+
+
+def recent_runs(store: StateStore, job: str) -> Mapping[str, Sequence[RecentRun]]:
+    """Return what the newest runs of a job did, newest first, by dataset.urn."""
+    found: dict[str, list[RecentRun]] = {}
+    for run in store.load_runs(job, RECENT_RUNS_SHOWN):
+        for urn, dataset in run.datasets.items():
+            found.setdefault(urn, []).append(RecentRun(run.started_at, dataset))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +61,10 @@ class Publication:
     """The files that the commit added."""
     schemas: Mapping[str, str] = field(default_factory=dict)
     """The schema of the dataset by branch, as the dataset's state stores it."""
+    committed_at: datetime | None = None
+    """When the commit's state was made; None without a commit."""
+    recent: Sequence[RecentRun] = ()
+    """The newest runs that worked on the dataset, newest first; empty if the commit is reported by another run."""
     moved: bool = True
     """False if an older commit is reported again because the run found nothing new."""
 
@@ -43,13 +73,15 @@ class Publication:
         """Return the publication of a dataset that a run has just committed."""
         if commit.sequence is None:
             return cls(result, run_id)
-        return cls(result, run_id, commit.sequence.files, commit.sequence.after.schemas)
+        after = commit.sequence.after
+        return cls(result, run_id, commit.sequence.files, after.schemas, after.updated_at)
 
     @classmethod
     def of_stored(cls, stored: StoredSequence, places: Places) -> Publication:
         """Return the publication of a sequence of the store with these places; raises CorruptRecordError."""
         sequence = decode_sequence(stored, places)
-        return cls(DatasetResult.of_commit(sequence), sequence.run_id, sequence.files, sequence.after.schemas)
+        after = sequence.after
+        return cls(DatasetResult.of_commit(sequence), sequence.run_id, sequence.files, after.schemas, after.updated_at)
 
     @property
     def commit_id(self) -> str:
@@ -82,6 +114,7 @@ def materialization(binding: JobBinding, branch: str, publication: Publication) 
         md.ROWS_READ: result.rows_read,
         md.QUARANTINED: result.rows_quarantined,
     }
+    metadata |= _lag(publication)
     for policy in row_policies(binding.job, branch):
         metadata[md.REJECTED + policy.spec.name] = result.rejected.get(policy.counted_as, 0)
     metadata |= {md.FILES: len(files), md.BYTES: sum(file.size_bytes for file in files)}
@@ -97,6 +130,8 @@ def materialization(binding: JobBinding, branch: str, publication: Publication) 
         metadata[md.STARTPOINT] = result.notes[0]
     if result.failures:
         metadata[md.FAILURES] = "\n".join(failure.message for failure in result.failures)
+    if publication.recent:
+        metadata[md.RECENT] = _table(publication.recent)
     if branch in result.queues:  # last, because it is long
         metadata[md.QUEUE] = dg.JsonMetadataValue(dataclasses.asdict(result.queues[branch]))
     return dg.AssetMaterialization(
@@ -107,6 +142,32 @@ def materialization(binding: JobBinding, branch: str, publication: Publication) 
         metadata=metadata,
         tags={md.DATA_VERSION: publication.commit_id} if publication.commit_id else None,
     )
+
+
+def _lag(publication: Publication) -> dict[str, int]:
+    """Return how far the dataset is behind; what is not known is left out. Dagster plots these numbers."""
+    reached, wanted = publication.result.actual_high, publication.result.expected_high
+    seconds = seconds_to(reached, publication.committed_at) if publication.committed_at else None
+    found = {md.LAG_S: seconds, md.LAG_POSITIONS: positions_between(reached, wanted)}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _table(recent: Sequence[RecentRun]) -> dg.TableMetadataValue:
+    most = max(one.dataset.rows for one in recent) or 1
+    is_counted = any(one.dataset.left is not None for one in recent)
+    records = []
+    for one in recent:
+        shown: dict[str, str | int] = {
+            "begun": f"{one.started_at:%m-%d %H:%M:%S}",
+            "outcome": one.dataset.outcome.value,
+            "rows": one.dataset.rows,
+            "plot": "█" * round(_BAR * one.dataset.rows / most),
+            "quarantined": one.dataset.quarantined,
+            "watermark": one.dataset.high,
+        }
+        left = {"left": "" if one.dataset.left is None else str(one.dataset.left)}
+        records.append(dg.TableRecord(shown | left if is_counted else shown))
+    return dg.TableMetadataValue(records, None)
 
 
 def _describe(publication: Publication, rows: int) -> str:

@@ -21,6 +21,7 @@ from gobblin_dagster.orchestration.events import (
     Publication,
     failure_observation,
     materializations,
+    recent_runs,
     to_dagster_run,
 )
 from gobblin_dagster.orchestration.partitions import to_key, to_urn
@@ -74,12 +75,14 @@ class RunReport:
         failed = dict(failed_before)
         committed, partly, busy = {}, {}, {}
         waits = result.status is RunStatus.BUSY
+        recent = recent_runs(self.store, self.binding.name)
         quarantined = {one.dataset_urn for one in result.with_outcome(DatasetOutcome.QUARANTINED)}
         for dataset in result.datasets:
             urn = dataset.dataset_urn
             message = "; ".join(dict.fromkeys(failure.message for failure in dataset.failures)) or dataset.outcome
             if dataset.outcome is DatasetOutcome.COMMITTED:
-                committed[urn] = Publication.of_commit(decided[urn], dataset, result.run_id)
+                made = Publication.of_commit(decided[urn], dataset, result.run_id)
+                committed[urn] = dataclasses.replace(made, recent=recent.get(urn, ()))
                 self._log_materializations(committed[urn])
                 if dataset.failures:
                     partly[urn] = message

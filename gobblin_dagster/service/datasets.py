@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime, timedelta
 
 from gobblin_dagster.core.commit import WAITING, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -18,12 +18,10 @@ from gobblin_dagster.core.run_record import RunRecord, RunStatus
 from gobblin_dagster.core.startpoint import OnRewind, Specific, Startpoint, parse_startpoint_position
 from gobblin_dagster.core.watermark import (
     CompositeWatermark,
-    DateWatermark,
-    HourWatermark,
     LongWatermark,
-    TimestampWatermark,
 )
 from gobblin_dagster.core.watermark.text import parse_watermark
+from gobblin_dagster.core.watermark.types import seconds_to
 from gobblin_dagster.service.flow_jobs import flow_jobs
 from gobblin_dagster.service.model import Dag, FlowConfig, FlowId
 from gobblin_dagster.service.store.store import ServiceStore
@@ -57,14 +55,7 @@ def lag_s(state: DatasetState, now: datetime) -> int | None:
 
     None if nothing was committed, or the watermark is no time: see `lag_positions`.
     """
-    match state.watermark:
-        case DateWatermark(value=day):
-            reached = datetime.combine(day, time(), UTC)
-        case HourWatermark(value=instant) | TimestampWatermark(value=instant):
-            reached = instant
-        case _:
-            return None
-    return max(0, int((now - reached).total_seconds()))
+    return seconds_to(state.watermark, now)
 
 
 def lag_positions(state: DatasetState, runs: Sequence[RunRecord]) -> int | None:

@@ -139,6 +139,8 @@ def test_first_click_of_a_fresh_project_shows_a_grid_with_green_and_red_partitio
     expect(page.get_by_text("gobblin/actual_high")).to_be_visible()
     expect(page.get_by_text("2024-01-02", exact=True).first).to_be_visible()
     first_run.picture("dagster-partitions")
+    page.get_by_text("gobblin/recent_runs").scroll_into_view_if_needed()
+    first_run.picture("dagster-recent-runs")
 
 
 def test_red_partition_that_was_never_committed_tells_its_reason_in_its_events(first_run: Pages) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
@@ -216,6 +216,23 @@ class CompositeWatermark(Watermark):
 
     def __str__(self) -> str:
         return "{" + ", ".join(f"{name}:{value}" for name, value in sorted(self.values.items())) + "}"
+
+
+def seconds_to(watermark: Watermark | None, now: datetime) -> int | None:
+    """Return the seconds from a watermark that is a time to an instant, at least 0; None if it is none.
+
+    Example:
+        >>> seconds_to(DateWatermark(date(2013, 1, 2)), datetime(2013, 1, 2, 1, tzinfo=UTC))
+        3600
+    """
+    match watermark:
+        case DateWatermark(value=day):
+            reached = datetime.combine(day, time(), UTC)
+        case HourWatermark(value=instant) | TimestampWatermark(value=instant):
+            reached = instant
+        case _:
+            return None
+    return max(0, int((now - reached).total_seconds()))
 
 
 def positions_between(low: Watermark | None, high: Watermark | None) -> int | None:

@@ -50,6 +50,20 @@ def test_materialization_carries_watermarks_and_counts(world: World) -> None:
     ]
 
 
+def test_commits_tell_how_far_they_are_behind_and_what_the_newest_runs_did(world: World) -> None:
+    world.run_all()
+    world.datasets["a"] = {"rows": 50, "unit_rows": 10, "fail_at": 45}
+    world.parts = {"commit": {"policy": "successful"}}
+    assert not world.run_all().success
+    second, first = world.events("a")
+    assert (first[md.LAG_POSITIONS], second[md.LAG_POSITIONS]) == (0, 10)
+    assert md.LAG_S not in second
+    told = [(one.data["outcome"], one.data["rows"], one.data["left"]) for one in second[md.RECENT].records]
+    assert told == [("committed", 10, "10"), ("committed", 30, "0")]
+    assert [one.data["watermark"] for one in second[md.RECENT].records] == ["40", "30"]
+    assert second[md.RECENT].records[1].data["plot"] == "█" * 10
+
+
 def test_output_of_a_run_carries_its_profile(world: World) -> None:
     handled = dg.DagsterEventType.HANDLED_OUTPUT
     entries: list[Any] = [one.event_specific_data for one in world.run_all().all_events if one.event_type is handled]
