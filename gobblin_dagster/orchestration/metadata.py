@@ -14,7 +14,7 @@ LAG_POSITIONS = "gobblin/lag_positions"
 """Positions up to `gobblin/expected_high` that the commit left out; only for watermarks that are numbers."""
 RECENT = "gobblin/recent_runs"
 """The dataset in the newest runs of its job that worked on it: rows read, watermark and positions left, and a bar for
-the rows; table, newest first; only in events of the run that made the commit."""
+the rows; Markdown, newest first; not in events of the sweep sensor."""
 MOVED = "gobblin/moved"
 """Whether the commit moved the watermark; false if the run found nothing new and the last commit is reported again."""
 ROWS = "dagster/partition_row_count"

@@ -75,21 +75,19 @@ class RunReport:
         failed = dict(failed_before)
         committed, partly, busy = {}, {}, {}
         waits = result.status is RunStatus.BUSY
-        recent = recent_runs(self.store, self.binding.name)
         quarantined = {one.dataset_urn for one in result.with_outcome(DatasetOutcome.QUARANTINED)}
         for dataset in result.datasets:
             urn = dataset.dataset_urn
             message = "; ".join(dict.fromkeys(failure.message for failure in dataset.failures)) or dataset.outcome
             if dataset.outcome is DatasetOutcome.COMMITTED:
-                made = Publication.of_commit(decided[urn], dataset, result.run_id)
-                committed[urn] = dataclasses.replace(made, recent=recent.get(urn, ()))
-                self._log_materializations(committed[urn])
+                committed[urn] = Publication.of_commit(decided[urn], dataset, result.run_id)
                 if dataset.failures:
                     partly[urn] = message
             elif dataset.outcome is DatasetOutcome.BUSY or (waits and not dataset.outcome.is_good):
                 busy[urn] = message
             elif not dataset.outcome.is_good:
                 failed[urn] = message
+        self._log_materializations(committed.values())
         # Checks last, because they are most of the events: Dagster shows the materializations first.
         self._log_checks([one for one in result.datasets if one.dataset_urn in {*committed, *failed}])
         for recovered in result.recovered:
@@ -117,10 +115,13 @@ class RunReport:
             planned -= outcome.busy.keys()
         last = self._last(planned - {*outcome.failed, *outcome.committed, *reconciled}, result.run_id)
         shown = materialized_keys(self.instance, list(self.binding.keys.values())[-1]) if last else frozenset()
-        for publication in last:
-            is_new_here = bool(publication.commit_id) and to_key(publication.result.dataset_urn) not in shown
-            if outcome.problems or is_new_here or is_backfill:
-                self._log_materializations(publication)
+        self._log_materializations(
+            one
+            for one in last
+            if outcome.problems
+            or is_backfill
+            or (one.commit_id and to_key(one.result.dataset_urn) not in shown)  # not known to this instance
+        )
         self._log_checks([publication.result for publication in last])
 
     def log_failures(self, outcome: Outcome, result: RunResult, profile: Mapping[str, object]) -> None:
@@ -159,8 +160,7 @@ class RunReport:
         """Log materializations and checks of all partitions of a run again, because the newest event counts."""
         last = self._last(urns, self.run.run_id)
         publications = [dataclasses.replace(one, moved=to_dagster_run(one.run_id) == self.run.run_id) for one in last]
-        for publication in publications:
-            self._log_materializations(publication)
+        self._log_materializations(publications)
         self._log_checks([publication.result for publication in publications])
 
     def _last(self, urns: Iterable[str], run_id: str) -> list[Publication]:
@@ -172,9 +172,13 @@ class RunReport:
             found.append(dataclasses.replace(last or idle, moved=False))
         return found
 
-    def _log_materializations(self, publication: Publication) -> None:
-        for event in materializations(self.binding, publication):
-            self.log_event(event)
+    def _log_materializations(self, publications: Iterable[Publication]) -> None:
+        chosen = list(publications)
+        recent = recent_runs(self.store, self.binding.name) if chosen else {}
+        for publication in chosen:
+            told = dataclasses.replace(publication, recent=recent.get(publication.result.dataset_urn, ()))
+            for event in materializations(self.binding, told):
+                self.log_event(event)
 
     def _log_checks(self, results: Sequence[DatasetResult]) -> None:
         for event in evaluations(self.binding, self.instance, results):
