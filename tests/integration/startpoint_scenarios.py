@@ -10,7 +10,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ from gobblin_dagster.state.store import StateStore
 from gobblin_dagster.testing.faults import CRASHED, Fault, FaultPoints, crash_before, run_in_child
 from tests.faults.strikes import counted
 from tests.unit.engine.jobs import by_urn, project, run
-from tests.unit.engine.plan.test_startpoints import run_of, store_of
+from tests.unit.engine.plan.test_startpoints import run_of
 
 JOB = "events"
 
@@ -51,6 +51,7 @@ class World(ABC):
     root: Path
     urns: tuple[str, str]
     """The datasets."""
+    _store: StateStore | None = field(default=None, init=False)
 
     @property
     @abstractmethod
@@ -117,8 +118,16 @@ class World(ABC):
 
     @contextmanager
     def store(self) -> Iterator[StateStore]:
-        with store_of(self.root, self.spec) as store:
-            yield store
+        """Yield the state store; it stays open until `close`, because a connection costs more than what is asked."""
+        if self._store is None:
+            self._store = project(self.root, self.spec).open_store()
+        yield self._store
+
+    def close(self) -> None:
+        """Close the state store."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
 
     @contextmanager
     def startpoints(self) -> Iterator[StartpointManager]:

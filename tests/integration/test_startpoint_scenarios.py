@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
+from gobblin_dagster.state.sql.tables import former_bases, metadata
 from gobblin_dagster.testing.conformance.state_store.opening import ManualClock
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.integration.startpoint_scenarios import JOB, NOON, StartpointScenarios, World
@@ -62,17 +65,18 @@ class TestFiles(StartpointScenarios):
     """Files by date; the state store is plain files."""
 
     @pytest.fixture
-    def world(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
+    def world(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Files]:
         monkeypatch.setattr(jobs, "STATE", "files:state")
-        return Files(tmp_path, ("a", "b"))
+        with closing(Files(tmp_path, ("a", "b"))) as world:
+            yield world
 
 
 @dataclass
 class Tables(World):
     """Tables with a time for each row."""
 
-    server: PostgresServer
-    database: str
+    server: PostgresServer = field(kw_only=True)
+    database: str = field(kw_only=True)
 
     @property
     def spec(self) -> JobSpec:
@@ -110,14 +114,31 @@ class Tables(World):
         self._execute(f"DROP TABLE {self.urns[0]}")
 
 
+@pytest.fixture(scope="module")
+def databases(postgres_server: PostgresServer) -> tuple[str, str]:
+    """Return the databases of the state store and of the tables: to make and to migrate one costs half a second."""
+    return postgres_server.new_database(), postgres_server.new_database()
+
+
 @pytest.mark.postgres
 class TestPostgres(StartpointScenarios):
     """Tables of PostgreSQL; the state store is PostgreSQL, too."""
 
     @pytest.fixture
-    def world(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres_server: PostgresServer) -> Tables:
-        monkeypatch.setattr(jobs, "STATE", postgres_server.url(postgres_server.new_database()))
-        return Tables(tmp_path, ("public.a", "public.b"), postgres_server, postgres_server.new_database())
+    def world(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        postgres_server: PostgresServer,
+        databases: tuple[str, str],
+    ) -> Iterator[Tables]:
+        state, data = databases
+        monkeypatch.setattr(jobs, "STATE", postgres_server.url(state))
+        with closing(Tables(tmp_path, ("public.a", "public.b"), server=postgres_server, database=data)) as world:
+            with world.store():
+                postgres_server.execute(f"TRUNCATE {', '.join(metadata.tables.keys() - {former_bases.name})}", state)
+            postgres_server.execute("DROP TABLE IF EXISTS a, b", data)
+            yield world
 
     def test_run_whose_clock_is_far_ahead_lets_no_startpoint_expire(self, world: Tables) -> None:
         world.add(range(5))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.kafka
 class Topics(World):
     """A topic for each dataset; messages of partition 0 have the times of `when`."""
 
-    job: KafkaJob
+    job: KafkaJob = field(kw_only=True)
 
     @property
     def spec(self) -> JobSpec:
@@ -71,9 +72,10 @@ class TestKafka(StartpointScenarios):
     """Topics of a broker."""
 
     @pytest.fixture
-    def world(self, new_job: Callable[..., KafkaJob]) -> Topics:
+    def world(self, new_job: Callable[..., KafkaJob]) -> Iterator[Topics]:
         job = new_job(partitions=2, topic_config={"retention.ms": "-1"})
-        return Topics(job.root, (job.topic, f"{job.topic}.more"), job)
+        with closing(Topics(job.root, (job.topic, f"{job.topic}.more"), job=job)) as world:
+            yield world
 
     def test_x1_new_startpoint_of_one_partition_keeps_the_uncommitted_fan_out_of_another(self, world: Topics) -> None:
         first, second = (f"{world.urns[0]}-{number}" for number in (0, 1))
