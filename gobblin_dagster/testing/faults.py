@@ -166,7 +166,7 @@ _LOOKS = frozenset(
         "has_permissions",
         "sync_dir",
     )
-) | {"store.list_jobs", "store.list_startpoints", "store.now", "store.close"}
+) | {"store.list_jobs", "store.close"}
 """Calls that change no file; after a `sync_dir` only a power loss leaves others."""
 
 
