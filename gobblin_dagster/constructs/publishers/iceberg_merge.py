@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gobblin_dagster.constructs.publishers.merge_rule import DELETED, Changes, MergeRule, bounds, conform
+from gobblin_dagster.core.utils.optional_packages import optional_package
 
 Mask = npt.NDArray[np.bool_]
 
@@ -130,8 +131,9 @@ def _files(table: Any, changes: pa.Table, rule: MergeRule, late: Mask) -> Iterat
 
 def _scan(table: Any, metadata: Any, task: Any, names: list[str] | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one file, without those that delete files delete, in the table's types."""
-    from pyiceberg.expressions import AlwaysTrue  # noqa: PLC0415  # optional package
-    from pyiceberg.io.pyarrow import ArrowScan  # noqa: PLC0415  # optional package
+    with optional_package("pyiceberg"):
+        from pyiceberg.expressions import AlwaysTrue  # noqa: PLC0415  # optional package
+        from pyiceberg.io.pyarrow import ArrowScan  # noqa: PLC0415  # optional package
 
     schema = metadata.schema() if names is None else metadata.schema().select(*names)
     yield from ArrowScan(metadata, table.io, schema, AlwaysTrue()).to_record_batches([task])
@@ -139,7 +141,8 @@ def _scan(table: Any, metadata: Any, task: Any, names: list[str] | None = None) 
 
 def _between(ends: Mapping[str, tuple[Any, Any]]) -> Any:
     """Return a filter for rows between the bounds."""
-    from pyiceberg import expressions  # noqa: PLC0415  # optional package
+    with optional_package("pyiceberg"):
+        from pyiceberg import expressions  # noqa: PLC0415  # optional package
 
     made: Any = expressions  # its classes are pydantic models that take positional arguments, which mypy does not see
     found: Any = made.AlwaysTrue()
