@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
-from gobblin_dagster.spec.project import ProjectSpec, ServiceSpec, SparkSpec
+from gobblin_dagster.spec.project import ProjectSpec, ServiceSpec, SparkSpec, WorkerSpec
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.cli.conftest import Cli
 
@@ -41,12 +42,15 @@ def test_every_key_of_the_project_file_stands_on_the_page_with_its_default() -> 
     page = (DOCS / "reference" / "project.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`.*?) \| (.+?) \| ", page, re.MULTILINE)
     told = {name: default.strip("`") for keys, default in rows for name in re.findall(r"`([\w.]+)`", keys)}
-    fields = {name: field for name, field in ProjectSpec.model_fields.items() if name not in ("spark", "service")}
+    parts = ("spark", "service", "worker")
+    fields = {name: field for name, field in ProjectSpec.model_fields.items() if name not in parts}
     fields |= {f"spark.{name}": field for name, field in SparkSpec.model_fields.items()}
     fields |= {f"service.{name}": field for name, field in ServiceSpec.model_fields.items()}
+    fields |= {f"worker.{name}": field for name, field in WorkerSpec.model_fields.items()}
     assert told.keys() == fields.keys()
     for name, text in told.items():
         if text not in {"none", "required"}:
-            assert yaml.safe_load(text) == fields[name].default, name
+            default = fields[name].default
+            assert yaml.safe_load(text) == (default.model_dump() if isinstance(default, BaseModel) else default), name
         else:
             assert fields[name].is_required() == (text == "required"), name
