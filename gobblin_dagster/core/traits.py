@@ -75,6 +75,8 @@ class PublisherTraits:
     """Whether `gobblin compact` may merge its files: true if only snapshots name the files."""
     publishes_files: bool = True
     """False if no file of its branch is ever published: an audit expects no rows in files then."""
+    is_in_output: bool = False
+    """Whether its table lies in the folders of its branch, so that each branch of a job has another."""
     on_again: str = "append"
     """What becomes of rows that are published a second time, because a startpoint went back:
 

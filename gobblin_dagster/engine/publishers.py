@@ -36,19 +36,24 @@ def publisher_traits(job: JobSpec) -> dict[str, PublisherTraits]:
     }
 
 
-def ledger_keepers(job: JobSpec, context: RunContext) -> list[KeepsLedger]:
-    """Return the publishers whose targets list their commits, one per target; raises as `Registry.create`."""
-    targets: list[ConstructSpec] = []
-    found: list[KeepsLedger] = []
+def ledger_keepers(job: JobSpec, context: RunContext) -> list[tuple[str, KeepsLedger]]:
+    """Return the publishers whose targets list their commits, one per target, each with a branch of it.
+
+    Raises as `Registry.create`.
+    """
+    targets: list[tuple[ConstructSpec, str]] = []
+    found: list[tuple[str, KeepsLedger]] = []
     for branch in job.fork.branches:
         spec = job.publisher_of(branch)
         # Other publishers are made for a publication of one dataset only.
-        if spec in targets or not hasattr(registry.load(ConstructKind.PUBLISHER, spec.type), "newest_commits"):
+        cls = registry.load(ConstructKind.PUBLISHER, spec.type)
+        target = (spec, branch.name if traits_of(cls, PublisherTraits).is_in_output else "")
+        if target in targets or not hasattr(cls, "newest_commits"):
             continue
-        targets.append(spec)
+        targets.append(target)
         publisher = registry.create(ConstructKind.PUBLISHER, spec, context.construct_context(job, branch=branch.name))
         if isinstance(publisher, KeepsLedger):
-            found.append(publisher)
+            found.append((branch.name, publisher))
     return found
 
 

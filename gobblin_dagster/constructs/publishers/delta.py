@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from gobblin_dagster.constructs.publishers.delta_steps import AppendToDeltaStep, MergeIntoDeltaStep
+from gobblin_dagster.constructs.publishers.delta_steps import (
+    AppendToDeltaStep,
+    MergeIntoDeltaStep,
+    load_table,
+    newest_number,
+)
 from gobblin_dagster.constructs.publishers.merge_rule import MergeOptions, MergingPublisher
 from gobblin_dagster.constructs.publishers.tables import TableCommit, without_secrets
-from gobblin_dagster.core.constructs import PublishView
+from gobblin_dagster.core.constructs import NotedCommit, PublishView
 from gobblin_dagster.core.errors import UsageError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class DeltaOptions(MergeOptions):
@@ -48,10 +55,32 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
     packages = ("deltalake",)
     Options = DeltaOptions
     published_elsewhere = "a Delta table"
+    is_in_output = True
+    ledger = "the log of the branch's Delta table"
+
+    def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
+        if self.merges:
+            return {}  # a row of the same key takes the place of the one that is there
+        options, branch = self._options, self._context.branch or ""
+        tables: dict[str, Any] = {}
+        found = {}
+        for urn, folder in datasets.items():
+            location = self._location(folder)
+            if "%" in location:
+                continue  # `_step` says why there can be no table
+            if location not in tables:
+                tables[location] = load_table(location, options.storage_options, options.storage_options_env, urn)
+            number = newest_number(tables[location], self._context.job, urn, branch)
+            if number is not None:
+                found[urn] = [NotedCommit(None, _EPOCH + timedelta(microseconds=number))]
+        return found
+
+    def _location(self, folder: str) -> str:
+        return folder if self._options.table == "dataset" else posixpath.dirname(folder)
 
     def _step(self, view: PublishView) -> AppendToDeltaStep:
         options = self._options
-        location = view.folder if options.table == "dataset" else posixpath.dirname(view.folder)
+        location = self._location(view.folder)
         if "%" in location:
             raise UsageError(
                 problem=f"Branch {view.branch!r}: there can be no Delta table at {location}: the library that writes "
@@ -71,4 +100,5 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
 
 
 def _transaction_number(now: datetime) -> int:
+    # A float has too few digits for a microsecond in some years: the number is never greater than the time.
     return int(now.timestamp() * 1_000_000)

@@ -70,7 +70,7 @@ class AppendToDeltaStep:
 
     @property
     def _application(self) -> str:
-        return f"gobblin/{self.commit.job}/{self.commit.dataset_urn}/{self.commit.branch}"
+        return _application(self.commit.job, self.commit.dataset_urn, self.commit.branch)
 
     def _append(self, schema: pa.Schema) -> bool:
         """Add the files unless the table has them; False if another writer changed the table in between."""
@@ -110,7 +110,7 @@ class AppendToDeltaStep:
         except errors.SchemaMismatchError as error:
             raise StepRefusedError(step=self.describe(), problem=str(error)[:500]) from error
         except (errors.DeltaError, OSError) as error:
-            raise self._failed(error) from error
+            raise _failed(self.location, self.commit.dataset_urn, error) from error
         return True
 
     def _marks(self) -> Any:
@@ -125,13 +125,7 @@ class AppendToDeltaStep:
 
     def _load(self) -> Any:
         """Return the newest state of the table; None if it does not exist."""
-        deltalake = _deltalake()
-        try:
-            return deltalake.DeltaTable(self.location, storage_options=self._options())
-        except deltalake.exceptions.TableNotFoundError:
-            return None
-        except (deltalake.exceptions.DeltaError, OSError) as error:
-            raise self._failed(error) from error
+        return load_table(self.location, self.storage_options, self.storage_options_env, self.commit.dataset_urn)
 
     def _create(self, schema: pa.Schema, partitions: Sequence[str]) -> Any:
         deltalake = _deltalake()
@@ -207,14 +201,6 @@ class AppendToDeltaStep:
     def _options(self) -> dict[str, str] | None:
         return resolved(self.storage_options, self.storage_options_env) or None
 
-    def _failed(self, error: Exception) -> StorageError:
-        return StorageError(
-            operation="publish to Delta table",
-            path=self.location,
-            problem=f"{type(error).__name__}: {str(error)[:300]}",
-            dataset_urn=self.commit.dataset_urn,
-        )
-
 
 @register_commit_step
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +261,37 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
         for name, (least, greatest) in bounds(changes.compared, self.rule.key).items():
             parts += [f"old.{_quoted(name)} >= {_literal(least)}", f"old.{_quoted(name)} <= {_literal(greatest)}"]
         return " AND ".join(parts)
+
+
+def load_table(
+    location: str, storage_options: Mapping[str, str], storage_options_env: Mapping[str, str], dataset_urn: str
+) -> Any:
+    """Return the newest state of a table; None if it does not exist; raises StorageError."""
+    deltalake = _deltalake()
+    try:
+        return deltalake.DeltaTable(location, storage_options=resolved(storage_options, storage_options_env) or None)
+    except deltalake.exceptions.TableNotFoundError:
+        return None
+    except (deltalake.exceptions.DeltaError, OSError) as error:
+        raise _failed(location, dataset_urn, error) from error
+
+
+def newest_number(table: Any, job: str, dataset_urn: str, branch: str) -> int | None:
+    """Return the number of the newest commit of a dataset that a table (None: there is none) has; None if none."""
+    return None if table is None else table.transaction_version(_application(job, dataset_urn, branch))
+
+
+def _application(job: str, dataset_urn: str, branch: str) -> str:
+    return f"gobblin/{job}/{dataset_urn}/{branch}"
+
+
+def _failed(location: str, dataset_urn: str, error: Exception) -> StorageError:
+    return StorageError(
+        operation="publish to Delta table",
+        path=location,
+        problem=f"{type(error).__name__}: {str(error)[:300]}",
+        dataset_urn=dataset_urn,
+    )
 
 
 def _is_older(names: Sequence[str]) -> str:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, field_validator
 
 from gobblin_dagster.constructs.clients.sql import parse_url
-from gobblin_dagster.constructs.publishers.iceberg_steps import AppendToIcebergStep, MergeIntoIcebergStep
+from gobblin_dagster.constructs.publishers.iceberg_steps import (
+    AppendToIcebergStep,
+    IcebergCatalog,
+    MergeIntoIcebergStep,
+    newest_commits,
+)
 from gobblin_dagster.constructs.publishers.merge_rule import MergeOptions, MergingPublisher
 from gobblin_dagster.constructs.publishers.tables import TableCommit, without_secrets
-from gobblin_dagster.core.constructs import PublishView
+from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, PublishView
 
 
 class IcebergOptions(MergeOptions):
@@ -56,6 +61,19 @@ class IcebergPublisher(MergingPublisher[IcebergOptions]):
     packages = ("pyiceberg",)
     Options = IcebergOptions
     published_elsewhere = "an Iceberg table"
+
+    def __init__(self, options: IcebergOptions, context: ConstructContext) -> None:
+        super().__init__(options, context)
+        self.ledger = f"the history of Iceberg table {options.table}"
+
+    def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
+        if self.merges:
+            return {}  # a row of the same key takes the place of the one that is there
+        options = self._options
+        properties = _in_project(options.catalog, self._context.base_dir)
+        table = IcebergCatalog(options.catalog_name, properties, options.catalog_env).load(options.table)
+        noted = newest_commits(table, self._context.job) if table is not None else {}
+        return {urn: commits for urn, commits in noted.items() if urn in datasets}
 
     def unfit_writer(self, type_name: str, options: Mapping[str, Any]) -> str:
         by_value = [level for level in options.get("partition_by") or () if isinstance(level, str)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from gobblin_dagster.constructs.publishers.iceberg_merge import merge
@@ -17,10 +18,37 @@ from gobblin_dagster.constructs.publishers.tables import (
     turn,
     unified_schema,
 )
+from gobblin_dagster.core.constructs import NotedCommit
 from gobblin_dagster.core.errors import StepRefusedError, StorageError
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.utils.optional_packages import optional_package
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergCatalog:
+    """Where a catalog is; its secrets are in environment variables."""
+
+    name: str
+    properties: Mapping[str, str]
+    variables: Mapping[str, str]
+
+    def open(self) -> Any:
+        """Return it; raises EnvironmentFaultError, and errors of its own if it cannot be reached."""
+        with optional_package("pyiceberg"):
+            from pyiceberg.catalog import load_catalog  # noqa: PLC0415  # optional package, slow to import
+
+        return load_catalog(self.name, **resolved(self.properties, self.variables))
+
+    def load(self, table: str, dataset_urn: str = "") -> Any:
+        """Return the newest state of a table; None if it does not exist; raises StorageError."""
+        missing = _errors().NoSuchTableError
+        try:
+            return self.open().load_table(table)
+        except missing:
+            return None
+        except Exception as error:  # noqa: BLE001  # catalogs raise errors of their own: HTTP, SQL, cloud
+            raise _failed(table, dataset_urn, error) from None
 
 
 @register_commit_step
@@ -39,9 +67,10 @@ class AppendToIcebergStep:
 
     def verify(self, storage: Storage) -> bool:
         try:
-            return _holds(self._load(), self.commit)
-        except (_errors().NoSuchTableError, StorageError):
+            table = self._load()
+        except StorageError:
             return False  # `execute` checks again, several times
+        return table is not None and _holds(table, self.commit)
 
     def execute(self, storage: Storage) -> None:
         schema = unified_schema(self.table, self.commit.paths)
@@ -64,9 +93,8 @@ class AppendToIcebergStep:
         The table is made before that, and the transaction adds new columns.
         """
         errors = _errors()
-        try:
-            table = self._load()
-        except errors.NoSuchTableError:
+        table = self._load()
+        if table is None:
             self._require_names((), schema)
             self._create(schema)
             table = self._load()
@@ -81,7 +109,7 @@ class AppendToIcebergStep:
         except errors.CommitFailedException:
             return False
         except (errors.CommitStateUnknownException, OSError) as error:
-            raise self._failed(error) from error
+            raise _failed(self.table, self.commit.dataset_urn, error) from error
         except (errors.ValidationError, *_unfit_values()) as error:
             if "already referenced" in str(error):
                 return True
@@ -101,44 +129,29 @@ class AppendToIcebergStep:
         require_names(self.describe(), "Spark, Trino and Hive do", there, schema)
 
     def _load(self) -> Any:
-        errors = _errors()
-        try:
-            table = self._open_catalog().load_table(self.table)
-        except errors.NoSuchTableError:
-            raise
-        except Exception as error:  # noqa: BLE001  # catalogs raise errors of their own: HTTP, SQL, cloud
-            raise self._failed(error) from None
-        # Only in our copy, never stored: pyiceberg would retry by itself, and not notice that another run published the
-        # same commit in between.
-        metadata = table.metadata
-        properties = {**metadata.properties, "commit.retry.num-retries": "0"}
-        table.metadata = metadata.model_copy(update={"properties": properties})
+        """Return the newest state of the table; None if it does not exist; raises StorageError."""
+        table = self._catalog.load(self.table, self.commit.dataset_urn)
+        if table is not None:
+            # Only in our copy, never stored: pyiceberg would retry by itself, and not notice that another run published
+            # the same commit in between.
+            metadata = table.metadata
+            properties = {**metadata.properties, "commit.retry.num-retries": "0"}
+            table.metadata = metadata.model_copy(update={"properties": properties})
         return table
+
+    @property
+    def _catalog(self) -> IcebergCatalog:
+        return IcebergCatalog(self.catalog_name, self.catalog, self.catalog_env)
 
     def _create(self, schema: Any) -> None:
         try:
-            catalog = self._open_catalog()
+            catalog = self._catalog.open()
             catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
             catalog.create_table_if_not_exists(self.table, schema=schema)
         except _unfit_values() as error:
             raise StepRefusedError(step=f"make Iceberg table {self.table}", problem=str(error)[:500]) from error
         except Exception as error:  # noqa: BLE001  # as in `_load`
-            raise self._failed(error) from None
-
-    def _open_catalog(self) -> Any:
-        with optional_package("pyiceberg"):
-            from pyiceberg.catalog import load_catalog  # noqa: PLC0415  # optional package, slow to import
-
-        return load_catalog(self.catalog_name, **resolved(self.catalog, self.catalog_env))
-
-    def _failed(self, error: Exception) -> StorageError:
-        # The text of the catalog's error may contain its URL with a password, so only its type is shown.
-        return StorageError(
-            operation="publish to Iceberg table",
-            path=self.table,
-            problem=f"its catalog failed with {type(error).__name__}",
-            dataset_urn=self.commit.dataset_urn,
-        )
+            raise _failed(self.table, self.commit.dataset_urn, error) from None
 
 
 @register_commit_step
@@ -173,6 +186,31 @@ class MergeIntoIcebergStep(AppendToIcebergStep):
     def describe(self) -> str:
         rows = sum(file.rows for file in self.commit.files)
         return f"merge {rows:,} row(s) into Iceberg table {self.table} by {', '.join(self.rule.key)}"
+
+
+def newest_commits(table: Any, job: str) -> dict[str, list[NotedCommit]]:
+    """Return the newest commit of each branch of a job that the table's snapshots name, by dataset.urn."""
+    newest: dict[tuple[str, str], NotedCommit] = {}
+    for snapshot in sorted(table.metadata.snapshots, key=lambda one: one.timestamp_ms):
+        facts = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+        if facts.get("gobblin.job") == job:
+            at = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
+            commit = NotedCommit(facts["gobblin.commit-id"], at)
+            newest[facts["gobblin.dataset-urn"], facts["gobblin.branch"]] = commit
+    found: dict[str, list[NotedCommit]] = {}
+    for (urn, _), commit in newest.items():
+        found.setdefault(urn, []).append(commit)
+    return found
+
+
+def _failed(table: str, dataset_urn: str, error: Exception) -> StorageError:
+    # The text of the catalog's error may contain its URL with a password, so only its type is shown.
+    return StorageError(
+        operation="publish to Iceberg table",
+        path=table,
+        problem=f"its catalog failed with {type(error).__name__}",
+        dataset_urn=dataset_urn,
+    )
 
 
 def _errors() -> Any:

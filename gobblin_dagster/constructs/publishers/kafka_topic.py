@@ -72,7 +72,7 @@ class KafkaTopicPublisher(TablePublisher[KafkaTopicOptions]):
         super().__init__(options, context)
         self.ledger = f"Kafka topic {options.commits_topic}, beside topic {options.topic},"
 
-    def newest_commits(self, datasets: Collection[str]) -> Mapping[str, Collection[NotedCommit]]:
+    def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
         options = self._options
         found: dict[str, dict[str, NotedCommit]] = {}
         with _errors(options.topic):

@@ -107,7 +107,7 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
             return "`mode: upsert` needs `key`, or `extract.primary_keys` for all publishers"
         return ""
 
-    def newest_commits(self, datasets: Collection[str]) -> Mapping[str, Collection[NotedCommit]]:
+    def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
         if self._options.mode != "append":
             return {}  # rows are replaced, so none can be published twice
         tables = {urn: self._full_name(urn) for urn in datasets}

@@ -165,7 +165,8 @@ class JudgesTargets(Protocol):
 class NotedCommit:
     """A commit that a table or topic has recorded beside its rows."""
 
-    commit_id: str
+    commit_id: str | None
+    """None if the target keeps only the time of the newest one; then this time is that of its commit sequence."""
     published_at: datetime | None
     """Aware, UTC; None for records of earlier versions, which have no time."""
 
@@ -182,8 +183,12 @@ class KeepsLedger(Protocol):
     ledger: str
     """Where the commits are recorded, for messages: `"table gobblin_commits"`."""
 
-    def newest_commits(self, datasets: Collection[str]) -> Mapping[str, Collection[NotedCommit]]:
+    def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
         """Return the newest commits by dataset.urn, of any branch of the job; leave out datasets without any.
+
+        Args:
+            datasets: the datasets to ask about; by dataset.urn, the absolute folder of the branch's files. A publisher
+                whose table lies there has the trait `is_in_output`, and is asked for each branch.
 
         Raises:
             StorageError, StepRefusedError, EnvironmentFaultError: the target cannot be asked.

@@ -7,8 +7,9 @@ topic notes it, so a noted commit that the store does not hold shows the same. R
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from gobblin_dagster.core.commit import SequenceState, StoredSequence
 from gobblin_dagster.core.constructs import NotedCommit
@@ -91,34 +92,64 @@ def unknown_commits(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict
     if not urns or job.commit.delivery == "at_least_once":
         return {}
     strange: dict[str, str] = {}
-    for publisher in ledger_keepers(job, opened.context):
-        noted = publisher.newest_commits(urns)
-        ids = sorted({commit.commit_id for commits in noted.values() for commit in commits})
-        held = dict(zip(ids, in_parallel(store.load_sequence, ids, job.commit.parallelism), strict=True))
-        states = store.load_dataset_states(job.job, list(noted)) if ids else {}
+    for branch, publisher in ledger_keepers(job, opened.context):
+        noted = publisher.newest_commits(
+            {urn: f"{opened.context.output_root}/{job.dataset_folder(branch, urn)}" for urn in urns}
+        )
+        known = _Known.of(opened, noted)
         lost = {
             urn: found
             for urn, commits in noted.items()
-            if (found := [one for one in commits if not _is_in(states.get(urn), held[one.commit_id])])
+            if (found := [one for one in commits if not known.has(urn, one)])
         }
         strange |= {
-            urn: f"{publisher.ledger} notes commit {commits[0].commit_id} of this dataset, which the state store "
+            urn: f"{publisher.ledger} notes {_name(commits[0])} of this dataset, which the state store "
             f"{store.url} does not know: the store, or the state of this dataset alone, was lost or restored from an "
             "older copy, or the store is another one. Restore the newest copy, point `state:` at the former store, or "
             "import its last export (`gobblin state import`). Else set a startpoint after the rows that are there "
             "(`gobblin startpoint set`); to begin again from the first row, delete those rows and set the startpoint "
             "`oldest`."
             for urn, commits in lost.items()
-            if not any(_moved_since(states.get(urn), commit) for commit in commits)
+            if not any(_moved_since(known.states.get(urn), commit) for commit in commits)
         }
     return strange
 
 
-def _is_in(state: DatasetState | None, sequence: StoredSequence | None) -> bool:
-    """True if the store knows a commit, and the dataset's state is not older than it: a state may be set back alone."""
-    if sequence is None or sequence.state is not SequenceState.COMMITTED:
-        return sequence is not None
-    return state is not None and state.version > sequence.version_read
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the store holds of the datasets whose commits a target notes."""
+
+    states: Mapping[str, DatasetState]
+    sequences: Mapping[str, StoredSequence | None]
+    """By commit id."""
+    waiting: Collection[str]
+    """Datasets with an unfinished sequence, of those whose commits have no id."""
+
+    @classmethod
+    def of(cls, opened: JobContext, noted: Mapping[str, Collection[NotedCommit]]) -> _Known:
+        job, store = opened.job, opened.store
+        ids = sorted({one.commit_id for commits in noted.values() for one in commits if one.commit_id is not None})
+        nameless = [urn for urn, commits in noted.items() if any(one.commit_id is None for one in commits)]
+        return cls(
+            store.load_dataset_states(job.job, list(noted)) if noted else {},
+            dict(zip(ids, in_parallel(store.load_sequence, ids, job.commit.parallelism), strict=True)),
+            {one.dataset_urn for one in store.load_sequences(job.job, urns=nameless)} if nameless else (),
+        )
+
+    def has(self, urn: str, commit: NotedCommit) -> bool:
+        """True if the store knows a commit, and the dataset's state is not older: a state may be set back alone."""
+        state = self.states.get(urn)
+        if commit.commit_id is None:
+            is_there = state is not None and commit.published_at is not None and state.updated_at >= commit.published_at
+            return is_there or urn in self.waiting
+        sequence = self.sequences[commit.commit_id]
+        if sequence is None or sequence.state is not SequenceState.COMMITTED:
+            return sequence is not None
+        return state is not None and state.version > sequence.version_read
+
+
+def _name(commit: NotedCommit) -> str:
+    return f"commit {commit.commit_id}" if commit.commit_id else f"a commit of {commit.published_at}"
 
 
 def _moved_since(state: DatasetState | None, commit: NotedCommit) -> bool:

@@ -4,6 +4,7 @@ once."""
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.spec.job import JobSpec
 from tests.unit.constructs.publishers import test_delta, test_iceberg
-from tests.unit.constructs.publishers.table_jobs import check_lost_store, set_back, table_job
+from tests.unit.constructs.publishers.table_jobs import at_commit, check_lost_store, set_back, table_job
 from tests.unit.engine.jobs import job_spec, project, run
 
 APPEND: dict[str, Any] = {"type": "sql_table", "url": "sqlite:///warehouse.db", "table": "numbers"}
@@ -62,12 +63,42 @@ def test_table_of_each_dataset_is_looked_at(tmp_path: Path) -> None:
 @pytest.mark.parametrize("backend", ["iceberg", "delta"])
 @pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "set_back"])
 def test_tables_of_files_are_guarded_by_the_manifests(tmp_path: Path, backend: str, is_lost: bool) -> None:
-    publisher = test_iceberg.publisher(tmp_path) if backend == "iceberg" else {"type": "delta"}
-    read = test_iceberg.table_ids if backend == "iceberg" else test_delta.table_ids
+    publisher, read = file_table(tmp_path, backend)
     set_back(tmp_path, publisher, is_lost=is_lost)
     (result,) = run(tmp_path, table_job(publisher, {"c": {"rows": 30}})).datasets
     assert "_gobblin/manifests/" in result.failures[0].message
-    assert read(tmp_path) == list(range(20))
+    assert read() == list(range(20))
+
+
+@pytest.mark.parametrize("backend", ["iceberg", "delta"])
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "set_back"])
+def test_tables_of_files_are_asked_themselves_too(tmp_path: Path, backend: str, is_lost: bool) -> None:
+    publisher, read = file_table(tmp_path, backend)
+    says = "Iceberg table lake.numbers notes commit " if backend == "iceberg" else "Delta table notes a commit of 20"
+    check_lost_store(tmp_path, publisher, read, says, is_lost=is_lost, has_manifests=False)
+
+
+@pytest.mark.parametrize("backend", ["iceberg", "delta"])
+def test_commit_of_a_table_of_files_that_waits_is_no_sign_of_a_lost_store(
+    tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher, read = file_table(tmp_path, backend)
+    job = table_job(publisher, {"c": {"rows": 10}})
+    run(tmp_path, job)
+    more = table_job(publisher, {"c": {"rows": 20}})
+    with monkeypatch.context() as patched:
+        at_commit(patched)
+        assert run(tmp_path, more).status is RunStatus.FAILED
+    assert problems(tmp_path, more) == []
+    assert run(tmp_path, table_job(publisher, {"c": {"rows": 30}})).status is RunStatus.SUCCEEDED
+    assert read() == list(range(30))
+
+
+def file_table(root: Path, backend: str) -> tuple[dict[str, Any], Callable[[], list[int]]]:
+    """Return a publisher to a table of files, and what reads the ids of its rows."""
+    if backend == "iceberg":
+        return test_iceberg.publisher(root), lambda: test_iceberg.table_ids(root)
+    return {"type": "delta"}, lambda: test_delta.table_ids(root)
 
 
 @pytest.mark.parametrize("mode", [{"mode": "upsert", "key": ["id"]}, {"mode": "replace"}], ids=["upsert", "replace"])
@@ -125,8 +156,8 @@ def test_target_is_asked_once_and_not_by_an_idle_run(tmp_path: Path, monkeypatch
     asked: list[list[str]] = []
     ask = SqlTablePublisher.newest_commits
 
-    def asking(self: SqlTablePublisher, datasets: list[str]) -> Any:
-        asked.append(datasets)
+    def asking(self: SqlTablePublisher, datasets: dict[str, str]) -> Any:
+        asked.append([*datasets])
         return ask(self, datasets)
 
     monkeypatch.setattr(SqlTablePublisher, "newest_commits", asking)

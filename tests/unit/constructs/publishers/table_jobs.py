@@ -43,7 +43,7 @@ def check_exactly_once(
     """Fail before the step, inside it after its work, and at the commit; a run after each makes good, and nothing is
     twice."""
     rows = 0
-    for fail in (_before(step), _after(step), _at_commit):
+    for fail in (_before(step), _after(step), at_commit):
         rows += 7
         datasets = {"a/b": {"rows": rows}, "c": {"rows": rows}}
         job = table_job(publisher, datasets)
@@ -69,10 +69,18 @@ def set_back(root: Path, publisher: dict[str, Any], *, is_lost: bool = False) ->
 
 
 def check_lost_store(
-    root: Path, publisher: dict[str, Any], read: Callable[[], list[int]], says: str, *, is_lost: bool
+    root: Path,
+    publisher: dict[str, Any],
+    read: Callable[[], list[int]],
+    says: str,
+    *,
+    is_lost: bool,
+    has_manifests: bool = True,
 ) -> None:
     """Check that a commit in the target that the store does not know is refused, and accepted if a person says so."""
     set_back(root, publisher, is_lost=is_lost)
+    if not has_manifests:
+        shutil.rmtree(root / "lake" / "_gobblin" / "manifests")
     job = table_job(publisher, {"c": {"rows": 30}})
     (planned,) = plan_job(project(root, job), job).datasets
     (result,) = run(root, job).datasets
@@ -106,7 +114,7 @@ def _after(step: type[CommitStep]) -> Callable[[pytest.MonkeyPatch], None]:
     return lambda patched: patched.setattr(step, "execute", fail)
 
 
-def _at_commit(patched: pytest.MonkeyPatch) -> None:
+def at_commit(patched: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise OSError("the store is away")
 

@@ -255,7 +255,7 @@ def test_database_that_cannot_be_asked_is_told_without_a_dataset_that_it_is_not_
     options = SqlTableOptions(url="sqlite:///no/such/folder/w.db", table="all")
     publisher = SqlTablePublisher(options, ConstructContext("j", str(tmp_path)))
     with pytest.raises(StorageError, match=r"^cannot publish to table all: the database failed with OperationalError"):
-        publisher.newest_commits(["a", "b"])
+        publisher.newest_commits({"a": "/lake/a", "b": "/lake/b"})
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["in the table", "in the files"])
