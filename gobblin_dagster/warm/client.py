@@ -71,15 +71,19 @@ def run_in_worker(
 
 
 def ask_worker(root: Path, kind: str, **fields: Any) -> Message | None:
-    """Send a question to the project's worker and return the answer; None if no worker runs. Raises OSError."""
+    """Send a question to the project's worker and return the answer.
+
+    None if no worker runs, or if it ended before it answered. Raises OSError.
+    """
     address = WarmAddress.of(root)
     with address.locked():
         connection = address.connect()
     if connection is None:
         return None
-    with connection:
+    with connection, suppress(BrokenPipeError, ConnectionResetError):
         send(connection, kind, **fields)
         return receive(connection)[0]
+    return None
 
 
 def _connect(address: WarmAddress, root: Path, program: Sequence[str]) -> socket.socket | None:

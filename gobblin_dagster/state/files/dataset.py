@@ -13,6 +13,7 @@ names, which does no harm.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import posixpath
 import re
@@ -298,10 +299,18 @@ class DatasetFiles:
             self.storage.delete(self._archive_path(kind, sequence_id))
 
     def forget_parts(self, head: DatasetHead) -> None:
-        """Delete the folders of parts that came before that of the head."""
+        """Delete the folders of parts that came before that of the head.
+
+        A run that read an older head may be writing to one of them still; its change is in vain, and the next call
+        deletes the folder.
+        """
         for name in self._parts_folders():
             if name < head.parts_folder:
-                self.storage.delete_tree(posixpath.join(self.folder, name))
+                try:
+                    self.storage.delete_tree(posixpath.join(self.folder, name))
+                except OSError as error:
+                    if error.errno != errno.ENOTEMPTY:
+                        raise
 
     # -- snapshots -----------------------------------------------------------------------------------------------------
     def add_part(self, head: DatasetHead, effect: CommitEffect) -> DatasetHead:

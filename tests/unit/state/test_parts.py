@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import sqlite3
 import threading
@@ -306,3 +307,24 @@ def test_runs_go_on_and_readers_see_whole_states_while_old_sequences_are_pruned(
                 is_over.set()
             assert pruning.result()
         require_whole(store, after, len(store.load_sequences(JOB, {SequenceState.COMMITTED})))
+
+
+def test_folder_of_parts_that_a_run_still_writes_to_is_deleted_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete = LocalStorage.delete_tree
+    left: list[str] = []
+
+    def filled_meanwhile(self: LocalStorage, path: str) -> None:
+        if not left:
+            left.append(path)
+            raise OSError(errno.ENOTEMPTY, "Directory not empty", path)
+        delete(self, path)
+
+    monkeypatch.setattr(LocalStorage, "delete_tree", filled_meanwhile)
+    with closing(files_store(tmp_path)) as store:
+        for number in (400, 240, 240):
+            after = commit(store, number)
+            store.prune_sequences(JOB, URN, below=after.version)
+        assert left
+        assert not Path(left[0]).exists()

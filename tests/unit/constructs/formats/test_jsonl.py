@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -117,8 +118,13 @@ def test_fields_that_are_left_out_may_be_nested_as_deep_as_they_like(tmp_path: P
     table = read_lines(tmp_path, "day.jsonl", include=["x"], columns={"x": "float32"})
     assert table.column("x").to_pylist() == [1.5]
     put(tmp_path, day_jsonl=b'{"x": 1e99, "a": %s}\n' % deep)
-    with pytest.raises(ExtractError, match="row 1: values nested more than 200 levels deep"):
-        read_lines(tmp_path, "day.jsonl", include=["x"], columns={"x": "float32"})
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(1_000)  # some libraries raise it, and then the line can be read
+    try:
+        with pytest.raises(ExtractError, match="row 1: values nested more than 200 levels deep"):
+            read_lines(tmp_path, "day.jsonl", include=["x"], columns={"x": "float32"})
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 @pytest.mark.parametrize("declared", [{}, {"text": "string"}], ids=["settled", "declared"])
