@@ -23,7 +23,7 @@ def stored(ranges: CommittedRanges) -> tuple[str, ...]:
 
 def test_ranges_come_back_after_each_of_many_commits_and_share_their_layers() -> None:
     ranges, written, known = NONE, 0, set[str]()
-    for turn in range(300):
+    for turn in range(150):
         ranges = added(ranges, range(20 * turn, 20 * turn + 20))
         layers = stored(ranges)
         assert len(layers) <= 12
@@ -33,7 +33,7 @@ def test_ranges_come_back_after_each_of_many_commits_and_share_their_layers() ->
         assert loaded == ranges
         ranges = loaded
     whole = len(stored(CommittedRanges(FileSetWatermark, ranges.ranges))[0])
-    assert written < 12 * whole  # each file about log2 times; whole states would be 150 times
+    assert written < 12 * whole  # each file about log2 times; whole states would be 75 times
 
 
 def test_one_file_more_writes_one_small_layer() -> None:
