@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from gobblin_dagster.core.utils.text import storable
+
 NO_EXECUTION = -1
 """Gobblin's flowExecutionId of a scheduled flow that has not run yet."""
 
@@ -163,8 +165,8 @@ class JobKey:
         """Return a key that came from elsewhere; raises TypeError or ValueError if no database can hold it."""
         key = cls(**fields)
         texts, numbers = (key.group, key.flow, key.job), (key.execution, key.generation, key.attempt)
-        if not all(isinstance(text, str) and "\0" not in text and len(text) <= _LONGEST for text in texts):
-            raise ValueError("group, flow and job are texts without NUL")
+        if not all(isinstance(text, str) and storable(text) == text and len(text) <= _LONGEST for text in texts):
+            raise ValueError("group, flow and job are texts without NUL and halves of characters")
         if not all(type(number) is int and 0 <= number < most for number, most in zip(numbers, _MOST, strict=True)):
             raise ValueError("execution, generation and attempt are numbers")
         return key

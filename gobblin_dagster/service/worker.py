@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from gobblin_dagster.core.errors import GobblinDagsterError, SpecError
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import DatasetResult, RunResult
 from gobblin_dagster.engine.run.job_run import run_job
@@ -110,7 +111,7 @@ class Worker:
             self._tell(JobNews(order.key, ExecutionStatus.FAILED, str(error)))
         except Exception as error:  # a fault of one job, a construct's own too, must not end the worker
             log.exception("run %s failed", order.run_id)
-            self._tell(JobNews(order.key, ExecutionStatus.FAILED, f"{type(error).__name__}: {error}"))
+            self._tell(JobNews(order.key, ExecutionStatus.FAILED, hidden(f"{type(error).__name__}: {error}")))
         finally:
             with self._lock:
                 del self._stops[order.key]

@@ -146,6 +146,11 @@ class HttpClient:
             self._client = from_environment(names, "client credential")
         self._next_at = 0.0
 
+    @property
+    def has_body(self) -> bool:
+        """Whether requests have their parameters in a body."""
+        return self._options.method == "POST"
+
     def get(self, target: str, params: Mapping[str, str | int]) -> Answer:
         """Request a path below the base URL, or an absolute URL of the same host; POST has `params` in its body."""
         options = self._options
@@ -193,8 +198,14 @@ class HttpClient:
     def _get_token(self, oauth: ClientCredentials) -> None:
         asked = {"grant_type": "client_credentials", **self._client, **({"scope": oauth.scope} if oauth.scope else {})}
         self._session.headers.pop("Authorization", None)
+        is_elsewhere = _origin(oauth.token_url) != _origin(self._options.url)
         response = self._session.post(
-            oauth.token_url, data=asked, timeout=self._options.timeout_s, allow_redirects=False
+            oauth.token_url,
+            data=asked,
+            # Secrets in headers are for the server of the API alone.
+            headers=dict.fromkeys(self._options.headers_env) if is_elsewhere else None,
+            timeout=self._options.timeout_s,
+            allow_redirects=False,
         )
         if response.status_code in _RETRIED:
             raise self._requests.RequestException(f"{oauth.token_url} answers {response.status_code}")

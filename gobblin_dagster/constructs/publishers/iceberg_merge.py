@@ -86,7 +86,7 @@ def merge(table: Any, transaction: Any, changes: Changes, rule: MergeRule, prope
     metadata = transaction.table_metadata
     schema = pa.schema([field.remove_metadata() for field in metadata.schema().as_arrow()])
     late = np.zeros(changes.compared.num_rows, bool)
-    files = list(_files(table, changes.compared, rule, late))
+    files = list(_files(table, metadata, changes.compared, rule, late))
     touched = [(file, kept) for file in files if not (kept := file.kept(late)).all()]
     if touched:
         with transaction.update_snapshot(snapshot_properties=properties).overwrite() as overwrite:
@@ -111,7 +111,7 @@ def merge(table: Any, transaction: Any, changes: Changes, rule: MergeRule, prope
     transaction.append(data.read_all() if is_whole else data, snapshot_properties=properties)
 
 
-def _files(table: Any, changes: pa.Table, rule: MergeRule, late: Mask) -> Iterator[_File]:
+def _files(table: Any, metadata: Any, changes: pa.Table, rule: MergeRule, late: Mask) -> Iterator[_File]:
     """Yield the files that may have rows with the keys of the changes; reads only the columns that decide.
 
     Sets `late` for changes that are older than a row of the table.
@@ -122,7 +122,11 @@ def _files(table: Any, changes: pa.Table, rule: MergeRule, late: Mask) -> Iterat
     newest_by = [name for name in rule.newest_by if name in known]
     names = list(dict.fromkeys((*rule.key, *newest_by)))
     for task in table.scan(row_filter=_between(bounds(changes, rule.key))).plan_files():
-        rows = pa.Table.from_batches(_scan(table, table.metadata, task, names))
+        # In the types of the transaction: values of a column that it widens may not fit the former type.
+        batches = list(_scan(table, metadata, task, names))
+        if not batches:
+            continue  # delete files delete all of its rows
+        rows = pa.Table.from_batches(batches)
         pairs = _pairs(rows, changes, rule.key)
         matched, change = (pairs[name].to_numpy() for name in ("matched", "change"))
         late[change[_is_older(changes.take(change), rows.take(matched), newest_by)]] = True

@@ -21,3 +21,15 @@ def printable(text: str) -> str:
         ('north', 'a\\x1b[2J')
     """
     return text if text.isprintable() else text.encode("unicode_escape").decode()
+
+
+def storable(text: str) -> str:
+    r"""Return a text that every database takes: without NUL, and with halves of characters as escapes.
+
+    Names of files that are not UTF-8, and JSON's escapes, bring such halves.
+
+    Example:
+        >>> storable("größe"), storable("a\0b\udcff")
+        ('größe', 'ab\\udcff')
+    """
+    return text.replace("\0", "").encode(errors="backslashreplace").decode()

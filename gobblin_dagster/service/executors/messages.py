@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from gobblin_dagster.core.utils.text import storable
 from gobblin_dagster.service.model import ExecutionStatus, JobKey
 
 
@@ -62,8 +63,14 @@ def from_line(line: str) -> Message:
         kind = _KINDS[fields.pop("kind")]
         if "key" in fields:
             fields["key"] = JobKey.read(fields["key"])
-        if any(not isinstance(fields.get(name, ""), str) for name in ("run_id", "body")):
+        texts = {name: value for name, value in fields.items() if isinstance(value, str)}
+        if any(name in fields and name not in texts for name in ("run_id", "body")):
             raise ValueError("run_id and body are texts")
+        if kind is JobNews:
+            # A message may name a file that is not UTF-8; the rest of the news must not be lost for that.
+            fields |= {name: storable(value) for name, value in texts.items()}
+        elif any(storable(value) != value for value in texts.values()):
+            raise ValueError("no database can hold a text")
         if "status" in fields:
             fields["status"] = ExecutionStatus(fields["status"])
         message: Message = kind(**fields)

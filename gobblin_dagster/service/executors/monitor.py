@@ -44,7 +44,10 @@ class Inlet(Protocol):
     """Where a monitor's orders come from, and where its reports go. Durable; raises while its store is away."""
 
     def take_over(self) -> Sequence[JobKey]:
-        """Return the jobs that holders had taken who are gone; they are this monitor's now."""
+        """Return the jobs that holders had taken who are gone; they are this monitor's now.
+
+        Jobs that it took itself and has not begun are among them: the answer to `take` may have been lost.
+        """
 
     def take(self, free: int) -> Sequence[Taken]:
         """Return orders to end jobs of this monitor, and at most `free` jobs to run; they are this monitor's now."""
@@ -146,13 +149,14 @@ class JobMonitor:
             self._wake.clear()
 
     def _take_over(self) -> None:
-        """Take up the jobs of holders that are gone."""
+        """Take up the jobs of holders that are gone, and our own of which we do not know."""
         for key in self._inlet.take_over():
+            with self._lock:
+                if key in self._running or key in self._waiting:
+                    continue
+                self._waiting.append(key)
             with about(key.execution_id, key.job):
                 log.info("job %s is taken up again", key)
-            with self._lock:
-                if key not in self._running and key not in self._waiting:
-                    self._waiting.append(key)
 
     def _take_orders(self) -> None:
         with self._lock:

@@ -173,6 +173,9 @@ class RestExecutor:
         self._client.close()
 
     def _call(self, method: str, what: str, body: str = "") -> Any:
+        if len(body.encode()) > MAX_BYTES:  # the worker would close the connection before it has answered
+            problem = f"The order for the worker at {self.uri} is larger than {MAX_BYTES >> 20} MiB."
+            raise UsageError(problem=problem, hint="Make the job smaller.")
         status, document = self._client.call(method, f"/executors/{self.name}/{what}", body)
         if status == 200:
             return document

@@ -328,6 +328,8 @@ def take_over_jobs(
 ) -> list[tuple[ExecutionId, JobExecution]]:
     """Give a node the jobs that were taken by nodes that are gone and that are not over, oldest execution first.
 
+    Its own jobs that have not begun are among them.
+
     Args:
         transaction: open for writing.
         executor: the executor that was given the jobs.
@@ -338,7 +340,7 @@ def take_over_jobs(
     lost = and_(
         jobs.c.executor == executor,
         jobs.c.status.in_([status.value for status in _GIVEN]),
-        jobs.c.holder.not_in([*alive, holder]),
+        or_(jobs.c.holder.not_in([*alive, holder]), and_(jobs.c.holder == holder, jobs.c.run_id == "")),
         ~is_ordered,
     )
     taken = transaction.execute(update(jobs).where(lost).values(holder=holder).returning(jobs)).all()

@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, Select, and_, delete, select, update
+from sqlalchemy import Row, Select, and_, delete, or_, select, update
 
+from gobblin_dagster.core.utils.text import storable
 from gobblin_dagster.database.dialect import insert
 from gobblin_dagster.service.model import ExecutionStatus, JobKey, JobReport
 from gobblin_dagster.service.store.store import Transaction
@@ -92,8 +93,10 @@ def stops_of(transaction: Transaction, executor: str, holder: str) -> list[JobKe
 
 
 def take_over(transaction: Transaction, executor: str, holder: str, alive: Collection[str]) -> list[JobKey]:
-    """Give a worker the jobs of workers that are gone."""
-    lost = and_(jobs.c.executor == executor, ~jobs.c.is_over, jobs.c.holder.not_in([*alive, holder, _NOBODY]))
+    """Give a worker the jobs of workers that are gone, and return with them its own that have not begun."""
+    gone = jobs.c.holder.not_in([*alive, holder, _NOBODY])
+    own = and_(jobs.c.holder == holder, jobs.c.run_id == "")
+    lost = and_(jobs.c.executor == executor, ~jobs.c.is_over, or_(gone, own))
     found = [_job(row).key for row in transaction.execute(_locked(transaction, _of(lost)))]
     for key in found:
         transaction.execute(update(jobs).where(_is(key)).values(holder=holder))
@@ -167,11 +170,11 @@ def read_report(text: str) -> JobReport:
         more = {name: fields[name] for name in _MORE}
         if any(type(more[name]) is not kind for name, kind in _MORE.items()) or abs(more["processed_count"]) >> 63:
             raise ValueError("a field has another type")
-        more = {name: value.replace("\0", "") if isinstance(value, str) else value for name, value in more.items()}
+        more = {name: storable(value) if isinstance(value, str) else value for name, value in more.items()}
         status = ExecutionStatus(fields["status"])
         return JobReport(key.execution_id, key.job, key.generation, key.attempt, status, **more)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"no report of a job: {text[:200]!r}") from error
+        raise ValueError(f"no report of a job: {str(text)[:200]!r}") from error
 
 
 _MORE: dict[str, type] = {

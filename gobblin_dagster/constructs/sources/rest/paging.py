@@ -110,7 +110,8 @@ def read_pages(
                 if isinstance(paging, CursorPaging):
                     asked[paging.param] = following
                 else:
-                    target, asked = following, {}
+                    # A link has its own parameters; those in the body of a POST stay.
+                    target, asked = following, asked if client.has_body else {}
 
 
 def _records(answer: Answer, dataset_urn: str, path: str, records_path: str, may_lack: bool) -> list[Any]:

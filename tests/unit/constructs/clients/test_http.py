@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from gobblin_dagster.constructs.clients.http import HttpClient, HttpOptions
+from gobblin_dagster.constructs.sources.rest.paging import LinkPaging, read_pages
 from gobblin_dagster.core.errors import ExtractError, TransientError
 from tests.services.json_api import Asked, Reply, running_api
 
@@ -160,3 +161,29 @@ def test_refused_token_fails_for_good_and_shows_no_secret(monkeypatch: pytest.Mo
         with pytest.raises(ExtractError, match=r"gives no token \(it answers 400\); check `oauth`") as caught:
             HttpClient(options, "issues").get("/list", {})
     assert "s3cret" not in str(caught.value)
+
+
+def test_secrets_in_headers_do_not_go_to_a_server_of_tokens_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("THE_ID", "THE_SECRET", "THE_KEY"):
+        monkeypatch.setenv(name, name.lower())
+    with running_api(lambda _: Reply({"access_token": "t"})) as tokens, running_api(lambda _: Reply([])) as api:
+        oauth = {"token_url": f"{tokens.url}/token", **OAUTH}
+        client = HttpClient(
+            HttpOptions.model_validate({"url": api.url, "headers_env": {"X-Key": "THE_KEY"}, "oauth": oauth}), "issues"
+        )
+        client.get("/list", {})
+        client.close()
+    assert "X-Key" not in tokens.asked[0].headers
+    assert api.asked[0].headers["X-Key"] == "the_key"
+
+
+def test_parameters_in_the_body_of_a_post_go_with_the_links_of_its_pages() -> None:
+    def reply(request: Asked) -> Reply:
+        return Reply([2]) if "page" in request.params else Reply([1], headers={"Link": '</list?page=2>; rel="next"'})
+
+    with running_api(reply) as api:
+        client = HttpClient(HttpOptions(url=api.url, method="POST", body={"open": True}), "issues")
+        pages = read_pages(client, "issues", "/list", {"since": "7"}, LinkPaging(type="link"), "", may_lack=False)
+        assert [records for records, _ in pages] == [[1], [2]]
+        client.close()
+    assert [json.loads(one.body) for one in api.asked] == [{"open": True, "since": "7"}] * 2

@@ -155,6 +155,28 @@ def test_columns_that_come_are_added_and_those_that_go_keep_their_values(lake: L
     ]
 
 
+def test_key_and_order_columns_are_widened_by_values_that_the_former_types_cannot_hold(tmp_path: Path) -> None:
+    lake = Lake("iceberg", tmp_path)
+    small = pa.schema([("id", pa.int32()), ("n", pa.int32()), ("v", pa.string())])
+    lake.merge(pa.table({"id": [1, 2], "n": [1, 9], "v": ["a", "b"]}, schema=small), by=("n",))
+    lake.merge(rows((1, 1 << 40, "A"), (2, 3, "late"), (1 << 40, 1, "c"), names="id n v"), by=("n",))
+
+    assert [(row["id"], row["v"]) for row in lake.rows()] == [(1, "A"), (2, "b"), (1 << 40, "c")]
+
+
+def test_file_of_which_delete_files_leave_no_row_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake("iceberg", tmp_path)
+    lake.merge(rows((1, "a"), (2, "b")))
+    (emptied,) = lake.files()
+    deleted = {emptied: [pa.chunked_array([[0, 1]])]}
+    monkeypatch.setattr("pyiceberg.io.pyarrow._read_all_delete_files", lambda *_: deleted)
+    lake.merge(rows((2, "c")))
+
+    assert [(row["id"], row["v"]) for row in lake.rows()] == [(2, "c")]
+
+
 def test_only_files_with_a_changed_row_are_written_again(lake: Lake) -> None:
     lake.merge(rows((1, "a"), (2, "b")))
     lake.merge(rows((3, "c"), (4, "d")))

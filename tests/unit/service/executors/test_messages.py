@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gobblin_dagster.service.executors.messages import RunOrder, StopOrder, from_line, to_line
+from gobblin_dagster.service.executors.messages import JobNews, RunOrder, StopOrder, from_line, to_line
 from gobblin_dagster.service.model import ExecutionStatus, JobKey, JobReport
 from gobblin_dagster.service.store.worker_rows import read_report, write_report
 
@@ -19,6 +19,7 @@ KEYS = [
     pytest.param({"attempt": -1}, id="below zero"),
     pytest.param({"group": None}, id="nothing for a text"),
     pytest.param({"job": "a\0"}, id="NUL"),
+    pytest.param({"flow": "\udc80"}, id="half of a character"),
     pytest.param({"job": "a" * 1001}, id="endless name"),
     pytest.param({"more": 1}, id="field that is not known"),
 ]
@@ -39,8 +40,8 @@ def test_keys_that_no_database_holds_are_refused(change: dict[str, object]) -> N
         read_report(json.dumps(report | {"key": report["key"] | change}))
 
 
-@pytest.mark.parametrize("change", [{"body": 1}, {"run_id": None}, {"body": None}])
-def test_orders_whose_body_is_no_text_are_refused(change: dict[str, object]) -> None:
+@pytest.mark.parametrize("change", [{"body": 1}, {"run_id": None}, {"body": None}, {"body": "\ud800"}, {"body": "a\0"}])
+def test_orders_whose_body_no_database_holds_are_refused(change: dict[str, object]) -> None:
     order = json.loads(to_line(RunOrder(KEY, "", "{}")))
     with pytest.raises(ValueError, match="no message of a worker"):
         from_line(json.dumps(order | change))
@@ -59,3 +60,10 @@ def test_report_comes_back_as_it_was_but_for_what_postgresql_cannot_hold() -> No
     assert back == JobReport(
         KEY.execution_id, "a", 1, 1, ExecutionStatus.COMPLETE, "2 committed", "r", 7, "1", "8", False
     )
+
+
+def test_news_of_a_file_whose_name_is_not_utf8_reach_every_database() -> None:
+    news = JobNews(KEY, ExecutionStatus.FAILED, "a\udcff.csv is cut off\0")
+    assert from_line(to_line(news)) == JobNews(KEY, ExecutionStatus.FAILED, "a\\udcff.csv is cut off")
+    report = JobReport(KEY.execution_id, "a", 1, 1, ExecutionStatus.FAILED, "a\udcff.csv is cut off")
+    assert read_report(write_report(report)).message == "a\\udcff.csv is cut off"

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
 
 from gobblin_dagster.core.clock import SystemClock
+from gobblin_dagster.core.errors import TransientError
 from gobblin_dagster.service.executors.messages import JobNews, Message, RunOrder, StopOrder
 from gobblin_dagster.service.executors.monitor import MAX_RESTARTS, JobMonitor, Taken
+from gobblin_dagster.service.executors.store import Inbox, StoreExecutor
 from gobblin_dagster.service.model import ExecutionStatus, JobKey, JobReport
+from gobblin_dagster.service.store.store import ServiceStore
 
 KEY = JobKey("g", "n", 1, "a", 1, 1)
 
@@ -77,3 +83,24 @@ def test_job_that_ends_its_worker_again_and_again_is_given_up() -> None:
         "the worker ended 3 times while the job ran, last with code -9",
     )
     assert len(worker.sent) == MAX_RESTARTS + 1
+
+
+class Lossy(Inbox):
+    """Its database takes what a transaction did, and the answer is lost."""
+
+    def take(self, free: int) -> Sequence[Taken]:
+        if taken := super().take(free):
+            raise TransientError(problem=f"the connection ended after {len(taken)} job(s) were taken")
+        return taken
+
+
+def test_job_whose_taking_was_never_answered_is_begun_once(tmp_path: Path) -> None:
+    with ServiceStore(f"sqlite:///{tmp_path}/worker.db", SystemClock()) as store:
+        StoreExecutor("east", store).add(RunOrder(KEY, "", "{}"))
+        worker = DyingWorker()
+        monitor = JobMonitor("east", Lossy("east", store, "one"), worker, SystemClock(), 1)
+        with pytest.raises(TransientError):
+            monitor.step()
+        for _ in range(3):
+            monitor.step()
+    assert [type(one) for one in worker.sent] == [RunOrder]

@@ -74,6 +74,23 @@ def test_jobs_of_a_dead_node_are_taken_over_once(
         assert take_over_jobs(transaction, "embedded", "three", ["two"]) == []
 
 
+def test_job_whose_taking_was_never_answered_is_told_to_its_node_until_it_begins(
+    store: ServiceStore, orchestrator: Orchestrator, create: Create
+) -> None:
+    number = create(flow("a"))
+    orchestrator.start_accepted()
+    taken(store, "one", 1)
+
+    def own() -> int:
+        with store.write() as transaction:
+            return len(take_over_jobs(transaction, "embedded", "one", ["one", "two"]))
+
+    assert own() == 1
+    execution = ExecutionId(FlowId("g", "a"), number)
+    orchestrator.report(JobReport(execution, "a", 1, 1, ExecutionStatus.ORCHESTRATED, run_id="run-1"))
+    assert own() == 0
+
+
 def test_node_is_alive_while_it_is_heard_of(store: ServiceStore, clock: OwnClock) -> None:
     with store.write() as transaction:
         save_node(transaction, node(clock, "one"))
