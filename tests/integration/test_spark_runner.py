@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ from gobblin_dagster.engine.listener import RunListener
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.engine.spark import runner as spark_module
-from gobblin_dagster.engine.spark.runner import SparkRunner
+from gobblin_dagster.engine.spark.runner import SparkRunner, silence_py4j
 from gobblin_dagster.spec.job import JobSpec
 from tests.unit.engine.jobs import by_urn, job_spec, project, published
 
@@ -181,6 +182,17 @@ def die_first(self, *args):
 setattr(owner, name, die_first)
 sys.exit(main(["run", "--output", "json", "--progress", "none"]))
 """
+
+
+def test_stack_traces_that_py4j_writes_to_the_root_logger_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    silence_py4j()
+    own, theirs = (
+        logging.getLogger().makeRecord("root", logging.ERROR, path, 1, "Exception while sending command.", (), None)
+        for path in ("mine.py", "py4j/java_gateway.py")
+    )
+    for record in (own, theirs):
+        logging.getLogger().handle(record)
+    assert caplog.records == [own]
 
 
 @pytest.mark.parametrize("moment", ["after the last task", "at the end"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
@@ -19,8 +20,10 @@ from gobblin_dagster.constructs.publishers.merge_rule import MergeOptions, Mergi
 from gobblin_dagster.constructs.publishers.tables import TableCommit, without_secrets
 from gobblin_dagster.core.constructs import NotedCommit, PublishView
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.utils.parallel import in_parallel
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TABLES_AT_ONCE = 8
 
 
 class DeltaOptions(MergeOptions):
@@ -61,19 +64,18 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
     def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
         if self.merges:
             return {}  # a row of the same key takes the place of the one that is there
-        options, branch = self._options, self._context.branch or ""
-        tables: dict[str, Any] = {}
-        found = {}
-        for urn, folder in datasets.items():
-            location = self._location(folder)
-            if "%" in location:
-                continue  # `_step` says why there can be no table
-            if location not in tables:
-                tables[location] = load_table(location, options.storage_options, options.storage_options_env, urn)
-            number = newest_number(tables[location], self._context.job, urn, branch)
-            if number is not None:
-                found[urn] = [NotedCommit(None, _EPOCH + timedelta(microseconds=number))]
-        return found
+        options, job, branch = self._options, self._context.job, self._context.branch or ""
+        places = {urn: self._location(folder) for urn, folder in datasets.items()}
+        # `_step` says why there can be no table in a folder with `%`.
+        locations = sorted({place for place in places.values() if "%" not in place})
+        load = partial(load_table, options=options.storage_options, variables=options.storage_options_env)
+        tables = dict(zip(locations, in_parallel(load, locations, _TABLES_AT_ONCE), strict=True))
+        numbers = {urn: newest_number(tables.get(place), job, urn, branch) for urn, place in places.items()}
+        return {
+            urn: [NotedCommit(None, _EPOCH + timedelta(microseconds=number))]
+            for urn, number in numbers.items()
+            if number is not None
+        }
 
     def _location(self, folder: str) -> str:
         return folder if self._options.table == "dataset" else posixpath.dirname(folder)

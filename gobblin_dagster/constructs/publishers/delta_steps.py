@@ -263,13 +263,11 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
         return " AND ".join(parts)
 
 
-def load_table(
-    location: str, storage_options: Mapping[str, str], storage_options_env: Mapping[str, str], dataset_urn: str
-) -> Any:
+def load_table(location: str, options: Mapping[str, str], variables: Mapping[str, str], dataset_urn: str = "") -> Any:
     """Return the newest state of a table; None if it does not exist; raises StorageError."""
     deltalake = _deltalake()
     try:
-        return deltalake.DeltaTable(location, storage_options=resolved(storage_options, storage_options_env) or None)
+        return deltalake.DeltaTable(location, storage_options=resolved(options, variables) or None)
     except deltalake.exceptions.TableNotFoundError:
         return None
     except (deltalake.exceptions.DeltaError, OSError) as error:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import atexit
 import itertools
 import os
+import tempfile
 import threading
+import uuid
 import warnings
 import weakref
 from collections import OrderedDict
 from contextlib import suppress
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -23,6 +26,8 @@ from gobblin_dagster.constructs.sql.schemas import refuse_nanoseconds, refuse_sa
 
 MEMORY_LIMIT = "512MB"
 """What the tables of one connection may hold; an expression that needs more fails its work unit."""
+DISK_LIMIT = "1GB"
+"""What may go to temporary files beyond that, for each connection; they are deleted when it is closed."""
 MAX_PREPARED = 256
 """Prepared statements that a connection keeps; the one not used for longest is forgotten first."""
 
@@ -105,9 +110,11 @@ class Session:
                 "python_enable_replacements": False,
             },
         )
-        # In this order. With a folder for temporary files, rows beyond the memory limit would go to files in the
-        # current folder, up to a full disk.
-        self._connection.execute("SET temp_directory = ''")
+        # In this order. DuckDB's own choice for rows beyond the memory limit is the current folder, up to a full disk.
+        folder = Path(tempfile.gettempdir(), f"gobblin-sql-{os.getpid()}-{uuid.uuid4().hex}")  # made when it is needed
+        quoted = str(folder).replace("'", "''")
+        self._connection.execute(f"SET temp_directory = '{quoted}'")
+        self._connection.execute(f"SET max_temp_directory_size = '{DISK_LIMIT}'")
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET TimeZone = 'UTC'")
         self._connection.execute("SET lock_configuration = true")

@@ -272,10 +272,7 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
             "spark.driver.extraJavaOptions": " ".join(_fast_start_options(java)),
             "spark.python.daemon.module": worker_daemon.__name__,
         }
-    for name in ("py4j", "py4j.java_gateway", "py4j.clientserver"):
-        # py4j prints a stack trace for each call to a JVM that died, also for those that free Python's objects; the run
-        # itself reports what failed by it.
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    silence_py4j()
     conf = SparkConf(loadDefaults=False).setAll(list((settings | spec.conf).items()))
     try:
         _Jvm.gateway = _Jvm.gateway or _launch(conf, log_file)
@@ -313,6 +310,18 @@ class _WithoutForkHooks(dict[str, Any]):
     def __setitem__(self, key: str, value: Any) -> None:
         if key != "preexec_fn":
             super().__setitem__(key, value)
+
+
+def silence_py4j() -> None:
+    """Let py4j print no stack trace for each call to a JVM that died; the run reports what failed by it."""
+    for name in ("py4j", "py4j.java_gateway", "py4j.clientserver"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(_is_of_others)
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    """Tell whether a record of the root logger is not py4j's, which writes some there."""
+    return record.module != "java_gateway"
 
 
 def _fast_start_options(java: Path) -> list[str]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -61,8 +62,13 @@ def test_connection_is_locked(statement: str) -> None:
         session.thread_session()._connection.execute(statement)
 
 
-def test_rows_beyond_the_memory_limit_go_to_no_file() -> None:
-    assert _select("current_setting('temp_directory') AS b").run(batch({"a": [1]})).to_pylist() == [{"b": ""}]
+def test_rows_beyond_the_memory_limit_go_to_few_bytes_below_the_folder_of_temporary_files() -> None:
+    settings = _select(
+        "current_setting('temp_directory') AS folder, current_setting('max_temp_directory_size') AS size"
+    )
+    (found,) = settings.run(batch({"a": [1]})).to_pylist()
+    assert Path(found["folder"]).parent == Path(tempfile.gettempdir())
+    assert found["size"] == "953.6 MiB"
 
 
 def test_python_variables_are_out_of_reach() -> None:
