@@ -302,7 +302,7 @@ def _is_older(names: Sequence[str]) -> str:
 
 
 def _quoted(name: str) -> str:
-    return f"`{name}`"
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _literal(value: int | str) -> str:

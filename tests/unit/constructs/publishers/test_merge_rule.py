@@ -134,10 +134,10 @@ def test_of_two_rows_with_one_key_the_newest_counts_and_an_older_one_undoes_noth
 def test_keys_of_several_columns_with_odd_names_and_types(lake: Lake) -> None:
     def made(*values: tuple[str, date, int]) -> pa.Table:
         texts, days, numbers = zip(*values, strict=True)
-        return pa.table({"My Id": list(texts), "a.day": list(days), "id": pa.array(numbers, pa.int32())})
+        return pa.table({"My `Id": list(texts), "a.day": list(days), "id": pa.array(numbers, pa.int32())})
 
     one, two = date(2026, 1, 1), date(2026, 1, 2)
-    key = ["My Id", "a.day"]
+    key = ["My `Id", "a.day"]
     lake.merge(made(("it's", one, 1), ("it's", two, 2), ("", one, 3)), key=key)
     lake.merge(made(("it's", two, 20), ("", two, 4)), key=key)
 
