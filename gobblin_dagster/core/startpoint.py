@@ -304,6 +304,11 @@ class StartpointEvent:
     who: str
     """The person, or the id of the run."""
 
+    def may_delete(self, stored: Startpoint) -> bool:
+        """Return whether it deletes what its key holds: the same startpoint, not fanned out since it expired."""
+        is_saved = self.change == "expired" and stored.generation > 0 and not self.startpoint.generation
+        return stored.id == self.startpoint.id and not is_saved
+
 
 def events_of(
     change: StartpointChange, after: Startpoint, before: Startpoint | None, at: datetime, who: str

@@ -150,9 +150,9 @@ def _extract(
             run_id=f"{context.run_id}.{context.retry_number}" if context.retry_number else context.run_id,
         )
         _wait_for_others(opened, config["busy_wait_s"], context.log, backfill)
-        # What a run that this one repeats has set waits still, unless it was applied.
-        if "startpoint" in config and not context.retry_number and context.run.parent_run_id is None:
-            set_startpoints(opened, urns, config["startpoint"], runner)
+        if "startpoint" in config:
+            first = context.run.root_run_id or context.run_id
+            set_startpoints(opened, urns, config["startpoint"], runner, run_id=first)
         profiler = RunProfiler()
         run = resources.enter_context(JobRun(opened, runner, [profiler, _LogObserver(context.log)]))
         recovered = run.recover()

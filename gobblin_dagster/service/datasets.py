@@ -15,7 +15,7 @@ from gobblin_dagster.core.commit import WAITING, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import FlowNotFoundError, UsageError
 from gobblin_dagster.core.run_record import RunRecord, RunStatus
-from gobblin_dagster.core.startpoint import OnRewind, Specific, Startpoint, parse_startpoint_position
+from gobblin_dagster.core.startpoint import OnRewind, Specific, Startpoint, StartpointKey, parse_startpoint_position
 from gobblin_dagster.core.watermark import (
     CompositeWatermark,
     LongWatermark,
@@ -137,7 +137,6 @@ class FlowDatasets:
         job: str | None,
         who: str,
         why: str,
-        now: datetime,
         expires: timedelta,
         on_rewind: OnRewind = "refuse",
     ) -> Startpoint:
@@ -152,8 +151,7 @@ class FlowDatasets:
             job: name of the job; None: the only one that can be meant.
             who: who sets it.
             why: the reason.
-            now: the instant.
-            expires: how long it waits for a run.
+            expires: how long it waits for a run, by the clock of the state store.
             on_rewind: what a run does if the position goes back into published data.
 
         Raises:
@@ -164,9 +162,9 @@ class FlowDatasets:
         parsed = parse_startpoint_position(position)
         if isinstance(parsed, Specific) and known.state is not None:
             parse_watermark(known.state.committed.watermark_type, parsed.watermark)
-        startpoint = Startpoint(known.job, urn, parsed, now, now + expires, who, why, on_rewind=on_rewind)
         with StartpointManager(self._state()) as startpoints:
-            return startpoints.save(startpoint)
+            key = StartpointKey(urn, job=known.job)
+            return startpoints.write(key, parsed, why=why, who=who, expires_in=expires, on_rewind=on_rewind)
 
     def remove_startpoint(self, flow: FlowId, urn: str, *, job: str | None, who: str) -> Startpoint:
         """Remove a dataset's startpoint, and return it; the history tells who removed it.

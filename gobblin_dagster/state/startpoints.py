@@ -220,7 +220,7 @@ class StartpointManager:
         return [one for one in self.fan_outs(job, urns).values() if self.remove(one, who)]
 
     def expire(self, startpoint: Startpoint, who: str) -> bool:
-        """Delete a startpoint that has expired; return False if its key has another one by now.
+        """Delete a startpoint that has expired; return False if a run has fanned it out or it was replaced meanwhile.
 
         The copy of a startpoint for all jobs, as `applicable` returns it, stands for the startpoint itself unless it
         was fanned out.

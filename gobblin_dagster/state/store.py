@@ -298,6 +298,8 @@ class StateStore(Protocol):
     def delete_startpoint(self, startpoint: Startpoint, who: str, change: StartpointChange = "removed") -> bool:
         """Delete the startpoint with this key and id; return False if its key has another one or none.
 
+        One that expired is not deleted if a run has fanned it out since it was read.
+
         Args:
             startpoint: the startpoint, as it is told in the history.
             who: the person, or the id of the run, for the history.

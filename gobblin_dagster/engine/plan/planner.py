@@ -109,12 +109,22 @@ def make_plan(
     if unfit is not None and (problems := unfit([dataset.dataset_urn for dataset in datasets])):
         datasets = tuple(_refused(dataset, problems.get(dataset.dataset_urn, "")) for dataset in datasets)
     most = spec.execution.max_work_units
+    found_units = {dataset.dataset_urn: len(dataset.work_units) for dataset in datasets}
     if most is not None and sum(len(dataset.work_units) for dataset in datasets) > most:
         moved_at = {urn: state.updated_at for urn, state in states.items()}
         datasets = limit_units(datasets, most, store.load_runs(spec.job, _RUNS_LOOKED_AT), moved_at)
     if any(dataset.startpoints for dataset in datasets):
         traits = publisher_traits(spec)
-        datasets = tuple(judge_rewind(one, states.get(one.dataset_urn), traits, store) for one in datasets)
+        datasets = tuple(
+            judge_rewind(
+                one,
+                states.get(one.dataset_urn),
+                traits,
+                store,
+                is_limited=len(one.work_units) < found_units[one.dataset_urn],
+            )
+            for one in datasets
+        )
     datasets = with_costs(datasets, states)
     if (selection.select or selection.exclude) and not datasets:
         raise UsageError(
@@ -187,8 +197,11 @@ def _first_units(dataset: DatasetPlan, count: int) -> DatasetPlan:
         return dataset
     units = dataset.work_units[:count]
     note = f"{left_out} of {len(dataset.work_units)} work units are left for a later run (`execution.max_work_units`)."
-    high = units[-1].expected_high if units else dataset.low
-    return dataclasses.replace(dataset, work_units=units, expected_high=high, notes=(*dataset.notes, note))
+    notes = (*dataset.notes, note)
+    if not units:
+        # Its startpoints wait for their turn, too: nobody has judged yet whether they may go back.
+        return dataclasses.replace(dataset, work_units=(), expected_high=dataset.low, notes=notes, begin=None)
+    return dataclasses.replace(dataset, work_units=units, expected_high=units[-1].expected_high, notes=notes)
 
 
 def _leftovers(job: str, store: StateStore, selection: Selection) -> tuple[Leftover, ...]:

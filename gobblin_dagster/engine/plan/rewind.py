@@ -18,7 +18,12 @@ _APPEND = "append"
 
 
 def judge_rewind(
-    plan: DatasetPlan, before: DatasetState | None, traits: Mapping[str, PublisherTraits], store: StateStore
+    plan: DatasetPlan,
+    before: DatasetState | None,
+    traits: Mapping[str, PublisherTraits],
+    store: StateStore,
+    *,
+    is_limited: bool = False,
 ) -> DatasetPlan:
     """Return the plan of a dataset with a note on what readers will see, or with a problem if nobody asked for that.
 
@@ -27,6 +32,7 @@ def judge_rewind(
         before: the dataset's state; None if it was never committed.
         traits: the traits of each branch's publisher.
         store: tells which commit published which file.
+        is_limited: whether work units are left for later runs (`execution.max_work_units`).
     """
     if before is None or plan.begin is None or plan.problem or not plan.startpoints or not plan.has_work:
         return plan
@@ -34,7 +40,7 @@ def judge_rewind(
     if not again.ranges:
         return plan
     try:
-        return _judged(plan, before, again, traits, store)
+        return _judged(plan, before, again, traits, store, is_limited)
     except StartpointError as error:
         return dataclasses.replace(plan, work_units=(), problem=str(error), code=error.code)
 
@@ -45,6 +51,7 @@ def _judged(
     again: CommittedRanges,
     traits: Mapping[str, PublisherTraits],
     store: StateStore,
+    is_limited: bool,
 ) -> DatasetPlan:
     wanted = {one.on_rewind for one in plan.startpoints}
     if len(wanted) > 1:
@@ -62,7 +69,7 @@ def _judged(
         if kept:
             name, where = next(iter(kept.items()))
             raise _error(plan, f"branch {name!r} is published to {where}, whose rows a run cannot replace")
-        return _replaced(plan, before, again, set(appended), store)
+        return _replaced(plan, before, again, set(appended), store, is_limited)
     if how == "upsert":
         raise _error(plan, f"--on-rewind upsert needs outputs that merge rows by a key; {branches} is appended to")
     raise _error(
@@ -74,7 +81,12 @@ def _judged(
 
 
 def _replaced(
-    plan: DatasetPlan, before: DatasetState, again: CommittedRanges, branches: set[str], store: StateStore
+    plan: DatasetPlan,
+    before: DatasetState,
+    again: CommittedRanges,
+    branches: set[str],
+    store: StateStore,
+    is_limited: bool,
 ) -> DatasetPlan:
     """Return the plan with the files that its commit takes out of the snapshot."""
     assert plan.begin is not None  # noqa: S101  # nothing goes back without it
@@ -82,7 +94,7 @@ def _replaced(
     rest = before.committed.minus(read)
     ends = {name: parts[-1][1] for name, parts in before.committed.ranges.items()}
     is_cut = any(parts[-1][1] == ends[name] for name, parts in rest.ranges.items())
-    if is_cut and not before.committed.watermark_type.is_layered:
+    if (is_limited and rest.ranges) or (is_cut and not before.committed.watermark_type.is_layered):
         raise _error(
             plan,
             f"--on-rewind replace must read all that it replaces, and this run would leave out {rest}; take the limit "

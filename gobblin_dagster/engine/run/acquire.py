@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gobblin_dagster.core.errors import EnvironmentFaultError, SourceError, StepRefusedError, StorageError
 from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.job_context import JobContext
-from gobblin_dagster.engine.plan.model import JobPlan, left_out, replanned
+from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan, left_out, replanned
 from gobblin_dagster.engine.run.store_check import unknown_commits, unknown_snapshots
 from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.state.startpoints import StartpointManager
@@ -36,11 +38,12 @@ def acquire_datasets(
 def _leased(
     opened: JobContext, leases: LeaseKeeper, plan: JobPlan, runner: TaskRunner
 ) -> tuple[JobPlan, dict[str, Lease]]:
-    """Acquire the leases of datasets with work; plan again if another run moved one of them before that."""
+    """Acquire the leases of datasets with work; plan again if another run moved or pinned one of them before that."""
     grant = leases.acquire([dataset.dataset_urn for dataset in plan.datasets if dataset.is_moving])
     states = opened.store.load_dataset_states(plan.job, list(grant.granted))
     versions = {urn: state.version for urn, state in states.items()}
-    if any(versions.get(d.dataset_urn, 0) != d.version_read for d in plan.datasets if d.dataset_urn in grant.granted):
+    ours = [dataset for dataset in plan.datasets if dataset.dataset_urn in grant.granted]
+    if any(versions.get(one.dataset_urn, 0) != one.version_read for one in ours) or _is_pinned_elsewhere(opened, ours):
         plan = opened.plan(runner)
     working = [one for one in plan.datasets if one.has_work and one.dataset_urn in grant.granted]
     strange: dict[str, str] = {}
@@ -58,3 +61,13 @@ def _leased(
         for dataset in plan.datasets
     ]
     return replanned(plan, datasets), dict(grant.busy)
+
+
+def _is_pinned_elsewhere(opened: JobContext, datasets: Sequence[DatasetPlan]) -> bool:
+    """Return whether a run that ended without a commit has stored other positions for startpoints of these plans."""
+    wanted = {(dataset.dataset_urn, one.id): one.pinned for dataset in datasets for one in dataset.startpoints}
+    if not wanted:
+        return False
+    stored = opened.store.list_startpoints(opened.job.job, {urn for urn, _ in wanted})
+    pins = {(one.dataset_urn, one.id): one.pinned for one in stored if one.pinned is not None}
+    return any(key in wanted and wanted[key] != pinned for key, pinned in pins.items())

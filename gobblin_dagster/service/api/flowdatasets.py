@@ -82,7 +82,6 @@ class FlowDatasetsResource:
         # The audit trail is in another database than the state: its row is there first, so that no change lacks one.
         with self._store.write() as transaction:
             self._guard.note(transaction, request, Action.UPDATE, flow, f"{told}: {reason}")
-            now = self._store.now(transaction)
         if name == "setStartpoint":
             changed = self._datasets.set_startpoint(
                 flow,
@@ -91,7 +90,6 @@ class FlowDatasetsResource:
                 job=job,
                 who=request.principal.name,
                 why=reason,
-                now=now,
                 expires=expires,
                 on_rewind=on_rewind,
             )

@@ -577,13 +577,14 @@ class FileStateStore:
 
     def delete_startpoint(self, startpoint: Startpoint, who: str, change: StartpointChange = "removed") -> bool:
         def delete(head: DatasetHead, found: Startpoint | None) -> tuple[DatasetHead, list[StartpointEvent]] | None:
-            if found is None or found.id != startpoint.id:
-                return None
             event = StartpointEvent(startpoint, change, self.now(), who)
+            if found is None or not event.may_delete(found):
+                return None
             return changes.delete_startpoint(head, startpoint.partition), [event]
 
-        is_there, _ = self._change_startpoint(startpoint, delete)
-        self._forget_markers(startpoint.job, [startpoint.id])
+        is_there, found = self._change_startpoint(startpoint, delete)
+        if is_there or found is None or found.id != startpoint.id:
+            self._forget_markers(startpoint.job, [startpoint.id])
         return is_there
 
     def _change_startpoint(

@@ -86,11 +86,13 @@ def delete(connection: Connection, job: str, dataset_urn: str, ids: Collection[s
 
 
 def remove(connection: Connection, event: StartpointEvent) -> bool:
-    """Delete the startpoint with the key and id of an event that tells so; return whether there was one."""
-    is_it = and_(_is(event.startpoint.key), startpoints.c.id == event.startpoint.id)
-    is_there = connection.execute(delete_from(startpoints).where(is_it)).rowcount == 1
-    _note(connection, [event] if is_there else [])
-    return is_there
+    """Delete the startpoint of an event that tells so (`StartpointEvent.may_delete`); return whether there was one."""
+    stored = _locked(connection, event.startpoint.key)
+    if stored is None or not event.may_delete(stored):
+        return False
+    connection.execute(delete_from(startpoints).where(_is(event.startpoint.key)))
+    _note(connection, [event])
+    return True
 
 
 def _note(connection: Connection, events: Iterable[StartpointEvent]) -> None:

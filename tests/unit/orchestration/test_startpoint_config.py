@@ -6,9 +6,13 @@ from typing import Any
 
 import dagster as dg
 
+from gobblin_dagster.core.selection import Selection
+from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.orchestration.ops import run_config
-from tests.unit.engine.jobs import published
-from tests.unit.engine.plan.test_startpoints import waiting
+from gobblin_dagster.orchestration.startpoint_config import set_startpoints
+from gobblin_dagster.testing.inline_runner import InlineRunner
+from tests.unit.engine.jobs import project, published
+from tests.unit.engine.plan.test_startpoints import store_of, waiting
 from tests.unit.orchestration.world import World
 
 WISH = {"position": "28", "reason": "snow", "on_rewind": "append"}
@@ -42,3 +46,22 @@ def test_position_that_is_none_fails_the_run_and_stores_nothing(world: World) ->
 
 def test_startpoint_without_chosen_datasets_fails_the_run(world: World) -> None:
     assert "needs chosen partitions" in world.error(run_from(world, WISH, None))
+
+
+def test_runs_that_repeat_a_run_set_what_it_did_not_come_to_and_nothing_twice(world: World) -> None:
+    """A run that failed before it set the startpoint was repeated without it, at the watermark."""
+    world.run_all()
+    config = {**WISH, "partition": "", "expires_days": 7}
+    with store_of(world.root, world.job) as store:
+        opened = JobContext.of(project(world.root, world.job), world.job, store, Selection(urns=frozenset("a")))
+
+        def waits(run_id: str) -> list[str]:
+            set_startpoints(opened, ["a"], config, InlineRunner(), run_id=run_id)
+            return [one.id for one in store.list_startpoints("numbers")]
+
+        (first,) = waits("root")
+        assert waits("root") == [first]
+        (saved,) = store.list_startpoints("numbers")
+        assert store.delete_startpoint(saved, "anna@host")
+        assert waits("root") == []
+        assert len(waits("another")) == 1

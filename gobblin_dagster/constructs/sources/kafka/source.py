@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal, Self
@@ -137,10 +137,11 @@ class KafkaSource:
         self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
     ) -> Watermark:
         found, there, times = self._there(dataset_urn, position, context)
+        state = context.states.get(dataset_urn)
         try:
-            return CompositeWatermark(
-                vanished(found, context.states.get(dataset_urn)) | _offsets_of(position, there, times)
-            )
+            offsets = _offsets_of(position, there, times)
+            _require_all_named(offsets, there, state)
+            return CompositeWatermark(vanished(found, state) | offsets)
         except ValueError as error:
             raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=str(error)) from error
 
@@ -151,15 +152,18 @@ class KafkaSource:
         position: Watermark | Timestamp | Oldest | Upcoming,
         context: SourceContext,
     ) -> Watermark | None:
-        _, there, times = self._there(dataset_urn, position, context)
+        found, there, times = self._there(dataset_urn, position, context)
         mine = {name: one for name, one in there.items() if one.name == partition}
         if not mine:
             return None
         if isinstance(position, Watermark):
             (offset,) = position.components().values()
             position = CompositeWatermark(dict.fromkeys(mine, int(str(offset))))
+        state = context.states.get(dataset_urn)
         try:
-            return CompositeWatermark(_offsets_of(position, mine, times))
+            offsets = _offsets_of(position, mine, times)
+            _require_all_named(offsets, there, state, vanished(found, state))
+            return CompositeWatermark(offsets)
         except ValueError as error:
             raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=str(error)) from error
 
@@ -364,6 +368,28 @@ def _offsets_of(
             return {name: offset if offset >= 0 else there[name].end for name, offset in found.items()}
         case _:
             return {name: _checked(name, int(str(value)), there) for name, value in position.components().items()}
+
+
+def _require_all_named(
+    named: Collection[str],
+    there: Mapping[str, PartitionOffsets],
+    state: DatasetState | None,
+    gone: Collection[str] = (),
+) -> None:
+    """Raise ValueError if a startpoint leaves out partitions of a topic that was created again since the last commit.
+
+    The ids of topics are forgotten under a startpoint, so these would be read from their offsets in the former topic.
+    """
+    anew = {
+        name
+        for name, one in there.items()
+        if state is not None and state.is_other(one.topic, one.topic_id) and "@" in name
+    }
+    if left := sorted({*anew, *gone} - {*named}):
+        raise ValueError(
+            f"a topic was created again since the last commit, and {', '.join(left)} would go on at offsets of the "
+            "former one: name all its partitions in one position, without a partition of its own"
+        )
 
 
 def _checked(name: str, offset: int, there: Mapping[str, PartitionOffsets]) -> int:

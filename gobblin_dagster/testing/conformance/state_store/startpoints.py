@@ -190,6 +190,18 @@ class Startpoints(OpensStore):
         assert store.delete_startpoint(new, RUN) is False
         assert store.load_startpoints(JOB) == {}
 
+    def test_startpoint_that_a_run_fans_out_when_it_expires_stays(self, store: StateStore) -> None:
+        """`delete_startpoint` of an expired one, as it was read, leaves what a run has fanned out since then."""
+        seen = wish()
+        fanned = replace(seen, generation=3, pinned=PINNED)
+        store.save_startpoint(seen)
+        assert store.pin_startpoint(fanned, RUN) is True
+        assert store.delete_startpoint(seen, "anna@host", "expired") is False
+        assert store.list_startpoints(JOB) == [fanned]
+        assert [event.change for event in store.load_startpoint_events(JOB)] == ["set", "fanned out"]
+        assert store.delete_startpoint(seen, "anna@host") is True
+        assert store.list_startpoints(JOB) == []
+
     def test_pinning_changes_the_startpoint_of_that_id_only(self, store: StateStore) -> None:
         """`pin_startpoint` replaces the startpoint of the same id; of another it returns False and changes nothing."""
         old, new = wish(Upcoming()), wish(Upcoming())

@@ -94,11 +94,26 @@ def test_replace_of_compacted_files_needs_all_rows(tmp_path: Path) -> None:
     assert published(tmp_path, spec, "a") == list(range(8))
 
 
-def test_replace_by_a_run_that_ends_early_is_refused(tmp_path: Path) -> None:
-    grown(tmp_path, 4, 8)
-    cut = job_spec({"a": {"rows": 8, "unit_rows": 2}}, execution={"max_work_units": 1})
-    wish(tmp_path, cut, Specific("4"), on_rewind="replace")
+@pytest.mark.parametrize("until", [None, Specific("8")], ids=["end", "range"])
+def test_replace_by_a_run_that_ends_early_is_refused(tmp_path: Path, until: Specific | None) -> None:
+    grown(tmp_path, 4, 8) if until is None else grown(tmp_path, 4, 8, 12)
+    cut = job_spec({"a": {"rows": 8 if until is None else 12, "unit_rows": 2}}, execution={"max_work_units": 1})
+    wish(tmp_path, cut, Specific("4"), on_rewind="replace", until=until)
     assert "this run would leave out [6, 8)" in planned(tmp_path, cut).problem
+
+
+def test_startpoints_that_a_run_has_no_room_for_wait_and_are_judged_later(tmp_path: Path) -> None:
+    """Their positions were committed without a word, and the next run published the rows twice."""
+    both = {"a": {"rows": 4}, "b": {"rows": 4}}
+    run(tmp_path, job_spec(both))
+    cut = job_spec(both, execution={"max_work_units": 1})
+    for urn in both:
+        wish(tmp_path, cut, Specific("2"), urn, on_rewind="refuse")
+    for _ in range(3):
+        run(tmp_path, cut)
+    for urn in both:
+        assert published(tmp_path, cut, urn) == [0, 1, 2, 3]
+    assert set(waiting(tmp_path, cut)) == {"a", "b"}
 
 
 def test_replace_publishes_nothing_if_a_work_unit_fails(tmp_path: Path) -> None:

@@ -195,6 +195,19 @@ def test_upcoming_is_pinned_by_the_first_run_so_that_a_crash_skips_nothing(tmp_p
     assert waiting(tmp_path, more) == {}
 
 
+def test_plan_made_before_another_run_pinned_the_startpoint_begins_at_that_pin(tmp_path: Path) -> None:
+    """Else rows that came between both plans, of which one ended in a crash, would never be read."""
+    saved = wish(tmp_path, job_spec(TEN), Upcoming())
+    more = job_spec({"a": {"rows": 15}})
+    with run_of(tmp_path, more) as late:
+        plan = late.plan()
+        with run_of(tmp_path, job_spec(TEN)) as dies:
+            dies.extract(dies.plan())
+        assert waiting(tmp_path, more) == {"a": replace(saved, pinned=up_to(10), generation=1)}
+        late.publish(late.extract(plan))
+    assert published(tmp_path, more, "a") == [10, 11, 12, 13, 14]
+
+
 def test_startpoint_set_while_a_run_works_is_left_for_the_next_run(tmp_path: Path) -> None:
     job = job_spec(TEN)
     run(tmp_path, job)

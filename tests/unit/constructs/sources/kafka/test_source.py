@@ -4,6 +4,8 @@ had."""
 from __future__ import annotations
 
 from concurrent.futures import Future
+from contextlib import nullcontext
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +15,14 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.sources.kafka import source as kafka
 from gobblin_dagster.constructs.sources.kafka.offsets import PartitionOffsets
-from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.clock import SystemClock
+from gobblin_dagster.core.constructs import ConstructContext, SourceContext
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import StartpointError
+from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.core.startpoint import Oldest
+from gobblin_dagster.core.watermark import CompositeWatermark
+from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.spec.job import ConstructSpec
 
 
@@ -66,3 +75,33 @@ def test_other_fault_is_not_asked_about_again(source: kafka.KafkaSource) -> None
     admin = Admin(KafkaError.TOPIC_AUTHORIZATION_FAILED, times=10**9)
     assert "Topic authorization failed" in str(source._offsets(admin, [("t", 1)])["t", 1])
     assert len(admin.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("partition", "position", "is_refused"),
+    [
+        ("t-0", Oldest(), True),
+        ("", CompositeWatermark({"t-0@2": 3}), True),
+        ("", CompositeWatermark({"t-0@2": 3, "t-1@2": 0}), False),
+        ("", Oldest(), False),
+    ],
+    ids=["partition", "some", "all", "oldest"],
+)
+def test_startpoint_names_every_partition_of_a_topic_made_anew(
+    source: kafka.KafkaSource, monkeypatch: pytest.MonkeyPatch, partition: str, position: Any, is_refused: bool
+) -> None:
+    """The others would go on at their offsets in the former topic, and what lies before them would never be read."""
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    committed = CommittedRanges(CompositeWatermark, {"t-0": ((0, 5),), "t-1": ((0, 5),)})
+    state = DatasetState("events", "t", 1, committed, snapshot=1, run_id="r", updated_at=now, origin={"t": "old"})
+    bounds = {("t", number): PartitionOffsets("t", number, 0, 9, 9, "new") for number in (0, 1)}
+    monkeypatch.setattr(source, "_admin", lambda: None)
+    monkeypatch.setattr(source, "_topics", lambda *_: ({"t": list(bounds)}, {}))
+    monkeypatch.setattr(source, "_bounds", lambda *_: bounds)
+    context = SourceContext(Extract("x", "t"), {"t": state}, lambda _: True, SystemClock())
+    with pytest.raises(StartpointError, match="t-1@2 would go on at offsets") if is_refused else nullcontext():
+        if partition:
+            source.resolve_partition_startpoint("t", partition, position, context)
+        else:
+            found = source.resolve_startpoint("t", position, context)
+            assert set(found.components()) == {"t-0@2", "t-1@2"}
