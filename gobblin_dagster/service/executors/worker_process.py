@@ -45,7 +45,7 @@ class WorkerProcess:
         self._command = list(command)
         self._folder = folder
         self._log_file = log_file
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal may kill while the same thread ends it
         self._worker: subprocess.Popen[str] | None = None
         self._is_closed = False
         self._tell: Callable[[JobNews], None] = lambda _: None
