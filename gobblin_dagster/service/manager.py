@@ -45,6 +45,7 @@ from gobblin_dagster.service.store.flow_rows import (
     load_flow,
     load_version,
     save_flow,
+    unclaimed_fire,
 )
 from gobblin_dagster.service.store.store import ServiceStore, Transaction, serialize_changes
 
@@ -232,7 +233,7 @@ class FlowManager:
                 raise
 
     def _save(self, transaction: Transaction, spec: FlowSpec, now: datetime, *, runs: bool) -> Stored:
-        spec = save_flow(transaction, spec, next_fire_ms(spec, now))
+        spec = save_flow(transaction, spec, _next_fire_ms(transaction, spec, now))
         if not runs:
             return Stored(spec)
         trigger = Trigger.ONCE if spec.config.schedule is None else Trigger.RUN_NOW
@@ -244,6 +245,18 @@ class FlowManager:
         while not self._orchestrator.accept(transaction, [(spec, number)], trigger, now):
             number += 1
         return number
+
+
+def _next_fire_ms(transaction: Transaction, spec: FlowSpec, now: datetime) -> int | None:
+    """Return when a changed flow fires next; a time that has come stays the scheduler's if the schedule is the same."""
+    found = next_fire_ms(spec, now)
+    due = None if found is None else unclaimed_fire(transaction, spec.id, epoch_ms(now))
+    return due.fire_ms if due is not None and _schedule(due.spec) == _schedule(spec) else found
+
+
+def _schedule(spec: FlowSpec) -> tuple[str, str]:
+    cron = spec.config.schedule.cron if spec.config.schedule else ""
+    return cron, FlowSettings.stored(spec.config.properties).time_zone.key
 
 
 def _require_new(transaction: Transaction, flow: FlowId) -> None:

@@ -91,13 +91,14 @@ class FlowConfigsResource:
                 if (known := self._answered(transaction, request, key)) is not None:
                     return known
             if is_v1 and self._manager.exists(transaction, config.id):
-                return self._create_again(transaction, request, config)
-            managed_by = request.headers.get("x-gobblin-managed-by", "")[:200]
-            stored = self._manager.create(transaction, config, request.principal.name, managed_by=managed_by)
-            self._guard.note(transaction, request, Action.CREATE, config.id, f"version {stored.spec.version}")
-            told = None if is_v1 else created_document(document, stored.execution)
-            answer = Answer(201, told, _created_headers(request, config.id, stored.execution))
-            if key is not None:
+                answer = self._create_again(transaction, request, config)
+            else:
+                managed_by = request.headers.get("x-gobblin-managed-by", "")[:200]
+                stored = self._manager.create(transaction, config, request.principal.name, managed_by=managed_by)
+                self._guard.note(transaction, request, Action.CREATE, config.id, f"version {stored.spec.version}")
+                told = None if is_v1 else created_document(document, stored.execution)
+                answer = Answer(201, told, _created_headers(request, config.id, stored.execution))
+            if key is not None and answer.status == 201:
                 self._remember(transaction, request, key, answer)
         return answer
 

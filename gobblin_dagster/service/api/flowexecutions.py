@@ -14,7 +14,7 @@ from gobblin_dagster.service.api.guard import Guard
 from gobblin_dagster.service.api.messages import Answer, Request, collection, require_fields
 from gobblin_dagster.service.api.records import event_document, execution_document
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId
-from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
+from gobblin_dagster.service.orchestrator.orchestrator import Note, Orchestrator
 from gobblin_dagster.service.security.access import Action
 from gobblin_dagster.service.store.execution_rows import (
     Execution,
@@ -58,9 +58,7 @@ class FlowExecutionsResource:
         """DELETE ends an execution."""
         execution_id = execution_of(request)
         self._guard.require(request, Action.KILL, execution_id.flow)
-        self._orchestrator.kill(execution_id)
-        with self._store.write() as transaction:
-            self._guard.note(transaction, request, Action.KILL, execution_id.flow, f"execution {execution_id.number}")
+        self._orchestrator.kill(execution_id, self._note(request, Action.KILL, execution_id))
         return Answer()
 
     def action(self, request: Request, name: str) -> Answer:
@@ -71,9 +69,7 @@ class FlowExecutionsResource:
         if name == "killJob":
             return self._kill_job(request, execution_id)
         self._guard.require(request, Action.RESUME, execution_id.flow)
-        self._orchestrator.resume(execution_id)
-        with self._store.write() as transaction:
-            self._guard.note(transaction, request, Action.RESUME, execution_id.flow, f"execution {execution_id.number}")
+        self._orchestrator.resume(execution_id, self._note(request, Action.RESUME, execution_id))
         return Answer()
 
     def _kill_job(self, request: Request, execution_id: ExecutionId) -> Answer:
@@ -82,11 +78,14 @@ class FlowExecutionsResource:
         job = document.get("jobName") if isinstance(document, dict) else None
         if not isinstance(job, str):
             raise BadRequest('The body of killJob is {"jobName": "..."}, a job of the execution.')
-        self._orchestrator.kill_job(execution_id, job)
-        with self._store.write() as transaction:
-            told = f"execution {execution_id.number}, job {job[:100]}"
-            self._guard.note(transaction, request, Action.KILL, execution_id.flow, told)
+        note = self._note(request, Action.KILL, execution_id, f", job {job[:100]}")
+        self._orchestrator.kill_job(execution_id, job, note)
         return Answer()
+
+    def _note(self, request: Request, action: Action, execution_id: ExecutionId, more: str = "") -> Note:
+        """Return what leaves a row of the audit trail in the transaction of the change, so that none lacks one."""
+        told = f"execution {execution_id.number}{more}"
+        return lambda transaction: self._guard.note(transaction, request, action, execution_id.flow, told)
 
     def find(self, request: Request, name: str) -> Answer:
         """GET what a finder finds."""

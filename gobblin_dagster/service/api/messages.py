@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -65,7 +66,7 @@ class Request:
     def document(self) -> Any:
         """Return the body as JSON; raises BadRequest."""
         try:
-            return json.loads(self.body.decode("utf-8"), parse_constant=_refuse_constant)
+            return json.loads(self.body.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
         except UnicodeDecodeError as error:
             raise BadRequest(f"The body is not UTF-8: {error.reason} at byte {error.start}.") from error
         except RecursionError as error:
@@ -86,6 +87,14 @@ class Request:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
+
+
+def _finite(text: str) -> float:
+    """Refuse a number that would be told as `Infinity`, which clients cannot read."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {text[:40]} is too large")
+    return number
 
 
 @dataclass(frozen=True)

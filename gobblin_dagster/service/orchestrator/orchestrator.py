@@ -19,7 +19,7 @@ from gobblin_dagster.core.errors import (
     StorageError,
     TransientError,
 )
-from gobblin_dagster.core.utils.text import count
+from gobblin_dagster.core.utils.text import count, storable
 from gobblin_dagster.service.catalog.flow_config import Concurrency, FlowSettings
 from gobblin_dagster.service.compiler.routed_flow import is_routed, read_routed_flow
 from gobblin_dagster.service.logs import about
@@ -63,7 +63,8 @@ from gobblin_dagster.service.store.execution_rows import (
     add_jobs,
     add_orders,
     first_accepted,
-    list_executions,
+    first_in_the_way,
+    last_with_jobs,
     load_execution,
     load_job,
     load_jobs,
@@ -74,13 +75,20 @@ from gobblin_dagster.service.store.execution_rows import (
     update_job,
 )
 from gobblin_dagster.service.store.flow_rows import load_flow, load_version, save_flow
-from gobblin_dagster.service.store.store import ServiceStore, Transaction
+from gobblin_dagster.service.store.store import ServiceStore, Transaction, serialize_changes
 from gobblin_dagster.service.topology.graph import FlowGraph
 
 log = logging.getLogger(__name__)
 
 SERVICE = "service"
 """The name under which the service itself changes flows."""
+
+Note = Callable[[Transaction], None]
+"""Leaves a row of the audit trail in the transaction of a change."""
+
+
+def _no_note(_: Transaction) -> None:
+    """Leave none."""
 
 
 class Orchestrator:
@@ -177,6 +185,13 @@ class Orchestrator:
 
     def report(self, report: JobReport) -> None:
         """Take in what an executor says; what comes twice or too late changes nothing."""
+        # A text that the database refuses, out of somebody's data, must not keep the reports after it waiting.
+        report = replace(
+            report,
+            message=storable(report.message),
+            low_watermark=storable(report.low_watermark),
+            high_watermark=storable(report.high_watermark),
+        )
         with about(report.execution, report.job), self._store.write() as transaction:
             execution = load_execution(transaction, report.execution, for_update=True)
             if execution is None or execution.is_over:
@@ -190,8 +205,12 @@ class Orchestrator:
                 self._save_report(transaction, report, now)
             self._save(transaction, execution, jobs, before, step, now)
 
-    def kill(self, execution_id: ExecutionId) -> None:
+    def kill(self, execution_id: ExecutionId, note: Note = _no_note) -> None:
         """End an execution: what waits is cancelled, what runs is asked to stop and commits what is whole.
+
+        Args:
+            execution_id: the execution.
+            note: called in the transaction of the change.
 
         Raises:
             FlowNotFoundError: there is no such execution.
@@ -203,9 +222,15 @@ class Orchestrator:
                 state = "is over" if execution.is_over else "is being killed already"
                 raise FlowChangedError(problem=f"Execution {execution_id} {state}.")
             self._kill(transaction, execution, self._store.now(transaction))
+            note(transaction)
 
-    def kill_job(self, execution_id: ExecutionId, name: str) -> None:
+    def kill_job(self, execution_id: ExecutionId, name: str, note: Note = _no_note) -> None:
         """End one job, which is not tried again; jobs after it are not started, the others go on.
+
+        Args:
+            execution_id: the execution.
+            name: of the job.
+            note: called in the transaction of the change.
 
         Raises:
             FlowNotFoundError: there is no such execution, or it has no such job.
@@ -226,9 +251,14 @@ class Orchestrator:
             if step.actions:
                 add_event(transaction, Event(execution_id, now, before.jobs[name].status, name, "asked to end"))
             self._save(transaction, execution, jobs, before, step, now)
+            note(transaction)
 
-    def resume(self, execution_id: ExecutionId) -> None:
+    def resume(self, execution_id: ExecutionId, note: Note = _no_note) -> None:
         """Run again what failed, was cancelled or did not run.
+
+        Args:
+            execution_id: the execution.
+            note: called in the transaction of the change.
 
         Raises:
             FlowNotFoundError: there is no such execution.
@@ -259,6 +289,7 @@ class Orchestrator:
             before = _progress(execution, jobs)
             resumed = resume(_dag(execution, jobs), FlowProgress(before.jobs))
             self._save(transaction, execution, jobs, before, resumed, now)
+            note(transaction)
 
     def _kill(self, transaction: Transaction, execution: Execution, now: datetime) -> None:
         update_execution(transaction, execution.id, is_kill_requested=True)
@@ -318,9 +349,12 @@ class Orchestrator:
             raise
         except Exception as error:
             log.exception("execution %s cannot be started", execution_id)
-            message = f"it could not be started: {type(error).__name__}: {error}"
+            message = storable(f"it could not be started: {type(error).__name__}: {error}")
             with self._store.write() as transaction:
-                self._end(transaction, execution_id, ExecutionStatus.FAILED, message, self._store.now(transaction))
+                execution = load_execution(transaction, execution_id, for_update=True)
+                # Somebody may have killed it since.
+                if execution is not None and execution.status is ExecutionStatus.PENDING and not execution.is_over:
+                    self._end(transaction, execution_id, ExecutionStatus.FAILED, message, self._store.now(transaction))
             return True
 
     def _require(self, transaction: Transaction, execution_id: ExecutionId) -> Execution:
@@ -339,12 +373,12 @@ class Orchestrator:
             raise FlowNotFoundError(problem=f"Version {execution.version} of flow {execution_id.flow} is gone.")
         now = self._store.now(transaction)
         settings = FlowSettings.stored(spec.config.properties)
-        earlier = [one for one in list_executions(transaction, execution_id.flow, 1000) if _is_before(one, execution)]
-        if earlier and settings.concurrency is Concurrency.REFUSE:
-            message = f"refused: execution {earlier[0].id.number} still runs, and flow.concurrency is refuse"
+        in_the_way = first_in_the_way(transaction, execution_id)
+        if in_the_way is not None and settings.concurrency is Concurrency.REFUSE:
+            message = f"refused: execution {in_the_way.number} still runs, and flow.concurrency is refuse"
             self._end(transaction, execution_id, ExecutionStatus.FAILED, message, now)
             return True
-        must_wait = bool(earlier) and settings.concurrency is Concurrency.QUEUE
+        must_wait = in_the_way is not None and settings.concurrency is Concurrency.QUEUE
         if must_wait or self._full_groups(transaction, execution_id.flow.group):
             return False
         topology = self._topologies
@@ -402,11 +436,11 @@ class Orchestrator:
 
     def _former_jobs(self, transaction: Transaction, execution: Execution) -> tuple[FlowConfig, set[str]] | None:
         """Return the flow as it was in the last execution that had jobs, and the names of these jobs."""
-        for earlier in list_executions(transaction, execution.id.flow, 1000):
-            if earlier.id.number < execution.id.number and (jobs := load_jobs(transaction, earlier.id)):
-                spec = load_version(transaction, execution.id.flow, earlier.version)
-                return None if spec is None else (spec.config, {one.job.name for one in jobs})
-        return None
+        last = last_with_jobs(transaction, execution.id)
+        spec = None if last is None else load_version(transaction, execution.id.flow, last.version)
+        if last is None or spec is None:
+            return None
+        return spec.config, {one.job.name for one in load_jobs(transaction, last.id)}
 
     def _full_groups(self, transaction: Transaction, group: str | None = None) -> set[str]:
         """Return the flow groups with as many executions as may run side by side; counted, so it survives kills."""
@@ -480,13 +514,22 @@ class Orchestrator:
         log.info("execution %s is %s: %s", execution_id, status, message)
         update_execution(transaction, execution_id, status=status.value, message=message, is_over=True, ended_at=now)
         add_event(transaction, Event(execution_id, now, status, message=message))
-        spec = load_flow(transaction, execution_id.flow)
         execution = load_execution(transaction, execution_id)
-        runs_once = spec is not None and spec.config.schedule is None
-        if runs_once and spec is not None and execution is not None and execution.version == spec.version:
+        if execution is None or _run_once(transaction, execution) is None:
+            return
+        serialize_changes(transaction)
+        # Asked again: a change that became durable in between must not be taken back.
+        if (spec := _run_once(transaction, execution)) is not None:
             # As in Gobblin, a flow without a schedule leaves the catalog once it has run.
             done = FlowSpec(spec.config, 0, Change.FINISHED, now, SERVICE, managed_by=spec.managed_by)
             save_flow(transaction, done, None)
+
+
+def _run_once(transaction: Transaction, execution: Execution) -> FlowSpec | None:
+    """Return the flow of an execution if it has no schedule and is in the catalog in the version that ran."""
+    spec = load_flow(transaction, execution.id.flow)
+    is_it = spec is not None and spec.config.schedule is None and spec.version == execution.version
+    return spec if is_it else None
 
 
 def _start_by(job: DagJob, now: datetime) -> datetime | None:
@@ -495,10 +538,6 @@ def _start_by(job: DagJob, now: datetime) -> datetime | None:
 
 def _shown(instant: datetime) -> str:
     return f"{instant:%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _is_before(other: Execution, execution: Execution) -> bool:
-    return not other.is_over and other.id.number < execution.id.number
 
 
 def _dag(execution: Execution, jobs: Iterable[JobExecution]) -> Dag:

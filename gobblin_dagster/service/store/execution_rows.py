@@ -160,6 +160,27 @@ def first_accepted(transaction: Transaction, limit: int = 10_000) -> list[Execut
     return [_id(row) for row in transaction.execute(query)]
 
 
+def first_in_the_way(transaction: Transaction, execution: ExecutionId) -> ExecutionId | None:
+    """Return an execution of the same flow that is not over, and has begun or has a lower number; None if none is."""
+    has_begun = executions.c.status != ExecutionStatus.PENDING.value
+    query = (
+        select(executions)
+        .where(_is_of(executions, execution.flow), executions.c.execution_id != execution.number, ~executions.c.is_over)
+        .where(or_(executions.c.execution_id < execution.number, has_begun))
+        .order_by(executions.c.execution_id)
+        .limit(1)
+    )
+    row = transaction.execute(query).one_or_none()
+    return None if row is None else _id(row)
+
+
+def last_with_jobs(transaction: Transaction, before: ExecutionId) -> Execution | None:
+    """Return the newest execution with jobs among those of the same flow with lower numbers; None if none has any."""
+    of_flow = and_(_is_of(jobs, before.flow), jobs.c.execution_id < before.number)
+    number = transaction.execute(select(func.max(jobs.c.execution_id)).where(of_flow)).scalar_one()
+    return None if number is None else load_execution(transaction, ExecutionId(before.flow, number))
+
+
 def running_by_group(transaction: Transaction, group: str | None = None) -> dict[str, int]:
     """Return how many executions of each flow group, or of one, were started and are not over."""
     started = and_(~executions.c.is_over, executions.c.status != ExecutionStatus.PENDING.value)
@@ -187,7 +208,10 @@ def ended_after(transaction: Transaction, after: Ended | None, limit: int) -> li
 
 
 def over_before(transaction: Transaction, instant: datetime, limit: int) -> list[ExecutionId]:
-    """Return executions that ended before an instant, the oldest end first, without the newest of each flow."""
+    """Return executions that ended before an instant, the oldest end first.
+
+    Without the newest of each flow, and without the newest that had jobs.
+    """
     later = executions.alias("later")
     is_newest = ~(
         exists()
@@ -196,7 +220,7 @@ def over_before(transaction: Transaction, instant: datetime, limit: int) -> list
     )
     query = (
         select(executions)
-        .where(executions.c.is_over, executions.c.ended_at < instant, ~is_newest)
+        .where(executions.c.is_over, executions.c.ended_at < instant, ~is_newest, _is_not_last_with_jobs())
         .order_by(executions.c.ended_at)
         .limit(limit)
     )
@@ -204,17 +228,28 @@ def over_before(transaction: Transaction, instant: datetime, limit: int) -> list
 
 
 def over_beyond(transaction: Transaction, flow: FlowId, keep: int, limit: int) -> list[ExecutionId]:
-    """Return executions of a flow that are over and not among its newest `keep`, newest first."""
+    """Return executions of a flow that are over and not among its newest `keep`, newest first.
+
+    Without the newest that had jobs.
+    """
     of_flow = and_(executions.c.flow_group == flow.group, executions.c.flow_name == flow.name)
     newest_first = executions.c.execution_id.desc()
     kept = select(executions.c.execution_id).where(of_flow).order_by(newest_first).offset(keep - 1).limit(1)
     query = (
         select(executions)
         .where(of_flow, executions.c.is_over, executions.c.execution_id < kept.scalar_subquery())
+        .where(_is_not_last_with_jobs())
         .order_by(newest_first)
         .limit(limit)
     )
     return [_id(row) for row in transaction.execute(query)]
+
+
+def _is_not_last_with_jobs() -> Any:
+    """Tell whether an execution is not the newest of its flow that had jobs, as the flow's next one goes on from it."""
+    same = and_(jobs.c.flow_group == executions.c.flow_group, jobs.c.flow_name == executions.c.flow_name)
+    newest = select(func.max(jobs.c.execution_id)).where(same).correlate(executions).scalar_subquery()
+    return executions.c.execution_id.is_distinct_from(newest)
 
 
 def delete_executions(transaction: Transaction, old: Sequence[ExecutionId]) -> None:
@@ -466,6 +501,10 @@ def _key(execution: ExecutionId) -> dict[str, Any]:
         "flow_name": execution.flow.name,
         "execution_id": execution.number,
     }
+
+
+def _is_of(table: Any, flow: FlowId) -> Any:
+    return and_(table.c.flow_group == flow.group, table.c.flow_name == flow.name)
 
 
 def _is(table: Any, execution: ExecutionId) -> Any:

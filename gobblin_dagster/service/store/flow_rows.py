@@ -169,6 +169,15 @@ def take_due(transaction: Transaction, now_ms: int, limit: int) -> list[DueFlow]
     return [DueFlow(_spec(row), row.next_fire_ms) for row in transaction.execute(query)]
 
 
+def unclaimed_fire(transaction: Transaction, flow: FlowId, now_ms: int) -> DueFlow | None:
+    """Return a flow whose fire time has come and was not claimed yet, and keep schedulers from it; else None."""
+    query = select(flows).where(_is(flows, flow), flows.c.next_fire_ms <= now_ms)
+    if transaction.dialect.name == "postgresql":
+        query = query.with_for_update()
+    row = transaction.execute(query).one_or_none()
+    return None if row is None else DueFlow(_spec(row), row.next_fire_ms)
+
+
 def set_next_fires(transaction: Transaction, next_fires: Sequence[tuple[FlowId, int | None]]) -> None:
     """Store when flows fire next."""
     if not next_fires:

@@ -12,15 +12,16 @@ import pytest
 from sqlalchemy import text
 
 from gobblin_dagster.core.errors import FlowChangedError, FlowExistsError, FlowNotFoundError, GobblinDagsterError
-from gobblin_dagster.service.manager import FlowManager, Stored
-from gobblin_dagster.service.model import FlowId, FlowSpec
+from gobblin_dagster.service.manager import FlowManager
+from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId, JobReport
+from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.store.store import ServiceStore, Transaction
 
 from .conftest import Create, flow
 
 CRON = "0 0 * ? * *"
 OURS, THEIRS = "FS:///ours", "FS:///theirs"
-Call = Callable[[Transaction], Stored | FlowSpec]
+Call = Callable[[Transaction], object]
 
 postgres = pytest.mark.parametrize("store_url", [pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True)
 
@@ -132,3 +133,16 @@ def test_of_two_creates_at_once_one_is_refused_and_others_wait_for_no_compiler(
     with store.write() as transaction:
         manager.create(transaction, flow("slow", cron=CRON), "we")
     assert [config.id.name for config in compiled] == ["quick", "slow"]
+
+
+@postgres
+def test_end_of_a_flow_that_runs_once_keeps_an_update_of_the_same_moment(
+    store: ServiceStore, manager: FlowManager, orchestrator: Orchestrator, create: Create
+) -> None:
+    number = create(flow())
+    orchestrator.start_accepted()
+    ours = flow(templates=OURS, cron=CRON)
+    done = JobReport(ExecutionId(ours.id, number), "a", 1, 1, ExecutionStatus.COMPLETE)
+    raced(store, lambda transaction: manager.update(transaction, ours, "we"), lambda _: orchestrator.report(done))
+    spec = manager.get(ours.id)
+    assert (spec.config.template_uris, spec.version) == (OURS, 2)

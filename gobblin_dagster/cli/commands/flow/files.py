@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 import yaml
@@ -47,7 +48,7 @@ def apply(
     A flow that somebody else changes in between is not overwritten.
     """
     wanted = dict(_read(folder))
-    managed_by = folder.resolve().name
+    managed_by = _name_of(folder)
     out = console(sys.stdout if output is Output.TEXT else sys.stderr)
     with connect(ctx, url) as client:
         steps = list(_steps(client, wanted, managed_by, prune=prune))
@@ -89,6 +90,15 @@ def export(ctx: typer.Context, folder: FolderArgument, url: UrlOption = None) ->
             )
         path.write_text(text, encoding="utf-8")
     console(sys.stdout).print(f"{count(len(flows), 'flow')} written to {folder}.")
+
+
+def _name_of(folder: Path) -> str:
+    """Return the name under which the service knows a folder: in signs that a header holds, and never empty."""
+    name = quote(folder.resolve().name, safe=" !#$&()+,;=@[]{}~")[:200]
+    if not name:
+        # The service has no name for flows that came from no folder at all: --prune would delete them.
+        raise UsageError(problem="The root of the file system is no folder of flows.")
+    return name
 
 
 def _read(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:

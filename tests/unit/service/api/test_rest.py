@@ -357,6 +357,10 @@ def test_idempotency_key_gives_the_same_answer_once(rest: Rest) -> None:
     assert len({one.headers["location"] for one in answers}) == 1
     other = rest("POST", "/flowconfigsV2", config(properties={"table": "b"}), Idempotency_Key="k1")
     assert (other.status, "was used for another request" in other.json["message"]) == (409, True)
+    assert rest("POST", "/flowconfigs", config(id={"flowGroup": "g", "flowName": "v1"})).status == 201
+    changed = config(id={"flowGroup": "g", "flowName": "v1"}, properties={"table": "b"})
+    assert [rest("POST", "/flowconfigs", changed, Idempotency_Key="k3").status for _ in range(2)] == [201, 201]
+    assert rest("GET", "/flowconfigsV2/($params:(),flowGroup:g,flowName:v1)").headers["etag"] == '"2"'
 
 
 def test_two_creates_at_once_make_one_flow(rest: Rest) -> None:
@@ -387,6 +391,7 @@ def test_nobody_without_the_token_sees_or_changes_anything(rest: Rest) -> None:
         ("POST", "/flowconfigsV2", b"\xff", {}, 400),
         ("POST", "/flowconfigsV2", b"[" * 100_000, {}, 400),
         ("POST", "/flowconfigsV2", b'{"id": NaN}', {}, 400),
+        ("POST", "/flowconfigsV2", b'{"more": 1e999}', {}, 400),
         ("POST", "/flowconfigsV2", b"null", {}, 422),
         ("POST", "/flowconfigsV2", b" " * (MAX_BODY + 1), {}, 413),
         ("GET", "/flowconfigsV2/(flowGroup:g", None, {}, 400),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gobblin_dagster.core.errors import FlowChangedError, FlowNotFoundError
+from gobblin_dagster.core.errors import FlowChangedError, FlowNotFoundError, TransientError
 from gobblin_dagster.service.manager import FlowManager
-from gobblin_dagster.service.model import Dag, DagJob, ExecutionId, ExecutionStatus, FlowId, JobReport
+from gobblin_dagster.service.model import Dag, DagJob, ExecutionId, ExecutionStatus, FlowId, JobReport, Trigger
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.store.execution_rows import (
     Execution,
@@ -17,7 +17,7 @@ from gobblin_dagster.service.store.execution_rows import (
     load_jobs,
 )
 from gobblin_dagster.service.store.flow_rows import load_flow, save_flow
-from gobblin_dagster.service.store.store import ServiceStore
+from gobblin_dagster.service.store.store import ServiceStore, Transaction
 
 from ..conftest import Create, OwnClock, flow
 
@@ -267,3 +267,65 @@ def test_failure_option_of_the_flow_holds_until_its_execution_is_over(
     assert message == (
         "" if option is None else "not started: another job did not complete, and flow.failureOption is FINISH_RUNNING"
     )
+
+
+def accept(store: ServiceStore, manager: FlowManager, orchestrator: Orchestrator, *numbers: int) -> None:
+    with store.write() as transaction:
+        spec = manager.require(transaction, FLOW)
+        wanted = [(spec, number) for number in numbers]
+        orchestrator.accept(transaction, wanted, Trigger.SCHEDULE, store.now(transaction))
+
+
+def test_execution_waits_for_the_one_that_runs_however_many_are_behind_it(
+    store: ServiceStore, manager: FlowManager, orchestrator: Orchestrator, create: Create
+) -> None:
+    create(flow(cron="0 0 * ? * *"))
+    accept(store, manager, orchestrator, *range(1, 1_003))
+    assert orchestrator.start_accepted() == 1
+    assert orchestrator.start_accepted() == 0
+    assert execution(store, 2).status is S.PENDING
+
+
+@pytest.mark.parametrize(("concurrency", "earlier"), [("queue", S.PENDING), ("refuse", S.FAILED), ("allow", S.RUNNING)])
+def test_fire_time_that_is_claimed_late_heeds_an_execution_with_a_later_number(
+    store: ServiceStore, manager: FlowManager, orchestrator: Orchestrator, create: Create, concurrency: str, earlier: S
+) -> None:
+    create(flow(cron="0 0 * ? * *", properties={"flow.concurrency": concurrency}))
+    accept(store, manager, orchestrator, 5)
+    orchestrator.start_accepted()
+    accept(store, manager, orchestrator, 3)
+    orchestrator.start_accepted()
+    assert (execution(store, 5).status, execution(store, 3).status) == (S.RUNNING, earlier)
+    report(orchestrator, 5, "a", S.COMPLETE)
+    orchestrator.start_accepted()
+    assert execution(store, 3).status in (S.RUNNING, S.FAILED)
+
+
+def test_report_whose_text_no_database_holds_is_taken_in(
+    store: ServiceStore, orchestrator: Orchestrator, create: Create
+) -> None:
+    number = create(flow())
+    orchestrator.start_accepted()
+    told = "cell 'a\0b' of \udce4.csv"
+    orchestrator.report(JobReport(ExecutionId(FLOW, number), "a", 1, 1, S.FAILED, told, "run", 0, "\0", "\udce4"))
+    assert execution(store, number).message == "a: cell 'ab' of \\udce4.csv"
+
+
+def test_change_whose_audit_row_cannot_be_left_does_not_happen(
+    store: ServiceStore, orchestrator: Orchestrator, create: Create
+) -> None:
+    def away(_: Transaction) -> None:
+        raise TransientError(problem="away")
+
+    number = create(flow())
+    one = ExecutionId(FLOW, number)
+    orchestrator.start_accepted()
+    with pytest.raises(TransientError):
+        orchestrator.kill(one, away)
+    with pytest.raises(TransientError):
+        orchestrator.kill_job(one, "a", away)
+    assert orders(store) == [("a", 1, 1, False)]
+    report(orchestrator, number, "a", S.FAILED)
+    with pytest.raises(TransientError):
+        orchestrator.resume(one, away)
+    assert execution(store, number).is_over

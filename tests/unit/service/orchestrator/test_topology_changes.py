@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,12 @@ from gobblin_dagster.service.compiler.compilers import CompilerContext, make_com
 from gobblin_dagster.service.compiler.routed_flow import DESTINATIONS, SOURCE
 from gobblin_dagster.service.manager import FlowManager
 from gobblin_dagster.service.model import Dag, ExecutionId, ExecutionStatus, FlowConfig, FlowId, JobReport
+from gobblin_dagster.service.orchestrator.history import ExecutionHistory
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.store.execution_rows import (
     Execution,
     list_events,
+    list_executions,
     list_orders,
     load_execution,
     load_jobs,
@@ -228,3 +231,19 @@ def test_flow_whose_way_is_gone_waits_for_it_if_it_says_so(service: Service) -> 
     service.describe(first=1)
     service.orchestrator.start_accepted()
     assert service.jobs(number) == ["g__n__first"]
+
+
+def test_flow_knows_its_way_however_many_executions_without_jobs_came_after(service: Service) -> None:
+    service.describe(first=1)
+    service.create(routed(cron=SCHEDULED))
+    ran = runs_with(service, first=1)
+    for _ in range(3):
+        runs_with(service, second=1)
+    history = ExecutionHistory(service.store, 1, timedelta(days=90))
+    while history.prune():
+        pass
+    with service.store.read() as transaction:
+        kept = [one.id.number for one in list_executions(transaction, FLOW, 10)]
+    assert (len(kept), kept[-1]) == (2, ran)
+    refused = runs_with(service, second=1)
+    assert (service.jobs(refused), service.execution(refused).status) == ([], S.FAILED), "rows would come again"

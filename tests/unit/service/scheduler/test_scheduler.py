@@ -135,3 +135,18 @@ def test_thousands_of_missed_times_are_dealt_with_in_bounded_transactions(
     assert len(rows) == 2880
     # Of the last minute, six were not missed.
     assert sum(not is_skipped for _, is_skipped in rows) in (runs, runs + 1)
+
+
+def test_update_leaves_a_fire_time_that_has_come_to_the_scheduler(
+    store: ServiceStore, manager: FlowManager, scheduler: Scheduler, create: Create, clock: OwnClock
+) -> None:
+    create(flow(cron=EACH_MINUTE))
+    clock.move(seconds=31)
+    with store.write() as transaction:
+        manager.update(transaction, flow(templates="FS:///z", cron=EACH_MINUTE), "tester")
+    assert scheduler.fire_due() == Fired(1, 1)
+    assert fired(store) == [(1795370460000, False)]  # 18:01:00
+    clock.move(minutes=1)
+    with store.write() as transaction:
+        manager.update(transaction, flow(cron="0 30 * ? * *"), "tester")
+    assert scheduler.fire_due() == Fired(), "the schedule is another one"

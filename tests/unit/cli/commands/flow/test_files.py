@@ -67,3 +67,20 @@ def test_flow_that_somebody_deletes_while_others_are_looked_up_is_left_out(
     monkeypatch.setattr(FlowClient, "find", deleted_meanwhile)
     told = cli("flow", "apply", folder, "--prune", "--yes")
     assert (told.code, "Nothing to do" in told.out) == (0, True)
+
+
+def test_flows_that_came_from_no_folder_are_not_pruned(cli: Cli, client: FlowClient, tmp_path: Path) -> None:
+    client.create("shop", "a", URI, {}, cron=NEVER)
+    told = cli("flow", "apply", tmp_path.anchor, "--prune", "--yes")
+    assert (told.code, "root of the file system" in told.err) == (2, True)
+    assert client.get("shop", "a")
+
+
+def test_folder_whose_name_no_header_holds_is_pruned_as_others(cli: Cli, client: FlowClient, tmp_path: Path) -> None:
+    folder = tmp_path / "流"
+    folder.mkdir()
+    (folder / "a.yaml").write_text(f"flow: shop/a\ntemplates: {URI}\nschedule: '{NEVER}'\n")
+    assert cli("flow", "apply", folder, "--yes").code == 0
+    (folder / "a.yaml").unlink()
+    told = cli("flow", "apply", folder, "--prune", "--yes")
+    assert (told.code, "delete shop/a" in told.out) == (0, True)
