@@ -118,7 +118,7 @@ contracts: install ## who may import whom
 test: install ## all tests; installs Java, PostgreSQL, MariaDB, OpenSSH, Chromium and Maven where permitted
 	@scripts/ensure-system.sh $(TEST_PROGRAMS) || [ "$$CI" != true ] # said in one sentence each; tests that need them are skipped by name, and in CI nothing is skipped
 	@scripts/ensure-java.sh
-	scripts/in-memory.sh $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder # a file's tests share services: they stay in one process; the third works while others wait
+	scripts/in-memory.sh $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder # a file's tests share services: they stay in one process
 
 test-spark: install ## tests that start Spark
 	@scripts/ensure-java.sh
