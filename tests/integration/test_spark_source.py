@@ -27,6 +27,7 @@ from gobblin_dagster.engine.run.job_run import JobRun, plan_job, run_job
 from gobblin_dagster.engine.snapshots.audit import audit_dataset
 from gobblin_dagster.engine.spark.runner import SparkRunner
 from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.project import SparkSpec
 from gobblin_dagster.testing.conformance import PlanConformance
 from tests.unit.engine.jobs import by_urn, project, published
 from tests.unit.engine.plan.test_startpoints import store_of, waiting, wish
@@ -40,7 +41,9 @@ EPOCH = dt.datetime(2026, 3, 29, 0, 30)  # the night when clocks go forward in E
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkRunner]:
     log = tmp_path_factory.mktemp("spark") / "spark.log"
-    runner = SparkRunner.start(project(log.parent).spec.spark, log)
+    # The JVM may have been started by a test in another folder, from which workers would not find the tests.
+    conf = {"spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2])}
+    runner = SparkRunner.start(SparkSpec(conf=conf), log)
     yield runner
     runner.close()
 
