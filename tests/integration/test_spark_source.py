@@ -27,7 +27,6 @@ from gobblin_dagster.engine.run.job_run import JobRun, plan_job, run_job
 from gobblin_dagster.engine.snapshots.audit import audit_dataset
 from gobblin_dagster.engine.spark.runner import SparkRunner
 from gobblin_dagster.spec.job import JobSpec
-from gobblin_dagster.spec.project import SparkSpec
 from gobblin_dagster.testing.conformance import PlanConformance
 from tests.unit.engine.jobs import by_urn, project, published
 from tests.unit.engine.plan.test_startpoints import store_of, waiting, wish
@@ -41,11 +40,12 @@ EPOCH = dt.datetime(2026, 3, 29, 0, 30)  # the night when clocks go forward in E
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkRunner]:
     log = tmp_path_factory.mktemp("spark") / "spark.log"
-    # The JVM may have been started by a test in another folder, from which workers would not find the tests.
-    conf = {"spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2])}
-    runner = SparkRunner.start(SparkSpec(conf=conf), log)
-    yield runner
-    runner.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(log.parent)
+        (log.parent / "parts_on_path.py").write_text(f"from {PARTS} import Fragile\n")
+        runner = SparkRunner.start(project(log.parent).spec.spark, log)
+        yield runner
+        runner.close()
 
 
 def _job(source: dict[str, Any], **parts: Any) -> JobSpec:
@@ -341,9 +341,16 @@ def test_worker_that_dies_once_is_replaced_and_rows_are_published_once(tmp_path:
     flag = tmp_path / "kill"
     flag.touch()
     job = _job(_parquet(partitions=2), converters=[{"type": f"{PARTS}:Fragile", "kill_once": str(flag)}])
-    assert _run(tmp_path, job, runner).outcome is DatasetOutcome.COMMITTED
+    result = _run(tmp_path, job, runner)
+    assert result.outcome is DatasetOutcome.COMMITTED, result.failures
     assert not flag.exists()
     assert published(tmp_path, job, "test.d") == list(range(100))
+
+
+def test_workers_find_the_modules_that_this_process_finds(tmp_path: Path, runner: SparkRunner) -> None:
+    _write(tmp_path, range(3))
+    result = _run(tmp_path, _job(_parquet(), converters=[{"type": "parts_on_path:Fragile"}]), runner)
+    assert result.outcome is DatasetOutcome.COMMITTED, result.failures
 
 
 def test_incremental_reads_make_up_the_whole_however_rows_arrive_and_runs_fail(

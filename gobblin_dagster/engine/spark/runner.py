@@ -271,6 +271,9 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.extraJavaOptions": " ".join(_fast_start_options(java)),
             "spark.python.daemon.module": worker_daemon.__name__,
+            # Workers find what this process finds: a notebook or test may have added folders, and the JVM, which
+            # stays for good, may have been started in another folder.
+            "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }
     silence_py4j()
     conf = SparkConf(loadDefaults=False).setAll(list((settings | spec.conf).items()))
