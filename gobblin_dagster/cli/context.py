@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,6 +12,7 @@ import typer
 
 from gobblin_dagster.cli.complete import job_names
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.utils.import_target import find_modules_in
 
 if TYPE_CHECKING:
     from gobblin_dagster.engine.project import Project
@@ -133,8 +133,7 @@ def open_store_here(ctx: typer.Context) -> StateStore:
 
 def importable(root: Path) -> Path:
     """Make classes `module:Class` of the project folder importable: constructs of jobs, watermarks in the store."""
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
+    find_modules_in(root)
     return root
 
 

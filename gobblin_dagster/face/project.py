@@ -13,6 +13,7 @@ from gobblin_dagster.core.errors import EnvironmentFaultError
 from gobblin_dagster.core.ids import who
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.utils.arguments import checked, checked_methods
+from gobblin_dagster.core.utils.import_target import find_modules_in
 from gobblin_dagster.core.utils.table import Column, Listing, mark
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.check import ProjectCheck, check_project
@@ -31,7 +32,7 @@ from gobblin_dagster.engine.snapshots.reader import PublishedSnapshot, load_publ
 from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.face.commit import CommitMethods
 from gobblin_dagster.face.quarantine import QuarantineMethods
-from gobblin_dagster.face.session import Session, put_on_path, selected, several
+from gobblin_dagster.face.session import Session, selected, several
 from gobblin_dagster.face.startpoint import StartpointMethods
 from gobblin_dagster.face.state import StateMethods
 from gobblin_dagster.spec.job import JobSpec
@@ -104,7 +105,7 @@ def check(root: str | PathLike[str] = ".") -> ProjectCheck:
         True
     """
     folder = find_project(Path(root))
-    put_on_path(folder)
+    find_modules_in(folder)
     return check_project(folder)
 
 

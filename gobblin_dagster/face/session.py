@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.selection import Selection
+from gobblin_dagster.core.utils.import_target import find_modules_in
 from gobblin_dagster.engine.layout import SPARK_LOG
 from gobblin_dagster.engine.project import Project, open_project
 from gobblin_dagster.engine.spark.lazy import LazySparkRunner
@@ -28,7 +28,7 @@ class Session:
     """A project with the store and the runner that its methods use."""
 
     def __init__(self, root: Path, names: Sequence[str], store: StateStore | None, runner: TaskRunner | None) -> None:
-        put_on_path(root)
+        find_modules_in(root)
         self.project: Project = open_project(root, names)
         self._store = store
         self._given = runner
@@ -85,12 +85,6 @@ class Session:
             return self.job(name)
         with self.use_store() as store:
             return self.project.job(find_state(store, dataset, None).job)
-
-
-def put_on_path(root: Path) -> None:
-    """Let constructs of the user's own be found, which lie in the project folder."""
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
 
 
 def selected(select: str | Sequence[str], exclude: str | Sequence[str]) -> Selection:

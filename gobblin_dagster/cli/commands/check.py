@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gobblin_dagster.cli.context import Output, OutputOption, examples, project_root
+from gobblin_dagster.cli.context import Output, OutputOption, examples, importable, project_root
 from gobblin_dagster.cli.render.console import print_status
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.errors import SpecFault, UsageError
@@ -33,8 +32,7 @@ def check(
     Names of files limit it to them. Shows every fault of every file with its line, including SQL that cannot be
     parsed and packages that are not installed; reads no data. Exits with 2 if there is a fault.
     """
-    root = project_root(ctx)
-    sys.path.insert(0, str(root))  # the user's own constructs are in the project folder
+    root = importable(project_root(ctx))
     found = _only(check_project(root), files or (), root)
     if output is Output.JSON:
         print_json(valid=found.is_valid, files=[_view(one) for one in found.files])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ import typer
 
 from gobblin_dagster.cli.context import examples, project_root
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.utils.import_target import find_modules_in
 from gobblin_dagster.engine.validation import check_construct
 from gobblin_dagster.spec.load import GOBBLIN_SUFFIXES, GobblinFiles, load_job, load_project, shown_path
 
@@ -31,7 +31,7 @@ def convert(
         known = ", ".join(sorted(GOBBLIN_SUFFIXES | {".json"}))
         raise UsageError(problem=f"{shown_path(file)} is not a job file of Gobblin's.", hint=f"Those end in {known}.")
     files = _files_of(ctx, file)
-    sys.path.insert(0, str(files.root.parent))  # the user's own constructs are in the project folder
+    find_modules_in(files.root.parent)
     for warning in load_job(file, check_construct, gobblin=files).warnings:
         typer.echo(warning.text(shown_path(file)), err=True)
     typer.echo(files.read(file, os.environ).yaml, nl=False)

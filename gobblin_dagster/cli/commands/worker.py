@@ -19,6 +19,7 @@ from gobblin_dagster.cli.render.console import console, print_facts
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.cli.spark import Kept, lazy_spark
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.utils.import_target import find_modules_in
 from gobblin_dagster.engine.layout import SPARK_LOG
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.spark.lazy import KeptSparkRunner
@@ -157,8 +158,7 @@ def serve_pipe(root: Path, log_form: LogForm, jobs_at_once: int | None = None) -
     When the input ends without an order to end, the service was killed: the worker ends at once, and the next start of
     the service takes its jobs up again.
     """
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
+    find_modules_in(root)
     # What anything prints must not stand between the messages.
     messages = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
