@@ -10,7 +10,14 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from gobblin_dagster.constructs.publishers.merge_rule import DELETED, Changes, MergeRule, bounds, staged_changes
+from gobblin_dagster.constructs.publishers.merge_rule import (
+    DELETED,
+    Changes,
+    MergeRule,
+    bounds,
+    is_older,
+    staged_changes,
+)
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
     TableFile,
@@ -242,7 +249,7 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
         rows = pa.RecordBatchReader.from_batches(schema.append(pa.field(DELETED, pa.bool_())), changes.batches(schema))
         names = {_quoted(name): f"new.{_quoted(name)}" for name in schema.names}
         is_deleted = f"new.{_quoted(DELETED)}"
-        newer = f"NOT ({_is_older(self.rule.newest_by)})"
+        newer = f"NOT ({is_older('new', 'old', [_quoted(name) for name in self.rule.newest_by])})"
         merge = (
             table.merge(rows, self._same_key(changes), "new", "old", commit_properties=self._marks())
             .when_matched_delete(f"{is_deleted} AND {newer}")
@@ -290,15 +297,6 @@ def _failed(location: str, dataset_urn: str, error: Exception) -> StorageError:
         problem=f"{type(error).__name__}: {str(error)[:300]}",
         dataset_urn=dataset_urn,
     )
-
-
-def _is_older(names: Sequence[str]) -> str:
-    """Return the condition that the new row is older than the old one, by the first column in which they differ."""
-    older = "false"
-    for name in reversed(names):
-        new, old = f"new.{_quoted(name)}", f"old.{_quoted(name)}"
-        older = f"coalesce({new} < {old}, false) OR (coalesce({new} = {old}, false) AND ({older}))"
-    return older
 
 
 def _quoted(name: str) -> str:

@@ -169,11 +169,12 @@ def _pairs(rows: pa.Table, changes: pa.Table, key: tuple[str, ...]) -> pa.Table:
 def _is_older(new: pa.Table, old: pa.Table, names: list[str]) -> Mask:
     """Return which rows of `new` are less than those of `old`, by the first column in which they differ.
 
-    A null makes no row older.
+    Null is less than all values.
     """
     older, equal = np.zeros(new.num_rows, bool), np.ones(new.num_rows, bool)
     for name in names:
         ours, theirs = new[name].cast(old[name].type), old[name]
         less, same = (compare(ours, theirs).fill_null(False).to_numpy() for compare in (pc.less, pc.equal))
-        older, equal = older | (equal & less), equal & same
+        has_none, had_none = (column.is_null().to_numpy() for column in (ours, theirs))
+        older, equal = older | (equal & (less | (has_none & ~had_none))), equal & (same | (has_none & had_none))
     return older

@@ -19,7 +19,7 @@ from gobblin_dagster.constructs.publishers.tables import (
     unified_schema,
 )
 from gobblin_dagster.core.constructs import NotedCommit
-from gobblin_dagster.core.errors import StepRefusedError, StorageError
+from gobblin_dagster.core.errors import GobblinDagsterError, StepRefusedError, StorageError
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.utils.optional_packages import optional_package
@@ -114,6 +114,10 @@ class AppendToIcebergStep:
             if "already referenced" in str(error):
                 return True
             raise StepRefusedError(step=self.describe(), problem=str(error)[:500]) from error
+        except GobblinDagsterError:
+            raise
+        except Exception as error:  # noqa: BLE001  # as in `_load`: a SQL catalog's database that others have locked
+            raise _failed(self.table, self.commit.dataset_urn, error) from None
         return True
 
     def _add_files(self, table: Any, transaction: Any) -> None:

@@ -35,6 +35,23 @@ _ROW = f"{HIDDEN_PREFIX}row"
 _BATCH_ROWS = 50_000
 
 
+def is_older(new: str, old: str, names: Sequence[str]) -> str:
+    """Return the SQL condition that a row is older than another one, by the first column in which they differ.
+
+    Args:
+        new: the row's alias.
+        old: the other row's alias.
+        names: columns, quoted as the database wants it; null is less than all values.
+    """
+    older = "false"
+    for name in reversed(names):
+        ours, theirs = f"{new}.{name}", f"{old}.{name}"
+        less = f"coalesce({ours} < {theirs}, {ours} IS NULL AND {theirs} IS NOT NULL)"
+        same = f"coalesce({ours} = {theirs}, {ours} IS NULL AND {theirs} IS NULL)"
+        older = f"{less} OR ({same} AND ({older}))"
+    return older
+
+
 class MergeOptions(SpecModel):
     """Options of publishers that can merge."""
 

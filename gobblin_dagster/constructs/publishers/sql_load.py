@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from gobblin_dagster.constructs.clients.sql import MYSQL
+from gobblin_dagster.constructs.publishers.merge_rule import is_older
 from gobblin_dagster.constructs.publishers.sql_copy import copy_rows
 from gobblin_dagster.constructs.publishers.sql_values import exact_values
 from gobblin_dagster.constructs.types.arrow import is_text
@@ -81,8 +82,7 @@ def merge_rows(
     """Insert rows, or replace rows with the same key, inside the connection's transaction.
 
     Of several rows with a key, the one with the greatest values of `newest_by` is taken; if these are equal, the last
-    one. A newer row in the table is kept. Null is older than all values, and does not protect a row from being
-    replaced.
+    one. A newer row in the table is kept. Null is older than all values, in whatever order the rows come.
 
     Raises:
         StepRefusedError: the database is neither PostgreSQL nor SQLite (`ON CONFLICT` is needed), or a row has no key.
@@ -129,8 +129,7 @@ def _merge_statement(
     order = ", ".join([*(f"{name} DESC NULLS LAST" for name in by), f"{_ROW} DESC"])
     newest = f"row_number() OVER (PARTITION BY {keys} ORDER BY {order})"
     if by and others:
-        new, old = (", ".join(f"{row}.{name}" for name in by) for row in ("excluded", "held"))
-        action += f" WHERE NOT coalesce(({new}) < ({old}), FALSE)"
+        action += f" WHERE NOT ({is_older('excluded', 'held', by)})"
     return (
         f"INSERT INTO {preparer.format_table(table)} AS held ({', '.join(names)}) "  # noqa: S608  # names are quoted
         f"SELECT {', '.join(names)} FROM (SELECT *, {newest} AS gobblin_rank FROM {preparer.format_table(staged)}) AS "

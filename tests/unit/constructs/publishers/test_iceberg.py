@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
+from sqlalchemy.exc import OperationalError
 
 from gobblin_dagster.constructs.publishers.iceberg import IcebergPublisher
 from gobblin_dagster.constructs.publishers.iceberg_steps import AppendToIcebergStep
@@ -83,6 +86,24 @@ def test_commit_is_found_again_by_its_files_where_the_history_was_expired(
 
 def _store_away(*_: Any, **__: Any) -> None:
     raise OSError("the store is away")
+
+
+def test_catalog_whose_database_others_have_locked_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed = SqlCatalog.commit_table
+    tries: list[str] = []
+
+    def locked_once(*arguments: Any) -> Any:
+        tries.append("")
+        if len(tries) == 1:
+            raise OperationalError("UPDATE iceberg_tables", {}, sqlite3.OperationalError("database is locked"))
+        return committed(*arguments)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", locked_once)
+    assert run(tmp_path, table_job(publisher(tmp_path), ROWS)).status is RunStatus.SUCCEEDED
+    assert table_ids(tmp_path) == ids(ROWS)
+    assert len(tries) > 1
 
 
 def test_columns_that_come_later_are_added(tmp_path: Path) -> None:

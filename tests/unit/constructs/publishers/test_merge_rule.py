@@ -131,6 +131,14 @@ def test_of_two_rows_with_one_key_the_newest_counts_and_an_older_one_undoes_noth
     assert [(row["id"], row["v"]) for row in lake.rows()] == [(1, "new"), (2, "c"), (3, "y"), (4, "z")]
 
 
+def test_null_is_less_than_all_values_in_whichever_publication_it_comes(lake: Lake) -> None:
+    how = {"by": ("n", "m")}
+    lake.merge(rows((1, "kept", 7, 1), (2, "old", None, 5), (3, "kept", None, 5), names="id v n m"), **how)
+    late = rows((1, "x", None, 9), (2, "new", None, 6), (3, "x", None, None), (4, "y", 1, 1), names="id v n m")
+    lake.merge(late, **how)
+    assert [row["v"] for row in lake.rows()] == ["kept", "new", "kept", "y"]
+
+
 def test_keys_of_several_columns_with_odd_names_and_types(lake: Lake) -> None:
     def made(*values: tuple[str, date, int]) -> pa.Table:
         texts, days, numbers = zip(*values, strict=True)

@@ -140,8 +140,17 @@ def test_keys_and_order_of_rows_come_from_the_extract(tmp_path: Path) -> None:
     assert run_with(9, "50 - id") == [(0, 0), (1, 1), (2, 2)]  # a late row does not replace a newer one
     assert run_with(10, "100") == [(0, 9), (1, 1), (2, 2)]
     assert run_with(11, "100") == [(0, 9), (1, 10), (2, 2)]
-    assert run_with(12, "CAST(NULL AS BIGINT)") == [(0, 9), (1, 10), (2, 11)]  # which is newer is unknown
-    assert run_with(15, "5") == [(0, 9), (1, 10), (2, 14)]
+    assert run_with(12, "CAST(NULL AS BIGINT)") == [(0, 9), (1, 10), (2, 2)]  # null is older than each value
+    assert run_with(15, "CASE WHEN id < 14 THEN NULL ELSE 100 END") == [(0, 9), (1, 10), (2, 14)]
+
+
+def test_row_without_a_value_of_the_order_gives_way_to_one_with_a_value(tmp_path: Path) -> None:
+    extract = {"namespace": "test", "table": "numbers", "primary_keys": ["slot"], "delta_fields": ["version"]}
+    converters = [{"type": "sql", "select": "0 AS slot, id, CASE WHEN id < 2 THEN NULL ELSE 1 END AS version"}]
+    for rows, expected in ((1, 0), (2, 1), (3, 2)):
+        job = table_job(APPEND | {"mode": "upsert"}, {"c": {"rows": rows}}, extract=extract, converters=converters)
+        run(tmp_path, job)
+        assert query(tmp_path, "SELECT slot, id FROM numbers") == [(0, expected)]
 
 
 @pytest.mark.parametrize("field", ["primary_keys", "delta_fields"])
