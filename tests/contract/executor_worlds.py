@@ -94,14 +94,15 @@ class NotingWorker:
         self._stopped: set[JobKey] = set()
         self._tell: Callable[[JobNews], None] = lambda _: None
 
-    def listen(self, tell: Callable[[JobNews], None], ended: Callable[[str], None]) -> None:
+    def listen(self, tell: Callable[[JobNews], None], ended: Callable[[int, str], None]) -> None:
         self._tell = tell
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Message) -> int:
         if isinstance(message, RunOrder):
             self._orders.append(message)
         elif isinstance(message, StopOrder):
             self._stopped.add(message.key)
+        return 1
 
     def shutdown(self) -> None:
         """Nothing runs between two calls."""

@@ -21,12 +21,13 @@ class InlineChannel:
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._tell: Callable[[JobNews], None] = lambda _: None
 
-    def listen(self, tell: Callable[[JobNews], None], ended: Callable[[str], None]) -> None:
+    def listen(self, tell: Callable[[JobNews], None], ended: Callable[[int, str], None]) -> None:
         self._tell = tell
         self._thread.start()
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Message) -> int:
         self._lines.put(to_line(message))
+        return 1
 
     def shutdown(self) -> None:
         self.send(Shutdown())

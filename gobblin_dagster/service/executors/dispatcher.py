@@ -7,12 +7,12 @@ repeats the first one, which changes nothing the second time.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 
 from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, TransientError
 from gobblin_dagster.service.executors.base import ReportingExecutor, job_key, order_key
 from gobblin_dagster.service.executors.messages import RunOrder
+from gobblin_dagster.service.executors.turns import Turns
 from gobblin_dagster.service.logs import about
 from gobblin_dagster.service.model import ExecutionStatus, JobReport
 from gobblin_dagster.service.store.execution_rows import Order, drop_orders, list_orders, load_job, open_jobs
@@ -57,25 +57,21 @@ class Dispatcher:
         self._store = store
         self._report = report
         self._is_active = is_active
-        self._wake = threading.Event()
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._wait_s = TICK_S
+        self._turns = Turns(f"executor-{executor.name}", self._turn)
 
     def start(self) -> None:
         """Serve the executor in a thread."""
-        self._thread = threading.Thread(target=self._loop, name=f"executor-{self.executor.name}", daemon=True)
-        self._thread.start()
+        self._turns.start()
 
     def wake(self) -> None:
         """Look at the outbox now."""
-        self._wake.set()
+        self._turns.wake()
 
     def stop(self) -> None:
         """End the thread; jobs go on where they run."""
-        self._stopping.set()
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._turns.end()
+        self._turns.join()
         self.executor.close()
 
     def step(self) -> int:
@@ -145,21 +141,18 @@ class Dispatcher:
             log.warning("executor %s reports job %s, which is not its own", self.executor.name, report.key)
         return is_ours
 
-    def _loop(self) -> None:
-        wait_s = TICK_S
-        while not self._stopping.is_set():
-            try:
-                while self._is_active() and not self._stopping.is_set() and self.step() >= BATCH:
-                    pass
-                wait_s, self.problem = TICK_S, ""
-            except GobblinDagsterError as error:
-                wait_s = min(2 * wait_s, MAX_WAIT_S)
-                self._tell(str(error))
-            except Exception as error:  # a fault with one executor must not stop it for ever
-                log.exception("executor %s: orders and reports wait", self.executor.name)
-                wait_s, self.problem = MAX_WAIT_S, f"{type(error).__name__}: {error}"
-            self._wake.wait(wait_s)
-            self._wake.clear()
+    def _turn(self) -> float:
+        try:
+            while self._is_active() and not self._turns.is_ending and self.step() >= BATCH:
+                pass
+            self._wait_s, self.problem = TICK_S, ""
+        except GobblinDagsterError as error:
+            self._wait_s = min(2 * self._wait_s, MAX_WAIT_S)
+            self._tell(str(error))
+        except Exception as error:  # a fault with one executor must not stop it for ever
+            log.exception("executor %s: orders and reports wait", self.executor.name)
+            self._wait_s, self.problem = MAX_WAIT_S, f"{type(error).__name__}: {error}"
+        return self._wait_s
 
     def _tell(self, problem: str) -> None:
         if problem != self.problem:

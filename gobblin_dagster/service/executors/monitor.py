@@ -18,6 +18,7 @@ from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.service.executors.messages import JobNews, RunOrder, StopOrder
+from gobblin_dagster.service.executors.turns import Turns
 from gobblin_dagster.service.executors.worker_process import WorkerChannel
 from gobblin_dagster.service.logs import about
 from gobblin_dagster.service.model import ExecutionStatus, JobKey, JobReport
@@ -81,14 +82,13 @@ class JobMonitor:
         self._look_at = 0.0
         """When jobs of holders that are gone are looked for, by the process's own clock."""
         self._waiting: deque[JobKey] = deque()
-        self._running: set[JobKey] = set()
+        self._running: dict[JobKey, int] = {}
+        """Jobs that were handed over, each with the number of its worker."""
         self._restarts: dict[JobKey, int] = {}
         self._stopped: set[JobKey] = set()
         """Jobs that were ordered to stop; others that end as cancelled were cut short by the end of the program."""
         self._lock = threading.RLock()
-        self._thread: threading.Thread | None = None
-        self._stopping = threading.Event()
-        self._wake = threading.Event()
+        self._turns = Turns(f"executor-{name}", self._turn)
         worker.listen(self._report, self._worker_ended)
 
     @property
@@ -99,30 +99,26 @@ class JobMonitor:
 
     def start(self) -> None:
         """Take up jobs that killed holders left, and go on with the inlet, in a thread."""
-        self._thread = threading.Thread(target=self._loop, name=f"executor-{self._name}", daemon=True)
-        self._thread.start()
+        self._turns.start()
 
     def wake(self) -> None:
         """Look at the inlet now."""
-        self._wake.set()
+        self._turns.wake()
 
     def stop(self) -> None:
         """End jobs gracefully: work units that run end, what is whole is committed. Waits for it."""
-        self._stopping.set()
-        self._wake.set()
+        self._turns.end()
         self.join()
         self._worker.shutdown()
 
     def kill(self) -> None:
         """End the worker at once; another monitor takes its jobs up again."""
-        self._stopping.set()
-        self._wake.set()
+        self._turns.end()
         self._worker.kill()
 
     def join(self) -> None:
         """Wait for the thread that `kill` told to end."""
-        if self._thread is not None:
-            self._thread.join()
+        self._turns.join()
 
     def step(self, *, takes_over: bool = True) -> None:
         """Take over, take and hand over what there is; raises while the inlet's store is away."""
@@ -131,22 +127,20 @@ class JobMonitor:
         self._take_orders()
         self._hand_over()
 
-    def _loop(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                is_due = time.monotonic() >= self._look_at
-                self.step(takes_over=is_due)
-                if is_due:
-                    self._look_at = time.monotonic() + TAKE_OVER_S
-            except GobblinDagsterError as error:
-                # The store may be away for a while; what was decided stands in it and waits.
-                log.warning("executor %s: %s", self._name, error)
-                self._stopping.wait(1)
-            except Exception:  # a fault with one job must not stop the others for ever
-                log.exception("executor %s goes on after an error", self._name)
-                self._stopping.wait(1)
-            self._wake.wait(TICK_S)
-            self._wake.clear()
+    def _turn(self) -> float:
+        try:
+            is_due = time.monotonic() >= self._look_at
+            self.step(takes_over=is_due)
+            if is_due:
+                self._look_at = time.monotonic() + TAKE_OVER_S
+        except GobblinDagsterError as error:
+            # The store may be away for a while; what was decided stands in it and waits.
+            log.warning("executor %s: %s", self._name, error)
+            self._turns.wait(1)
+        except Exception:  # a fault with one job must not stop the others for ever
+            log.exception("executor %s goes on after an error", self._name)
+            self._turns.wait(1)
+        return TICK_S
 
     def _take_over(self) -> None:
         """Take up the jobs of holders that are gone, and our own of which we do not know."""
@@ -182,24 +176,25 @@ class JobMonitor:
         while True:
             with self._lock:
                 is_full = len(self._running) >= self._jobs_at_once
-                if not self._waiting or is_full or self._stopping.is_set():
+                if not self._waiting or is_full or self._turns.is_ending:
                     return
                 key = self._waiting[0]
             run_id = new_run_id(self._clock.now())
             body = self._inlet.begin(key, run_id)
             with self._lock:
                 self._waiting.popleft()
-                if body is None:
-                    continue
-                self._running.add(key)
-            self._worker.send(RunOrder(key, run_id, body))
+                if body is not None:
+                    # Inside of the lock: the end of this very worker must be heard of after it is known to have the job.
+                    self._running[key] = 0
+                    self._running[key] = self._worker.send(RunOrder(key, run_id, body))
 
-    def _worker_ended(self, how: str) -> None:
-        """Hand the jobs of a worker that ended over again, or give them up."""
+    def _worker_ended(self, worker: int, how: str) -> None:
+        """Hand the jobs of a worker that ended over again, or give them up; the next worker may have others already."""
         with self._lock:
-            left = sorted(self._running)
-            self._running.clear()
-        if self._stopping.is_set():
+            left = sorted(key for key, number in self._running.items() if number == worker)
+            for key in left:
+                del self._running[key]
+        if self._turns.is_ending:
             return
         for key in left:
             if key in self._stopped:
@@ -215,12 +210,12 @@ class JobMonitor:
             else:
                 message = f"the worker ended {restarts} times while the job ran, last with {how}"
                 self._report(JobNews(key, ExecutionStatus.FAILED, message))
-        self._wake.set()
+        self._turns.wake()
 
     def _report(self, news: JobNews) -> None:
         """Tell what became of a job, for as long as it takes: the store may be away for a while."""
         key = news.key
-        if news.status is ExecutionStatus.CANCELLED and self._stopping.is_set() and key not in self._stopped:
+        if news.status is ExecutionStatus.CANCELLED and self._turns.is_ending and key not in self._stopped:
             return  # another monitor takes the job up again; what is whole is committed
         report = JobReport(
             key.execution_id,
@@ -242,11 +237,11 @@ class JobMonitor:
             except GobblinDagsterError as error:
                 with about(key.execution_id, key.job):
                     log.warning("the report of job %s waits for the store: %s", key, error)
-                if self._stopping.wait(1):
+                if self._turns.wait(1):
                     return
         if news.status.is_final:
             with self._lock:
-                self._running.discard(key)
+                self._running.pop(key, None)
                 self._restarts.pop(key, None)
                 self._stopped.discard(key)
-            self._wake.set()
+            self._turns.wake()

@@ -19,11 +19,14 @@ _SHUTDOWN_S = 300
 class WorkerChannel(Protocol):
     """What a `JobMonitor` hands jobs to. Its callbacks come in a thread of its own."""
 
-    def listen(self, tell: Callable[[JobNews], None], ended: Callable[[str], None]) -> None:
-        """Set who hears of jobs, and of a worker that ended without being told to, with a few words about its end."""
+    def listen(self, tell: Callable[[JobNews], None], ended: Callable[[int, str], None]) -> None:
+        """Set who hears of jobs, and of a worker that ended without being told to: its number, and a few words."""
 
-    def send(self, message: Message) -> None:
-        """Hand over a message; a worker that is not there is started. One that ends now is told of by `ended`."""
+    def send(self, message: Message) -> int:
+        """Hand over a message, and return the worker's number; a worker that is not there is started.
+
+        The end of one that ends meanwhile is told of by `ended`, with this number.
+        """
 
     def shutdown(self) -> None:
         """End the worker gracefully: work units that run end, what is whole is committed. Waits for it."""
@@ -47,24 +50,27 @@ class WorkerProcess:
         self._log_file = log_file
         self._lock = threading.RLock()  # a signal may kill while the same thread ends it
         self._worker: subprocess.Popen[str] | None = None
+        self._number = 0
+        """How many processes were started; the number of the one that runs."""
         self._is_closed = False
         self._tell: Callable[[JobNews], None] = lambda _: None
-        self._ended: Callable[[str], None] = lambda _: None
+        self._ended: Callable[[int, str], None] = lambda *_: None
 
-    def listen(self, tell: Callable[[JobNews], None], ended: Callable[[str], None]) -> None:
+    def listen(self, tell: Callable[[JobNews], None], ended: Callable[[int, str], None]) -> None:
         """Set who hears of jobs, and of the process's end."""
         self._tell = tell
         self._ended = ended
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Message) -> int:
         """Hand over a message."""
-        worker = self._started()
+        worker, number = self._started()
         try:
             if worker is not None and worker.stdin is not None:
                 worker.stdin.write(to_line(message))
                 worker.stdin.flush()
         except OSError:
             log.warning("the worker ended; it is started again")  # its reader finds out, and sorts its jobs
+        return number
 
     def shutdown(self) -> None:
         """End the process gracefully and wait for it."""
@@ -88,8 +94,8 @@ class WorkerProcess:
         if worker is not None:
             worker.kill()
 
-    def _started(self) -> subprocess.Popen[str] | None:
-        """Return the process, which is started if there is none; None if there is none and it was closed."""
+    def _started(self) -> tuple[subprocess.Popen[str] | None, int]:
+        """Return the process, which is started if there is none, and its number; None if it was closed."""
         with self._lock:
             if self._worker is None and not self._is_closed:
                 self._log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -105,10 +111,14 @@ class WorkerProcess:
                         # A Ctrl-C for the service must not reach the worker: the service decides how it ends.
                         start_new_session=True,
                     )
-                threading.Thread(target=self._read, args=(self._worker,), name="worker-reader", daemon=True).start()
-            return self._worker
+                self._number += 1
+                reader = threading.Thread(
+                    target=self._read, args=(self._worker, self._number), name="worker-reader", daemon=True
+                )
+                reader.start()
+            return self._worker, self._number
 
-    def _read(self, worker: subprocess.Popen[str]) -> None:
+    def _read(self, worker: subprocess.Popen[str], number: int) -> None:
         """Take in what the process says, until it ends."""
         for line in worker.stdout or ():
             try:
@@ -122,4 +132,4 @@ class WorkerProcess:
         with self._lock:
             self._worker = None
         if not self._is_closed:
-            self._ended(f"code {code}; see {self._log_file}")
+            self._ended(number, f"code {code}; see {self._log_file}")

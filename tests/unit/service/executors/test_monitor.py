@@ -44,13 +44,19 @@ class DyingWorker:
 
     def __init__(self) -> None:
         self.sent: list[Message] = []
-        self.die: Callable[[str], None] = lambda _: None
+        self.number = 1
+        self.ended: Callable[[int, str], None] = lambda *_: None
 
-    def listen(self, tell: Callable[[JobNews], None], ended: Callable[[str], None]) -> None:
-        self.die = ended
+    def listen(self, tell: Callable[[JobNews], None], ended: Callable[[int, str], None]) -> None:
+        self.ended = ended
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Message) -> int:
         self.sent.append(message)
+        return self.number
+
+    def die(self, how: str) -> None:
+        self.number += 1
+        self.ended(self.number - 1, how)
 
     def shutdown(self) -> None: ...
 
@@ -83,6 +89,17 @@ def test_job_that_ends_its_worker_again_and_again_is_given_up() -> None:
         "the worker ended 3 times while the job ran, last with code -9",
     )
     assert len(worker.sent) == MAX_RESTARTS + 1
+
+
+def test_job_that_the_next_worker_has_is_not_handed_over_again_when_the_end_of_the_last_one_is_told() -> None:
+    inlet, worker = ListInlet(), DyingWorker()
+    monitor = JobMonitor("east", inlet, worker, SystemClock(), 1)
+    worker.number = 2  # the first one has ended, and its reader was not there yet to say so
+    inlet.orders = [Taken(KEY)]
+    monitor.step()
+    worker.ended(1, "code -9")
+    monitor.step()
+    assert [type(one) for one in worker.sent] == [RunOrder]
 
 
 class Lossy(Inbox):
