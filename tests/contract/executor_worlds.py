@@ -110,6 +110,10 @@ class NotingWorker:
     def kill(self) -> None:
         """Nothing runs between two calls."""
 
+    def forget(self) -> None:
+        """Lose what was handed over."""
+        self._orders.clear()
+
     def run(self) -> None:
         """Run what was handed over."""
         while self._orders:
@@ -217,15 +221,15 @@ class EmbeddedWorld(World):
 
     def start(self) -> None:
         self.worker = NotingWorker(self.kills, self.begun, self.published)
-        self._embedded = EmbeddedExecutor(self.store, self._report, f"node-{next(_names)}")
-        self.monitor = JobMonitor("embedded", self._embedded, self.worker, SystemClock(), 2)
+        self.inlet = EmbeddedExecutor(self.store, self._report, f"node-{next(_names)}")
+        self.monitor = JobMonitor("embedded", self.inlet, self.worker, SystemClock(), 2)
 
     def worker_pass(self) -> None:
         self.monitor.step()
         self.worker.run()
 
     def executor(self) -> SpecExecutor:
-        return self._embedded
+        return self.inlet
 
 
 class RemoteWorld(World):

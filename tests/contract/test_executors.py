@@ -17,6 +17,7 @@ from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.service.executors.dispatcher import Dispatcher
 from gobblin_dagster.service.executors.messages import RunOrder
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, JobKey, JobReport
+from gobblin_dagster.service.store.execution_rows import list_orders
 from gobblin_dagster.service.store.store import ServiceStore
 from tests.contract.executor_worlds import (
     EmbeddedWorld,
@@ -202,6 +203,53 @@ def test_executor_tells_where_it_is_and_why_jobs_would_wait(world: World) -> Non
     assert executor.uri.partition(":")[0]
     world.lose_it()
     assert executor.health()
+
+
+@pytest.fixture
+def embedded(empty_service: Path, tmp_path: Path) -> Iterator[EmbeddedWorld]:
+    shutil.copy(empty_service, tmp_path / "service.db")
+    made = EmbeddedWorld(f"sqlite:///{tmp_path}/service.db", tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_stop_whose_answer_is_lost_is_taken_again(embedded: EmbeddedWorld, has_begun: bool) -> None:
+    execution = embedded.order()
+    if has_begun:
+        embedded.monitor.step()
+    embedded.orchestrator.kill(execution)
+    assert [one.is_stop for one in embedded.inlet.take(2)] == [True]
+    assert embedded.passes(execution)
+    assert (embedded.job(execution).status, embedded.begun) == (S.CANCELLED, [])
+    embedded.monitor.step()
+    with embedded.store.read() as transaction:
+        assert list_orders(transaction, "embedded") == [], "a stop stays until the job is over, and no longer"
+
+
+def test_job_that_is_to_stop_is_not_begun_again_by_the_next_node(embedded: EmbeddedWorld) -> None:
+    execution = embedded.order()
+    embedded.monitor.step()
+    embedded.orchestrator.kill(execution)
+    embedded.monitor.step()
+    embedded.start()  # killed while the job ends
+    assert embedded.passes(execution)
+    assert (embedded.job(execution).status, embedded.begun) == (S.CANCELLED, [])
+
+
+def test_attempt_whose_taking_was_never_answered_begins_though_one_before_it_had_a_run(
+    embedded: EmbeddedWorld,
+) -> None:
+    execution = embedded.order(attempts=2)
+    embedded.monitor.step()
+    first = key(embedded, execution)
+    assert embedded.job(execution).run_id
+    embedded.orchestrator.report(JobReport(execution, first.job, 1, 1, S.FAILED, "lost"))
+    assert embedded.job(execution).run_id == "", "the second attempt has no run yet"
+    embedded.worker.forget()
+    assert [one.key.attempt for one in embedded.inlet.take(2)] == [2]
+    assert embedded.passes(execution)
+    assert [one.attempt for one in embedded.begun] == [2]
 
 
 def test_more_jobs_than_an_executor_may_have_wait_in_order(empty_service: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gobblin_dagster.core.clock import Clock
@@ -31,6 +31,7 @@ TAKE_OVER_S = 5
 """How often jobs of holders that are gone are looked for."""
 MAX_RESTARTS = 2
 """How often a job is handed over again because its worker ended under it."""
+_UNTOLD = "what was said of it cannot be stored; the log says why"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,7 @@ class JobMonitor:
             with self._lock:
                 self._waiting.popleft()
                 if body is not None:
-                    # Inside of the lock: the end of this very worker must be heard of after it is known to have the job.
+                    # Inside of the lock: the end of this worker must be heard of after it is known to have the job.
                     self._running[key] = 0
                     self._running[key] = self._worker.send(RunOrder(key, run_id, body))
 
@@ -239,6 +240,12 @@ class JobMonitor:
                     log.warning("the report of job %s waits for the store: %s", key, error)
                 if self._turns.wait(1):
                     return
+            except Exception:
+                # Whatever is wrong with this report, those of other jobs come by the same thread.
+                if report.message == _UNTOLD:
+                    raise
+                log.exception("the report of job %s cannot be stored", key)
+                report = replace(report, message=_UNTOLD, processed_count=0, low_watermark="", high_watermark="")
         if news.status.is_final:
             with self._lock:
                 self._running.pop(key, None)

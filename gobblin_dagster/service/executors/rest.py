@@ -87,7 +87,15 @@ class HttpsClient:
     def call(self, method: str, path: str, body: str) -> tuple[int, Any]:
         """Send a request."""
         try:
-            answer = self._session.request(method, self._url + path, data=body.encode(), timeout=_WAIT_S)
+            answer = self._session.request(
+                method,
+                self._url + path,
+                data=body.encode(),
+                timeout=_WAIT_S,
+                allow_redirects=False,  # orders are for this address alone, and so is the certificate that is shown
+            )
+            if answer.is_redirect:
+                return answer.status_code, f"it points to {answer.headers['location']}; the topology must name that"
             return answer.status_code, answer.json()
         except (OSError, ValueError, requests.RequestException) as error:  # OSError: a file of a certificate
             raise TransientError(problem=f"The worker at {self._url} does not answer: {error}") from error

@@ -192,7 +192,16 @@ class Orchestrator:
             low_watermark=storable(report.low_watermark),
             high_watermark=storable(report.high_watermark),
         )
-        with about(report.execution, report.job), self._store.write() as transaction:
+        with about(report.execution, report.job):
+            try:
+                self._take_in(report)
+            except StorageError as error:
+                # If the texts are the reason, the same report would fail each time, and keep those after it waiting.
+                told = f"{report.status}; what was said of it cannot be stored: {error}"
+                self._take_in(replace(report, message=told[:1000], low_watermark="", high_watermark=""))
+
+    def _take_in(self, report: JobReport) -> None:
+        with self._store.write() as transaction:
             execution = load_execution(transaction, report.execution, for_update=True)
             if execution is None or execution.is_over:
                 return
@@ -485,7 +494,7 @@ class Orchestrator:
                     "is_kill_requested": progress.is_killed,
                 }
                 if progress.status is ExecutionStatus.PENDING_RETRY or progress.generation > old.generation:
-                    values |= {"ended_at": None, "started_at": None}
+                    values |= {"ended_at": None, "started_at": None, "run_id": ""}
                 if name in begun:
                     values["start_by"] = _start_by(dag_jobs[name], now)
                 elif progress.status not in WAITING:

@@ -433,9 +433,10 @@ def add_orders(transaction: Transaction, orders: Iterable[Order]) -> None:
 
 
 def take_orders(transaction: Transaction, executor: str, holder: str, limit: int) -> list[Order]:
-    """Give a node orders to start jobs, and those to stop jobs that it holds or that nobody has taken; delete them.
+    """Give a node orders to start jobs, and those to stop jobs that it holds or that nobody has taken.
 
-    An order goes to one node only, whichever asks first.
+    An order goes to one node only, whichever asks first. An order to start is deleted. One to stop stays until the job
+    is over, so that it is neither lost with the answer, nor with the node.
 
     Args:
         transaction: open for writing.
@@ -448,14 +449,19 @@ def take_orders(transaction: Transaction, executor: str, holder: str, limit: int
     """
     stops = select(outbox).where(outbox.c.executor == executor, outbox.c.order == _STOP).order_by(outbox.c.number)
     taken: list[Order] = []
-    for order in [_order(row) for row in transaction.execute(_locked(transaction, stops.limit(100)))]:
+    for order in [_order(row) for row in transaction.execute(_locked(transaction, stops))]:
         is_same = and_(outbox.c.generation == order.generation, outbox.c.attempt == order.attempt)
         started = select(outbox).where(_of_job(outbox, order), is_same, outbox.c.order == _START)
         waiting = [_order(row) for row in transaction.execute(_locked(transaction, started))]
-        held = select(jobs.c.holder).where(_of_job(jobs, order))
-        if waiting or transaction.execute(held).scalar_one_or_none() in (holder, None):
-            taken.append(order)
+        job = load_job(transaction, order.execution, order.job)
+        if job is None or job.status.is_final:
             drop_orders(transaction, [order, *waiting])
+        elif waiting or job.holder == holder:
+            taken.append(order)
+            is_current = (job.generation, job.attempt) == (order.generation, order.attempt)
+            if is_current:
+                transaction.execute(update(jobs).where(_of_job(jobs, order)).values(holder=holder))
+            drop_orders(transaction, waiting if is_current else [order, *waiting])
     starts = select(outbox).where(outbox.c.executor == executor, outbox.c.order == _START).order_by(outbox.c.number)
     begun = [_order(row) for row in transaction.execute(_locked(transaction, starts.limit(limit)))] if limit > 0 else []
     for order in begun:

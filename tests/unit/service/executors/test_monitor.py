@@ -46,9 +46,10 @@ class DyingWorker:
         self.sent: list[Message] = []
         self.number = 1
         self.ended: Callable[[int, str], None] = lambda *_: None
+        self.tell: Callable[[JobNews], None] = lambda _: None
 
     def listen(self, tell: Callable[[JobNews], None], ended: Callable[[int, str], None]) -> None:
-        self.ended = ended
+        self.tell, self.ended = tell, ended
 
     def send(self, message: Message) -> int:
         self.sent.append(message)
@@ -100,6 +101,22 @@ def test_job_that_the_next_worker_has_is_not_handed_over_again_when_the_end_of_t
     worker.ended(1, "code -9")
     monitor.step()
     assert [type(one) for one in worker.sent] == [RunOrder]
+
+
+def test_report_that_cannot_be_stored_is_told_without_its_texts() -> None:
+    class Choosy(ListInlet):
+        def tell(self, report: JobReport) -> None:
+            if report.message == "odd":
+                raise OverflowError("no database holds this")
+            super().tell(report)
+
+    inlet, worker = Choosy(), DyingWorker()
+    monitor = JobMonitor("east", inlet, worker, SystemClock(), 1)
+    inlet.orders = [Taken(KEY)]
+    monitor.step()
+    worker.tell(JobNews(KEY, ExecutionStatus.COMPLETE, "odd", 7))
+    assert [(one.status, one.processed_count) for one in inlet.reports] == [(ExecutionStatus.COMPLETE, 0)]
+    assert "the log says why" in inlet.reports[0].message
 
 
 class Lossy(Inbox):

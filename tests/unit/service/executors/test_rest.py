@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import requests
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
 
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.errors import EnvironmentFaultError, TransientError, UsageError
@@ -86,6 +93,38 @@ def test_what_cannot_be_taken_is_told(sides: Sides) -> None:
     assert client.call("POST", "/executors/east/reports", '["x"]')[0] == 400
     assert client.call("POST", "/executors/east/reports", "7")[0] == 400
     assert client.call("GET", "/executors/east/orders", "")[0] == 404
+
+
+def test_order_is_not_carried_on_to_another_address(sides: Sides) -> None:
+    """The certificate and the order are for the worker, not for whoever it names."""
+
+    async def elsewhere(_: Request) -> Response:
+        return RedirectResponse(f"https://127.0.0.1:{sides.link.port}/executors/east/orders", 307)
+
+    config = uvicorn.Config(
+        Starlette(routes=[Route("/executors/east/orders", elsewhere, methods=["POST"])]),
+        port=0,
+        log_config=None,
+        lifespan="off",
+        ssl_certfile=sides.inlet.certificate,
+        ssl_keyfile=sides.inlet.key,
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    certificate, key = sides.authority.signed("service")
+    files = {"certificate": str(certificate), "key": str(key), "ca": str(sides.authority.ca)}
+    client = HttpsClient(RestAddress(url=f"https://127.0.0.1:{port}", **files), sides.folder)
+    stray = JobKey("shop", "stray", 1, "a", 1, 1)
+    with pytest.raises(TransientError, match="answers 307: it points to https"):
+        RestExecutor("east", "https://x", client).add(RunOrder(stray, "", "{}"))
+    client.close()
+    server.should_exit = True
+    thread.join()
+    assert stray not in sides.inbox.list()
 
 
 def test_worker_that_cannot_listen_says_why(sides: Sides, tmp_path: Path) -> None:

@@ -51,6 +51,22 @@ def execution(store: ServiceStore, number: int) -> Execution:
     return found
 
 
+def test_report_whose_text_the_database_refuses_ends_its_job_all_the_same(
+    store: ServiceStore, orchestrator: Orchestrator, create: Create
+) -> None:
+    number = create(flow(templates="FS:///a"))
+    orchestrator.start_accepted()
+    refuse = "CREATE TRIGGER refuse BEFORE INSERT ON gobblin_events WHEN NEW.message LIKE 'a COMPLETE%' "
+    with store.write() as transaction:
+        transaction.exec_driver_sql(refuse + "BEGIN SELECT RAISE(FAIL, 'no such text'); END")
+    report(orchestrator, number, "a", S.COMPLETE, rows=5)
+    with store.read() as transaction:
+        [job] = load_jobs(transaction, ExecutionId(FLOW, number))
+    assert (job.status, job.processed_count, job.low_watermark) == (S.COMPLETE, 5, "")
+    assert "no such text" in job.message
+    assert execution(store, number).is_over
+
+
 def test_jobs_run_one_after_the_other_and_the_flow_leaves_the_catalog(
     store: ServiceStore, orchestrator: Orchestrator, create: Create
 ) -> None:
