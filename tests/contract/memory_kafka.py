@@ -47,8 +47,11 @@ class MemoryKafka:
     def producer(self) -> Any:
         return _Producer(self)
 
-    def consumer(self, group: str) -> Any:
+    def consumer(self, group: str, name: str = "") -> Any:
         return _Consumer(self, group)
+
+    def members(self, group: str) -> set[str]:
+        return set()
 
 
 class _Producer:
@@ -75,7 +78,7 @@ class _Consumer:
         self._topic = ""
         self._position = 0
 
-    def subscribe(self, topics: Sequence[str]) -> None:
+    def subscribe(self, topics: Sequence[str], on_assign: Any = None) -> None:
         self._topic = topics[0]
         self._position = self._broker.committed.get((self._group, self._topic), 0)
 

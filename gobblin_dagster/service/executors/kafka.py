@@ -12,7 +12,7 @@ import base64
 import json
 import logging
 import os
-import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +23,7 @@ from gobblin_dagster.core.errors import GobblinDagsterError, TransientError, Usa
 from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.service.executors.messages import RunOrder, StopOrder, from_line, to_line
 from gobblin_dagster.service.executors.store import StoreExecutor
+from gobblin_dagster.service.executors.turns import Turns
 from gobblin_dagster.service.model import JobKey, JobReport
 from gobblin_dagster.service.store.worker_rows import read_report, write_report
 from gobblin_dagster.service.topology.model import CapabilitySpec, KafkaTopics
@@ -32,6 +33,10 @@ log = logging.getLogger(__name__)
 REFUSED = ".gobblin/refused-orders-{executor}.jsonl"
 """File of a worker's project with messages that were no orders, each with the reason."""
 _POLL_S = 0.2
+PARTITIONS_S = 30.0
+"""How often partitions that were added to the topic of reports are looked for."""
+_STORE = "gobblin-store-"
+"""What the names of workers in their group begin with; the store's name follows."""
 _SHOWN_BYTES = 1 << 20
 
 
@@ -54,13 +59,22 @@ class KafkaClients:
         own = {"acks": "all", "enable.idempotence": True, "message.timeout.ms": milliseconds, "linger.ms": 5}
         return Producer(client_settings(self._topics, own))
 
-    def consumer(self, group: str) -> Any:
-        """Return a consumer that commits only what it is told to."""
+    def consumer(self, group: str, name: str = "") -> Any:
+        """Return a consumer that commits only what it is told to; other members of the group can read its name."""
         with optional_package("confluent_kafka"):
             from confluent_kafka import Consumer  # noqa: PLC0415  # optional package
 
         own = {"group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-        return Consumer(client_settings(self._topics, own))
+        return Consumer(client_settings(self._topics, own | ({"client.id": name} if name else {})))
+
+    def members(self, group: str) -> set[str]:
+        """Return the names of a group's members."""
+        with optional_package("confluent_kafka"):
+            from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # optional package
+
+        admin = AdminClient(client_settings(self._topics, {}))
+        [found] = admin.describe_consumer_groups([group], request_timeout=self._topics.timeout_s).values()
+        return {member.client_id for member in found.result().members}
 
 
 class _Sender:
@@ -128,6 +142,9 @@ class KafkaExecutor:
         self._clients = clients or KafkaClients(topics)
         self._sender = _Sender(topics, self._clients, topics.orders)
         self._consumer: Any = None
+        self._partitions: Sequence[int] = ()
+        """Those of the topic of reports, as they were when they were looked at last."""
+        self._look_at = 0.0
         self._unread: list[Any] = []
         """Messages that were read and not acknowledged."""
 
@@ -167,8 +184,9 @@ class KafkaExecutor:
 
     def take_reports(self, limit: int) -> Sequence[JobReport]:
         """Read reports behind the ones that were acknowledged."""
-        consumer = self._assigned()
         if not self._unread:
+            self._follow_partitions()
+            consumer = self._assigned()
             with _translated(self._topics):
                 self._unread = _sound(self._topics, consumer.consume(limit, _POLL_S))
         found = []
@@ -195,15 +213,25 @@ class KafkaExecutor:
     def _assigned(self) -> Any:
         """Return the consumer of all partitions: nodes of the service need no group, as one of them works at a time."""
         if self._consumer is None:
-            partitions = self._require_topics()
+            self._partitions = self._require_topics()
+            self._look_at = time.monotonic() + PARTITIONS_S
             with optional_package("confluent_kafka"):
                 from confluent_kafka import OFFSET_STORED, TopicPartition  # noqa: PLC0415  # optional package
 
             consumer = self._clients.consumer(f"gobblin-service-{self.name}")
             with _translated(self._topics):
-                consumer.assign([TopicPartition(self._topics.reports, one, OFFSET_STORED) for one in partitions])
+                consumer.assign([TopicPartition(self._topics.reports, one, OFFSET_STORED) for one in self._partitions])
             self._consumer = consumer
         return self._consumer
+
+    def _follow_partitions(self) -> None:
+        """Let the next look begin with all partitions, if some were added since; all that was read is acknowledged."""
+        if self._consumer is None or time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + PARTITIONS_S
+        if self._require_topics() != self._partitions:
+            self._consumer.close()
+            self._consumer = None
 
     def _require_topics(self) -> Sequence[int]:
         """Return the partitions of the topic of reports."""
@@ -228,6 +256,10 @@ class KafkaLink:
         folder: of the worker's project; messages that are no orders are set aside in it.
         clients: makes Kafka's clients.
 
+    Workers of one executor share one store, since an order that comes again, or one to end a job, may come to another
+    worker than the order to run it. One whose store is another than that of workers in its group takes no orders: the
+    older store wins.
+
     Source: gobblin-kafka `KafkaJobMonitor`, `HighLevelConsumer`. Differs: offsets are committed after what was read is
         durable; Gobblin skips messages that it cannot read.
     """
@@ -242,19 +274,23 @@ class KafkaLink:
         self._sender = _Sender(topics, self._clients, topics.reports)
         self._consumer: Any = None
         self._unread: list[Any] = []
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._group = f"gobblin-worker-{inbox.name}"
+        self._store = ""
+        """Name of the store, once it was asked for."""
+        self._has_new_share = False
+        """Whether the group's members have other shares of the partitions than when they were looked at."""
+        self._problem = ""
+        """Why orders or reports wait, as it was told last."""
+        self._turns = Turns("kafka", self._turn)
 
     def start(self) -> None:
         """Carry messages in a thread."""
-        self._thread = threading.Thread(target=self._loop, name="kafka", daemon=True)
-        self._thread.start()
+        self._turns.start()
 
     def stop(self) -> None:
         """Take no more orders, send the reports that there are, and leave the group."""
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._turns.end()
+        self._turns.join()
         try:
             self.send_reports()
         except GobblinDagsterError as error:
@@ -269,12 +305,16 @@ class KafkaLink:
     def receive_orders(self, limit: int = 100) -> int:
         """Take orders into the store, and commit their offsets then."""
         if self._consumer is None:
-            self._consumer = self._clients.consumer(f"gobblin-worker-{self._inbox.name}")
+            self._require_one_store()
+            self._consumer = self._clients.consumer(self._group, _STORE + self._store)
             with _translated(self._topics):
-                self._consumer.subscribe([self._topics.orders])
+                self._consumer.subscribe([self._topics.orders], on_assign=self._assigned)
         if not self._unread:
             with _translated(self._topics):
                 self._unread = _sound(self._topics, self._consumer.consume(limit, _POLL_S))
+        if self._has_new_share:
+            self._require_one_store()
+            self._has_new_share = False
         for message in self._unread:
             self._take_in(message)
         read, self._unread = self._unread, []
@@ -290,6 +330,26 @@ class KafkaLink:
         self._sender.send([(_flow(report.key), write_report(report).encode()) for report in reports])
         self._inbox.acknowledge(reports)
         return len(reports)
+
+    def _assigned(self, _consumer: Any, _partitions: Any) -> None:
+        self._has_new_share = True
+
+    def _require_one_store(self) -> None:
+        """Leave the group, and raise TransientError, if workers in it have a store that is older than this one's."""
+        with _translated(self._topics):
+            names = self._clients.members(self._group)
+        stores = {name.removeprefix(_STORE) for name in names if name.startswith(_STORE)}
+        self._store = self._store or self._inbox.store_name()
+        if min(stores | {self._store}) == self._store:
+            return
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer, self._unread = None, []
+        raise TransientError(
+            problem=f"Other workers of executor {self._inbox.name} keep their orders in another database, so this one "
+            "takes none: set one `worker: {store: postgresql://...}` in the gobblin.yaml of all of them, or end the "
+            "others."
+        )
 
     def _take_in(self, message: Any) -> None:
         try:
@@ -315,16 +375,21 @@ class KafkaLink:
             os.fsync(file.fileno())
         log.warning("a message of %s is no order; it is set aside in %s: %s", place, self._refused, reason)
 
-    def _loop(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self.step()
-            except GobblinDagsterError as error:
+    def _turn(self) -> float:
+        try:
+            # Reports go on even if orders wait.
+            self.send_reports()
+            self.receive_orders()
+        except GobblinDagsterError as error:
+            if str(error) != self._problem:
                 log.warning("orders and reports wait: %s", error)
-                self._stopping.wait(1)
-            except Exception:  # a fault with one message must not stop the worker for ever
-                log.exception("orders and reports wait")
-                self._stopping.wait(5)
+            self._problem = str(error)
+            return 1
+        except Exception:  # a fault with one message must not stop the worker for ever
+            log.exception("orders and reports wait")
+            return 5
+        self._problem = ""
+        return 0
 
 
 @contextmanager

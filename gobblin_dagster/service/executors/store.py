@@ -11,6 +11,7 @@ from gobblin_dagster.service.executors.messages import RunOrder
 from gobblin_dagster.service.executors.monitor import Taken
 from gobblin_dagster.service.model import JobKey, JobReport
 from gobblin_dagster.service.store.node_rows import load_nodes
+from gobblin_dagster.service.store.role_rows import database_name
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.store.worker_rows import (
     add_job,
@@ -98,6 +99,11 @@ class StoreExecutor:
             return
         with self._store.write() as transaction:
             mark_told(transaction, reports)
+
+    def store_name(self) -> str:
+        """Return the name of the database; a database that is older has a name that sorts before it."""
+        with self._store.write() as transaction:
+            return database_name(transaction, self._store.now(transaction))
 
     def close(self) -> None:
         """Leave the store open: it is its maker's."""

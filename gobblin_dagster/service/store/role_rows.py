@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from datetime import datetime, timedelta
 
 from sqlalchemy import select, update
@@ -14,6 +15,8 @@ from gobblin_dagster.service.store.tables import roles
 LEADER = "leader"
 """The role of the node that fires schedules and starts executions."""
 _NOBODY = ""
+_DATABASE = "database"
+"""Not a role that anybody takes: its holder is the name of the database."""
 
 
 class RoleLease:
@@ -71,6 +74,14 @@ def holder_of(transaction: Transaction, role: str) -> str:
     """Return the node that has a role, or had it last; empty if nobody has it."""
     found = transaction.execute(select(roles.c.holder).where(roles.c.role == role)).scalar_one_or_none()
     return found or _NOBODY
+
+
+def database_name(transaction: Transaction, now: datetime) -> str:
+    """Return the name of the database, which its first caller gives it; names of older ones sort first."""
+    name = f"{int(now.timestamp() * 1000):015d}-{secrets.token_hex(8)}"
+    values = {"role": _DATABASE, "holder": name, "epoch": 0, "until": now}
+    transaction.execute(insert_or_ignore(transaction, roles).values(values).on_conflict_do_nothing())
+    return holder_of(transaction, _DATABASE)
 
 
 def _is_dead(transaction: Transaction, holder: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import NewPartitions
 
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.errors import TransientError
@@ -64,7 +65,7 @@ def world(broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_jobs_run_once_though_the_broker_was_away_and_messages_are_no_orders(
-    world: BrokerWorld, broker: KafkaBroker, tmp_path: Path
+    world: BrokerWorld, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """G13, G15: the outbox keeps the orders while the broker is away."""
     executions = [world.order() for _ in range(4)]
@@ -81,7 +82,30 @@ def test_jobs_run_once_though_the_broker_was_away_and_messages_are_no_orders(
     assert all(world.passes(one, 200) for one in executions)
     assert {(world.job(one).status, world.job(one).attempt) for one in executions} == {(ExecutionStatus.COMPLETE, 1)}
     assert len(world.begun) == len(set(world.begun)) == 4
+    _check_that_partitions_are_found(world, broker, monkeypatch)
+    _check_that_workers_share_one_store(world, tmp_path)
     aside = [json.loads(line) for line in (tmp_path / REFUSED.format(executor="east")).read_text().splitlines()]
     assert len(aside) == 3
     assert {one["topic"] for one in aside} == {"jobs-orders"}
     assert all(one["reason"].startswith(("no message of a worker", "'utf-8' codec")) for one in aside)
+
+
+def _check_that_partitions_are_found(world: BrokerWorld, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports come through partitions that were added to their topic while the service runs."""
+    for added in broker.admin.create_partitions([NewPartitions("jobs-reports", 6)]).values():
+        added.result()
+    monkeypatch.setattr("gobblin_dagster.service.executors.kafka.PARTITIONS_S", 0)
+    monkeypatch.setattr(world.dispatcher.executor, "_look_at", 0)
+    assert all(world.passes(one, 200) for one in [world.order() for _ in range(6)])
+
+
+def _check_that_workers_share_one_store(world: BrokerWorld, folder: Path) -> None:
+    """A worker with a database of its own would call jobs stopped that others run; it takes no orders."""
+    with ServiceStore(f"sqlite:///{folder}/other.db", SystemClock()) as other:
+        stranger = KafkaLink(world.topics, StoreExecutor(world.queue, other), folder)
+        with pytest.raises(TransientError, match="keep their orders in another database"):
+            stranger.step()
+        for link in world.links:
+            link.stop()
+        stranger.step()
+        stranger.stop()
