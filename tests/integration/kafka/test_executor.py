@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import NewPartitions
+from confluent_kafka.cimpl import NewPartitions
 
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.errors import TransientError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import text
 
 from gobblin_dagster.core.errors import FlowChangedError, FlowNotFoundError, TransientError
 from gobblin_dagster.service.manager import FlowManager
@@ -56,14 +57,22 @@ def test_report_whose_text_the_database_refuses_ends_its_job_all_the_same(
 ) -> None:
     number = create(flow(templates="FS:///a"))
     orchestrator.start_accepted()
-    refuse = "CREATE TRIGGER refuse BEFORE INSERT ON gobblin_events WHEN NEW.message LIKE 'a COMPLETE%' "
+    refuse = (
+        "CREATE TRIGGER no_such_text BEFORE INSERT ON gobblin_events WHEN NEW.message = 'a COMPLETE' "
+        "BEGIN SELECT RAISE(FAIL, 'no_such_text'); END"
+        if store.is_sqlite
+        else "ALTER TABLE gobblin_events ADD CONSTRAINT no_such_text CHECK (message <> 'a COMPLETE')"
+    )
     with store.write() as transaction:
-        transaction.exec_driver_sql(refuse + "BEGIN SELECT RAISE(FAIL, 'no such text'); END")
+        transaction.execute(text(refuse))
     report(orchestrator, number, "a", S.COMPLETE, rows=5)
+    if not store.is_sqlite:  # other tests use the same tables
+        with store.write() as transaction:
+            transaction.execute(text("ALTER TABLE gobblin_events DROP CONSTRAINT no_such_text"))
     with store.read() as transaction:
         [job] = load_jobs(transaction, ExecutionId(FLOW, number))
     assert (job.status, job.processed_count, job.low_watermark) == (S.COMPLETE, 5, "")
-    assert "no such text" in job.message
+    assert "no_such_text" in job.message
     assert execution(store, number).is_over
 
 

@@ -10,7 +10,7 @@ import pytest
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId, JobReport
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
-from gobblin_dagster.service.store.execution_rows import take_orders, take_over_jobs
+from gobblin_dagster.service.store.execution_rows import list_orders, take_orders, take_over_jobs
 from gobblin_dagster.service.store.node_rows import Node, delete_node, load_nodes, save_node
 from gobblin_dagster.service.store.role_rows import RoleLease
 from gobblin_dagster.service.store.store import ServiceStore
@@ -54,7 +54,13 @@ def test_stop_goes_to_the_node_that_holds_the_job(
     assert taken(store, "one", 0) == [("a", True)]
     orchestrator.kill(ExecutionId(FlowId("g", "b"), waiting))
     assert taken(store, "two", 0) == [("b", True)], "nobody holds it"
-    assert taken(store, "one") == [], "its start is not there any more"
+    assert taken(store, "one") == [("a", True)], "the start of b is not there any more; a is to stop until it is over"
+    for name, started in (("a", number), ("b", waiting)):
+        cancelled = JobReport(ExecutionId(FlowId("g", name), started), "a", 1, 1, ExecutionStatus.CANCELLED)
+        orchestrator.report(cancelled)
+    assert taken(store, "one") == taken(store, "two") == []
+    with store.read() as transaction:
+        assert list_orders(transaction, "embedded") == []
 
 
 def test_jobs_of_a_dead_node_are_taken_over_once(
