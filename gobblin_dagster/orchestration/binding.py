@@ -80,6 +80,11 @@ class JobBinding:
         return f"{self.name}_job"
 
     @property
+    def pool(self) -> str:
+        """Name of the pool in Dagster that limits how many runs of the job work at once."""
+        return self.job.pool or f"gobblin_{self.name}"
+
+    @property
     def io_manager_key(self) -> str:
         """Resource key of the job's IO manager; one per job, so that it cannot clash with other resources."""
         return f"gobblin_{self.name}"

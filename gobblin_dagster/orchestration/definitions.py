@@ -12,9 +12,11 @@ import dagster as dg
 from gobblin_dagster.core.errors import SpecError
 from gobblin_dagster.engine.project import Project, open_sound_jobs
 from gobblin_dagster.engine.task.runner import TaskRunner
+from gobblin_dagster.orchestration.alerts import Webhook, run_alert_sensor
 from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job, job_schedule
 from gobblin_dagster.orchestration.binding import Checks
 from gobblin_dagster.orchestration.sensors import new_data_sensor, sweep_sensor
+from gobblin_dagster.orchestration.sla import sla_sensor
 from gobblin_dagster.orchestration.translator import GobblinTranslator
 from gobblin_dagster.spec.job import JobSpec
 
@@ -78,9 +80,21 @@ def project_definitions(
     upstream = [spec for job in sound for spec in (translator or GobblinTranslator()).get_upstream_specs(job)]
     sources = {spec.key: spec for spec in reversed(upstream) if spec != dg.AssetSpec(spec.key)}
     sensors = [new_data_sensor(served, translator=translator), sweep_sensor(served, translator=translator)]
+    sensors += _alert_sensors(served, translator)
     faulty = [_faulty_jobs(faults)] if faults else []
     made.append(dg.Definitions(assets=[*sources.values()], jobs=faulty, sensors=sensors if sound else []))
     return dg.Definitions.merge(*made)
+
+
+def _alert_sensors(project: Project, translator: GobblinTranslator | None) -> list[dg.SensorDefinition]:
+    """Return the sensors that `alerts` of the project and `asset.sla` of its jobs ask for."""
+    wanted = project.spec.alerts
+    tell = Webhook(wanted.webhook_env) if wanted else None
+    made = [sla_sensor(project, tell, translator=translator)] if any(job.asset.sla for job in project.jobs) else []
+    if wanted and tell:
+        statuses = [dg.DagsterRunStatus(status.upper()) for status in dict.fromkeys(wanted.runs)]
+        made += [run_alert_sensor(project, tell, status=status, translator=translator) for status in statuses]
+    return made
 
 
 def _faulty_jobs(errors: Mapping[str, SpecError]) -> dg.JobDefinition:

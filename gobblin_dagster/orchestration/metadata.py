@@ -55,6 +55,8 @@ STARTPOINT = "gobblin/startpoint"
 FAILURES = "gobblin/failures"
 """Why parts of the dataset were not committed, if the commit policy publishes the other parts; for an observation of a
 failed partition: why nothing was committed; text."""
+LATE = "gobblin/late"
+"""For an observation of the sensor for `asset.sla`: why the dataset is late; text."""
 DETAIL = "gobblin/detail"
 """For a check: what was expected and what was found, in one line."""
 ROWS_FAILED = "gobblin/rows_failed"

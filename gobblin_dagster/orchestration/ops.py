@@ -82,6 +82,7 @@ def extract_op(binding: JobBinding, runner: TaskRunner | None) -> dg.OpDefinitio
         out=dg.Out(io_manager_key=binding.io_manager_key),
         config_schema=_CONFIG,
         required_resource_keys=needed,
+        pool=binding.pool,
     )
     def extract(context: dg.OpExecutionContext) -> Extracted:
         """Recover earlier runs, plan, run all work units as one Spark job, and decide what to commit."""

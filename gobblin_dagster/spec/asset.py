@@ -44,6 +44,21 @@ class FreshnessSpec(SpecModel):
         return self
 
 
+class SlaSpec(SpecModel):
+    """How old each dataset may become before a sensor of Dagster tells of it."""
+
+    max_age: Age | None = None
+    """Greatest time since the last commit of a dataset: `26h`. A dataset without new data is late too."""
+    max_lag: Age | None = None
+    """Greatest time from a dataset's watermark to now, for watermarks that are dates or times: `90m`."""
+
+    @model_validator(mode="after")
+    def _has_a_limit(self) -> Self:
+        if self.max_age is None and self.max_lag is None:
+            raise ValueError("expected max_age or max_lag")
+        return self
+
+
 class AssetSettings(SpecModel):
     """How Dagster shows the branches of the job."""
 
@@ -54,7 +69,9 @@ class AssetSettings(SpecModel):
     group: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$")] | None = None
     """Group of the assets. Default: the name of the job."""
     freshness: FreshnessSpec | None = None
-    """How old the newest commit may become. Default: any age."""
+    """How old the newest commit of a branch may become; Dagster looks at all datasets together. Default: any age."""
+    sla: SlaSpec | None = None
+    """How old each dataset may become. Default: any age."""
 
     @field_validator("owners")
     @classmethod

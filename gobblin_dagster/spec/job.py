@@ -466,6 +466,9 @@ class JobSpec(SpecModel):
     """Text for people, shown in Dagster."""
     schedule: ScheduleSpec | None = None
     """When Dagster starts the job. Default: a person, a sensor or a scheduler of your own starts it."""
+    pool: Annotated[str, StringConstraints(pattern=r"^\S+$")] | None = None
+    """Pool of Dagster in which a run takes a slot while it reads and commits; jobs may share one. Default:
+    `gobblin_<job>`. A pool has no limit until somebody sets one in Dagster."""
     asset: AssetSettings = Field(default_factory=AssetSettings)
     """How Dagster shows the branches: owners, tags, group, and how old their data may become."""
     source: ConstructSpec

@@ -151,6 +151,15 @@ class WorkerSpec(SpecModel):
     """Jobs that the worker runs side by side."""
 
 
+class AlertsSpec(SpecModel):
+    """Whom Dagster tells of runs and late datasets."""
+
+    webhook_env: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+    """Environment variable with the URL to which alerts are posted as JSON."""
+    runs: tuple[Literal["failure", "success", "canceled"], ...] = ("failure",)
+    """Which ends of runs are told."""
+
+
 class ProjectSpec(SpecModel):
     """The settings that all jobs of a project share."""
 
@@ -173,6 +182,8 @@ class ProjectSpec(SpecModel):
     """Values of `${NAME}` in job files that come from files or commands, by name."""
     allow: AllowSpec = Field(default_factory=AllowSpec)
     """What job files may use; see the page on trust. Default: everything."""
+    alerts: AlertsSpec | None = None
+    """Whom Dagster tells of failed runs and late datasets. Default: nobody."""
     service: ServiceSpec = Field(default_factory=ServiceSpec)
     """The service that `gobblin serve` starts for this project."""
     worker: WorkerSpec = Field(default_factory=WorkerSpec)

@@ -12,6 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 import typer
 import yaml
@@ -73,6 +74,11 @@ def test_job_file_is_without_fault(text: str, tmp_path: Path) -> None:
     part = yaml.safe_load(text)
     if "attributes" in part:
         return  # of Dagster's: loaded by tests/unit/orchestration/test_component.py
+    if "run_monitoring" in part:
+        (tmp_path / "dagster.yaml").write_text(text, encoding="utf-8")
+        with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+            assert instance.run_monitoring_enabled
+        return
     if "template" in part:
         (tmp_path / "example.template").write_text(text, encoding="utf-8")
         values = {name: "Ab1" for name, one in part["parameters"].items() if "default" not in one}

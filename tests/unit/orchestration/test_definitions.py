@@ -113,6 +113,22 @@ def test_assets_of_a_sound_job_load_beside_a_faulty_one(tmp_path: Path) -> None:
         gobblin_assets(tmp_path / "demo", "broken")
 
 
+def test_runs_of_a_job_take_a_slot_of_its_pool_while_they_read_and_commit(tmp_path: Path) -> None:
+    write_demo(tmp_path / "demo")
+    job = tmp_path / "demo" / "jobs" / "flights.yaml"
+
+    def pools() -> dict[str, str | None]:
+        made = gobblin_assets(tmp_path / "demo", "flights").node_def
+        assert isinstance(made, dg.GraphDefinition)
+        return {op.name: op.pool for op in made.iterate_op_defs()}
+
+    assert pools() == {"flights_extract": "gobblin_flights", "flights_report": None}
+    job.write_text(job.read_text() + "\npool: warehouse\n")
+    assert pools()["flights_extract"] == "warehouse"
+    job.write_text(job.read_text().replace("pool: warehouse", "pool: a b"))
+    assert "pool" in (build_definitions(tmp_path / "demo").resolve_job_def("jobs_with_faults").description or "")
+
+
 def with_schedule(root: Path, schedule: str) -> Path:
     write_demo(root / "demo")
     job = root / "demo" / "jobs" / "flights.yaml"
