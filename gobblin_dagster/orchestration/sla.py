@@ -78,8 +78,9 @@ def sla_sensor(
                 late = late_datasets(states.values(), sla, now)
                 new = dict(islice(((urn, why) for urn, why in late.items() if urn not in known), AT_ONCE))
                 over = sorted(known - late.keys())
-                for alert in _alerts(opened.spec.project, binding.name, new, over) if tell else ():
-                    tell(alert)
+                if tell:
+                    for alert in _alerts(opened.spec.project, binding.name, new, over):
+                        tell(alert)
                 events += [_observation(key, *one) for one in new.items() for key in binding.keys.values()]
                 keys = missing_keys(context.instance, binding.partitions_name, new)
                 partitions += [binding.partitions.build_add_request(keys)] if keys else []

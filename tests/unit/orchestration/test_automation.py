@@ -38,11 +38,13 @@ class Daemon:
         """Return the partitions that are asked for, by asset."""
         found = dg.evaluate_automation_conditions(self._world.definitions, self._world.instance, cursor=self._cursor)
         self._cursor = found.cursor
-        asked = {asset.key.path[-1]: found.get_requested_partitions(asset.key) for asset in (eager, of_new_data)}
-        for asset in (eager, of_new_data):
-            for key in sorted(asked[asset.key.path[-1]]):
-                self._world.instance.report_runless_asset_event(dg.AssetMaterialization(asset.key, partition=key))
-        return {name: {str(key) for key in keys} for name, keys in asked.items()}
+        asked = {
+            asset.key: {str(key) for key in found.get_requested_partitions(asset.key)} for asset in (eager, of_new_data)
+        }
+        for asset_key, keys in asked.items():
+            for key in sorted(keys):
+                self._world.instance.report_runless_asset_event(dg.AssetMaterialization(asset_key, partition=key))
+        return {asset_key.path[-1]: keys for asset_key, keys in asked.items()}
 
 
 def test_conditions_ask_for_the_partitions_that_moved(world: World) -> None:

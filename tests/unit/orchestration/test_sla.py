@@ -56,7 +56,8 @@ class Watched:
 
     def __init__(self, world: World) -> None:
         world.parts["asset"] = {"sla": {"max_age": "1h"}}
-        self.world, self.told, self.cursor = world, list[Alert](), ""
+        self.world, self.told = world, list[Alert]()
+        self.cursor: str | None = None
         self.clock = ManualClock()
         self.clock.instant = datetime.now(UTC)
 
