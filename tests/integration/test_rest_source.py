@@ -58,6 +58,15 @@ class Issues:
             case "/link":
                 link = {"Link": f'</link?cursor={end}>; rel="next"'} if more else {}
                 return Reply(page, headers=link)
+            case "/next":
+                return Reply({"items": page, "links": {"next": f"next?cursor={end}" if more else None}})
+            case "/after":
+                last = int(params.get("starting_after", 0))
+                return Reply(found[last : last + self.page_size])
+            case "/counted":
+                if start and start >= len(found):
+                    return Reply({"detail": "Invalid page."}, status=404)
+                return Reply({"items": page, "meta": {"pages": -(-len(found) // self.page_size)}})
         return Reply(page)
 
 
@@ -120,6 +129,9 @@ PAGINGS = [
     pytest.param("/issues", {"type": "offset"}, "", id="offset"),
     pytest.param("/cursor", {"type": "cursor", "next": "meta.next"}, "data.items", id="cursor"),
     pytest.param("/link", {"type": "link"}, "", id="link"),
+    pytest.param("/next", {"type": "next_url", "next": "links.next"}, "items", id="next_url"),
+    pytest.param("/after", {"type": "after"}, "", id="after"),
+    pytest.param("/counted", {"type": "page", "pages": "meta.pages"}, "items", id="page_of_pages"),
 ]
 
 
@@ -154,6 +166,8 @@ def test_records_that_pages_repeat_are_kept_once(new_job: Callable[..., RestJob]
         ({"type": "page"}, [{"id": 1}], "it repeats a page"),
         ({"type": "offset"}, [{"id": 1}], "it repeats a page"),
         ({"type": "cursor", "next": "next"}, {"next": "a", "items": [{"id": 1}]}, "leads back"),
+        ({"type": "next_url"}, {"next": "/issues", "items": [{"id": 1}]}, "leads back"),
+        ({"type": "after"}, [{"id": 1}], "leads back"),
     ],
 )
 def test_server_that_repeats_itself_is_not_asked_for_ever(
@@ -385,6 +399,27 @@ def test_next_cursor_that_is_no_text_or_number_is_refused(
     assert len(job.api.asked) == 1
 
 
+@pytest.mark.parametrize(
+    ("paging", "body", "said"),
+    [
+        ({"type": "next_url"}, {}, "expected the next URL at 'next', or null there, got nothing. The answer has items."),
+        ({"type": "next_url"}, {"next": 7}, "expected the next URL at 'next', got int. Correct `paging.next`."),
+        ({"type": "after", "column": "key"}, {}, "whole number at 'key' in the last record of the page, got nothing."),
+        ({"type": "after", "column": "at"}, {}, "at 'at' in the last record of the page, got dict. Correct `paging."),
+        ({"type": "page", "pages": "total"}, {"total": "3"}, "expected the number of pages at 'total', got \"3\"."),
+        ({"type": "page", "pages": "total"}, {}, "at 'total', got null. The answer has items. Correct `paging.pages`."),
+    ],
+)
+def test_what_leads_to_the_next_page_is_told_if_it_is_wrong(
+    new_job: Callable[..., RestJob], paging: dict[str, Any], body: dict[str, Any], said: str
+) -> None:
+    job = new_job(records="items", paging=paging)
+    job.api.reply = lambda _: Reply({"items": [{"id": 1, "at": {}}], **body})
+    (failure,) = job.run().failures
+    assert said in failure.message
+    assert len(job.api.asked) == 1
+
+
 def test_decimals_keep_all_digits(new_job: Callable[..., RestJob]) -> None:
     job = new_job(columns={"id": "int64", "amount": "decimal(30,4)", "share": "float64"})
     amounts = ["12345678901234567.8901", "0.1", "-1e3", '"2.50"', "7"]
@@ -429,6 +464,10 @@ def test_link_to_another_host_is_not_asked(new_job: Callable[..., RestJob], monk
     job = new_job(paging={"type": "link"}, headers_env={"Authorization": "API_TOKEN"})
     job.api.reply = lambda _: Reply([{"id": 1}], headers={"Link": f'<{other.api.url}/issues>; rel="next"'})
     (failure,) = job.run().failures
+    assert "leads to another host" in failure.message
+    in_body = new_job(paging={"type": "next_url"}, records="items", headers_env={"Authorization": "API_TOKEN"})
+    in_body.api.reply = lambda _: Reply({"items": [{"id": 1}], "next": f"{other.api.url}/issues"})
+    (failure,) = in_body.run().failures
     assert "leads to another host" in failure.message
     assert other.api.asked == []
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from pydantic import Field, field_validator, model_validator
 
@@ -115,6 +115,18 @@ class Answer:
     size_bytes: int
     next_link: str | None
     """Absolute URL from the header `Link` with `rel="next"`."""
+    url: str = ""
+    """URL that answered."""
+
+    def absolute(self, link: str) -> str:
+        """Return a link of the answer as a whole URL; `http` becomes `https` if the server answered by `https`.
+
+        Servers behind a proxy often write the scheme by which the proxy asked them.
+        """
+        there, here = urlsplit(urljoin(self.url, link)), urlsplit(self.url)
+        if (here.scheme, there.scheme, there.hostname) == ("https", "http", here.hostname) and there.port in (None, 80):
+            there = there._replace(scheme="https", netloc=here.netloc)
+        return urlunsplit(there)
 
 
 class HttpClient:
@@ -240,7 +252,8 @@ class HttpClient:
         except RecursionError:
             raise self._refused(target, "answers JSON with lists and objects nested too deep to be read.") from None
         link = self._next_link(response)
-        return Answer(body, len(response.content), self._absolute(response.url, link) if link else None)
+        answer = Answer(body, len(response.content), None, response.url)
+        return replace(answer, next_link=answer.absolute(link)) if link else answer
 
     def _next_link(self, response: Any) -> str | None:
         """Return the link to the next page; None if there is none.
@@ -249,9 +262,6 @@ class HttpClient:
         """
         links = self._requests.utils.parse_header_links(response.headers.get("Link", ""))
         return next((link["url"] for link in links if "next" in link.get("rel", "").lower().split()), None)
-
-    def _absolute(self, url: str, link: str) -> str:
-        return str(self._requests.compat.urljoin(url, link))
 
     def _asked_pause(self, response: Any) -> float:
         """Return the seconds to wait that a server asks for, as a number or a date; 0 if it asks for none."""

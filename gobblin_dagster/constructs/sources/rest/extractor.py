@@ -63,7 +63,8 @@ class RestReading(SpecModel):
     """Types by field name. Other fields are dropped, missing ones become null. Objects and lists in a `string` column
     become JSON text."""
     paging: Paging = Field(default_factory=NoPaging)
-    """How the list is divided into pages: `{type: none}`, `page`, `offset`, `cursor` or `link`."""
+    """How the list is divided into pages: `{type: none}`, `page`, `offset`, `cursor`, `link`, `next_url` or
+    `after`."""
     cursor: RestCursor | None = None
     """How new records are found. Default: each run reads everything, and the watermark is the time of its plan."""
     key: tuple[str, ...] = ()

@@ -27,6 +27,9 @@ class PageNumberPaging(SpecModel):
     """Query parameter for the number."""
     start: int = 1
     """Number of the first page."""
+    pages: str | None = None
+    """Path of the number of pages in the answer, with dots: `meta.total_pages`; for servers that refuse a page behind
+    the last one. Default: the list ends with an empty page."""
 
 
 class OffsetPaging(SpecModel):
@@ -56,8 +59,30 @@ class LinkPaging(SpecModel):
     type: Literal["link"]
 
 
+class NextUrlPaging(SpecModel):
+    """Each answer has the URL of the next page in its body, whole or relative; the last has none."""
+
+    type: Literal["next_url"]
+    next: str = "next"
+    """Path of the URL in the answer, with dots: `links.next`."""
+    next_may_lack: bool = False
+    """Whether the last answer has nothing at this path, instead of null or an empty text. Default: that fails the work
+    unit, because with a misspelt path only one page would be read."""
+
+
+class AfterPaging(SpecModel):
+    """Pages that begin behind a record: each request names the last record of the page before, up to an empty page."""
+
+    type: Literal["after"]
+    param: str = "starting_after"
+    """Query parameter for the last record."""
+    column: str = "id"
+    """Field of the record that the parameter holds, with dots."""
+
+
 Paging: TypeAlias = Annotated[
-    NoPaging | PageNumberPaging | OffsetPaging | CursorPaging | LinkPaging, Field(discriminator="type")
+    NoPaging | PageNumberPaging | OffsetPaging | CursorPaging | LinkPaging | NextUrlPaging | AfterPaging,
+    Field(discriminator="type"),
 ]
 
 
@@ -99,19 +124,37 @@ def read_pages(
                     raise _loop(dataset_urn, path, f"ignores the parameter {paging.param!r}: it repeats a page")
                 before = content
                 number = int(asked.get(paging.param, 0)) + 1
+                if _is_last(answer, dataset_urn, path, paging, number):
+                    return
                 asked[paging.param] = number if isinstance(paging, PageNumberPaging) else taken
-            case CursorPaging() | LinkPaging():
-                following = _following(answer, dataset_urn, path, paging)
+            case CursorPaging() | LinkPaging() | NextUrlPaging() | AfterPaging():
+                following = _following(answer, records, dataset_urn, path, paging)
                 if following is None:
                     return
                 if following in seen:
                     raise _loop(dataset_urn, path, "leads back to a page that was read")
                 seen.add(following)
-                if isinstance(paging, CursorPaging):
+                if isinstance(paging, CursorPaging | AfterPaging):
                     asked[paging.param] = following
                 else:
                     # A link has its own parameters; those in the body of a POST stay.
                     target, asked = following, asked if client.has_body else {}
+
+
+def _is_last(
+    answer: Answer, dataset_urn: str, path: str, paging: PageNumberPaging | OffsetPaging, following: int
+) -> bool:
+    """Return True if the server says that there is no page `following`."""
+    if isinstance(paging, OffsetPaging) or paging.pages is None:
+        return False
+    pages = dig(answer.body, paging.pages)
+    if isinstance(pages, bool) or not isinstance(pages, int):
+        problem = (
+            f"expected the number of pages at {paging.pages!r}, got {json.dumps(pages)[:40]}. The answer has "
+            f"{_contents(answer)}. Correct `paging.pages`."
+        )
+        raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
+    return following - paging.start >= pages
 
 
 def _records(answer: Answer, dataset_urn: str, path: str, records_path: str, may_lack: bool) -> list[Any]:
@@ -144,22 +187,47 @@ def _is_null(body: Any, path: str) -> bool:
     return not path or (isinstance(parent, dict) and name in parent)
 
 
-def _following(answer: Answer, dataset_urn: str, path: str, paging: CursorPaging | LinkPaging) -> str | None:
-    """Return the cursor or URL of the next page; None after the last one."""
+def _following(
+    answer: Answer,
+    records: list[Any],
+    dataset_urn: str,
+    path: str,
+    paging: CursorPaging | LinkPaging | NextUrlPaging | AfterPaging,
+) -> str | None:
+    """Return the cursor, record or URL that leads to the next page; None after the last one."""
     if isinstance(paging, LinkPaging):
         return answer.next_link
-    cursor = dig(answer.body, paging.next)
-    if cursor is None and not (paging.next_may_lack or _is_null(answer.body, paging.next)):
+    if isinstance(paging, AfterPaging):
+        return _last_record(records, dataset_urn, path, paging.column)
+    what = "URL" if isinstance(paging, NextUrlPaging) else "cursor"
+    found = dig(answer.body, paging.next)
+    if found is None and not (paging.next_may_lack or _is_null(answer.body, paging.next)):
         problem = (
-            f"expected the next cursor at {paging.next!r}, or null there, got nothing. The answer has "
+            f"expected the next {what} at {paging.next!r}, or null there, got nothing. The answer has "
             f"{_contents(answer)}. Correct `paging.next`; a server that leaves it out on the last page needs "
             "`next_may_lack: true`."
         )
         raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
-    if isinstance(cursor, dict | list) or cursor is True:
-        problem = f"expected the next cursor at {paging.next!r}, got {type(cursor).__name__}. Correct `paging.next`."
+    if found in (None, "", False):
+        return None
+    if found is True or not isinstance(found, str if what == "URL" else str | int | float):
+        problem = f"expected the next {what} at {paging.next!r}, got {type(found).__name__}. Correct `paging.next`."
         raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
-    return None if cursor in (None, "", False) else str(cursor)
+    return answer.absolute(found) if what == "URL" else str(found)
+
+
+def _last_record(records: list[Any], dataset_urn: str, path: str, column: str) -> str | None:
+    """Return the value of a column in the last record; None for an empty page."""
+    if not records:
+        return None
+    value = dig(records[-1], column)
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        problem = (
+            f"expected a text or whole number at {column!r} in the last record of the page, got "
+            f"{type(value).__name__ if value is not None else 'nothing'}. Correct `paging.column`."
+        )
+        raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
+    return str(value)
 
 
 def _loop(dataset_urn: str, path: str, problem: str) -> ExtractError:

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from gobblin_dagster.constructs.clients.http import HttpClient, HttpOptions
+from gobblin_dagster.constructs.clients.http import Answer, HttpClient, HttpOptions
 from gobblin_dagster.constructs.sources.rest.paging import LinkPaging, read_pages
 from gobblin_dagster.core.errors import ExtractError, TransientError
 from tests.services.json_api import Asked, Reply, running_api
@@ -187,3 +187,18 @@ def test_parameters_in_the_body_of_a_post_go_with_the_links_of_its_pages() -> No
         assert [records for records, _ in pages] == [[1], [2]]
         client.close()
     assert [json.loads(one.body) for one in api.asked] == [{"open": True, "since": "7"}] * 2
+
+
+@pytest.mark.parametrize(
+    ("link", "whole"),
+    [
+        ("http://api.example.org/v2/users?page=2", "https://api.example.org/v2/users?page=2"),
+        ("http://api.example.org:80/v2", "https://api.example.org/v2"),
+        ("users?page=2", "https://api.example.org/v2/users?page=2"),
+        ("?page=2", "https://api.example.org/v2/issues?page=2"),
+        ("http://other.example.org/v2", "http://other.example.org/v2"),
+        ("http://api.example.org:8080/v2", "http://api.example.org:8080/v2"),
+    ],
+)
+def test_link_of_a_server_behind_a_proxy_keeps_https(link: str, whole: str) -> None:
+    assert Answer(None, 0, None, "https://api.example.org/v2/issues").absolute(link) == whole
