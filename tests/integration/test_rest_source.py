@@ -297,6 +297,19 @@ def test_nested_values_become_text_in_string_columns(new_job: Callable[..., Rest
     assert job.table()["title"].to_pylist() == ['{"en": ["a"]}', "plain"]
 
 
+def test_nested_columns_are_lists_objects_and_json(new_job: Callable[..., RestJob]) -> None:
+    columns = {"id": "int64", "lines": [{"sku": "string", "price": "decimal(20,4)"}], "more": "json"}
+    job = new_job(columns=columns)
+    price = "1234567890123456.7891"
+    line = f'{{"sku": "a", "price": {price}, "x": 1}}'
+    job.api.reply = lambda _: Reply(f'[{{"id": 1, "lines": [{line}], "more": "t"}}, {{"id": 2, "more": [0.10]}}]'.encode())
+    job.run()
+    assert job.table().to_pylist() == [
+        {"id": 1, "lines": [{"sku": "a", "price": Decimal(price)}], "more": '"t"'},
+        {"id": 2, "lines": None, "more": "[0.10]"},
+    ]
+
+
 def test_fractions_in_nested_values_keep_all_digits(new_job: Callable[..., RestJob]) -> None:
     job = new_job()
     job.api.reply = lambda _: Reply(b'[{"id": 1, "title": {"ratio": [0.1000000000000000055511151231257827, 1E2]}}]')

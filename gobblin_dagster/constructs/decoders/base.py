@@ -14,7 +14,9 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 from pydantic import Field, field_validator, model_validator
 
-from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type, dates_as_texts
+from gobblin_dagster.constructs.types.arrow import dates_as_texts
+from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly
+from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
 from gobblin_dagster.core.utils.text import first_line
 from gobblin_dagster.spec.job import SpecModel
 
@@ -35,8 +37,9 @@ class JsonDecoding(SpecModel):
     """One JSON object per message."""
 
     type: Literal["json"]
-    columns: Mapping[str, TypeName] = Field(min_length=1)
-    """Types by field name; other fields are dropped, missing ones become null."""
+    columns: Mapping[str, JsonShape] = Field(min_length=1)
+    """Types by field name, e.g. `{id: int64, tags: [string], place: {city: string}}`: `[...]` is a list, `{...}` an
+    object, and `json` any value, as text with its JSON. Other fields are dropped, missing ones become null."""
 
 
 class AvroDecoding(SpecModel):
@@ -117,15 +120,22 @@ class StringDecoder:
 
 
 class JsonDecoder:
-    """Decode JSON objects into declared columns."""
+    """Decode JSON objects into declared columns.
 
-    def __init__(self, columns: Mapping[str, str]) -> None:
-        self.type = pa.struct([(name, arrow_type(kind)) for name, kind in columns.items()])
+    Args:
+        columns: shapes by field name; `json` is text with the JSON of the values.
+    """
+
+    def __init__(self, columns: Mapping[str, JsonShape]) -> None:
+        self.type = pa.struct([(name, json_type(shape)) for name, shape in columns.items()])
         self._with_texts = pa.struct(dates_as_texts(self.type))
+        self._any = [name for name, shape in columns.items() if shape == JSON]
 
     def decode(self, values: Sequence[bytes | None]) -> pa.Array:
         if not values:
             return pa.array([], self.type)
+        if self._any:
+            values = [value if value is None else self._with_json(value) for value in values]
         # Wrap each message: then one without a value, or with two, cannot be made up for by another one, and equal
         # counts mean that each row belongs to its message.
         text = b'{"v":' + b'}\n{"v":'.join([b"null" if value is None else value for value in values]) + b"}"
@@ -140,6 +150,18 @@ class JsonDecoder:
         if len(rows) != len(values):
             raise DecodeError("is not one JSON object")
         return rows
+
+    def _with_json(self, value: bytes) -> bytes:
+        """Return a message in which each value of a `json` column is a text with its JSON."""
+        try:
+            record = load_exactly(value)
+            if isinstance(record, dict):
+                record |= {name: dump_exactly(record[name]) for name in self._any if record.get(name) is not None}
+            return dump_exactly(record).encode()
+        except ValueError as error:
+            raise DecodeError(f"is no JSON object of the declared columns: {first_line(error)}") from error
+        except RecursionError:
+            raise DecodeError("has lists and objects nested too deep to be read") from None
 
     def _read(self, text: bytes) -> pa.Array:
         if self._with_texts == self.type:

@@ -16,8 +16,8 @@ from gobblin_dagster.constructs.clients.http import HttpClient, HttpOptions, Wri
 from gobblin_dagster.constructs.decoders.base import DecodeError, JsonDecoder, decode_batch
 from gobblin_dagster.constructs.sources.incremental.in_order import InOrder
 from gobblin_dagster.constructs.sources.rest.paging import NoPaging, Paging, read_pages
-from gobblin_dagster.constructs.types.arrow import TypeName
-from gobblin_dagster.constructs.types.json_shapes import dump_exactly, marked
+from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, marked
+from gobblin_dagster.constructs.types.shapes import JsonShape
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError
 from gobblin_dagster.core.watermark import Watermark
@@ -59,9 +59,10 @@ class RestReading(SpecModel):
     records_may_lack: bool = False
     """Whether an answer without anything at `records` has no records. Default: it fails the work unit, because a
     misspelt path would lose all records silently. A null there is always an empty list."""
-    columns: Mapping[str, TypeName] = Field(min_length=1)
-    """Types by field name. Other fields are dropped, missing ones become null. Objects and lists in a `string` column
-    become JSON text."""
+    columns: Mapping[str, JsonShape] = Field(min_length=1)
+    """Types by field name, e.g. `{id: int64, tags: [string], place: {city: string}}`: `[...]` is a list, `{...}` an
+    object, and `json` any value, as text with its JSON. Other fields are dropped, missing ones become null. Objects and
+    lists in a `string` column become JSON text."""
     paging: Paging = Field(default_factory=NoPaging)
     """How the list is divided into pages: `{type: none}`, `page`, `offset`, `cursor`, `link`, `next_url` or
     `after`."""
@@ -86,9 +87,10 @@ class RestExtractor:
         self._unit = unit
         self._path = str(unit.read["path"])
         self._reading = reading
-        self._decoder = JsonDecoder(reading.columns)
-        self._texts = [name for name, kind in reading.columns.items() if kind == "string"]
-        self._decimals = [name for name, kind in reading.columns.items() if kind.startswith("decimal")]
+        # A `json` column is a text here: `_fitted` writes it, from values that are parsed already.
+        self._decoder = JsonDecoder(
+            {name: "string" if shape == JSON else shape for name, shape in reading.columns.items()}
+        )
         self._seen: set[tuple[Any, ...]] = set()
         self.schema = pa.schema(list(self._decoder.type))
         self._in_order: InOrder | None = None
@@ -146,13 +148,8 @@ class RestExtractor:
 
     def _json(self, record: Any) -> bytes:
         if isinstance(record, dict):
-            nested = {
-                name: dump_exactly(_with_digits(record[name]))
-                for name in self._texts
-                if isinstance(record.get(name), dict | list)
-            }
-            exact = {name: value.text for name in self._decimals if isinstance(value := record.get(name), WrittenFloat)}
-            record = record | nested | exact if nested or exact else record
+            shapes = self._reading.columns
+            record = {name: _fitted(value, shapes[name]) for name, value in record.items() if name in shapes}
         return json.dumps(record).encode()
 
     def _wanted(self, batch: pa.RecordBatch, rows: pa.Array) -> pa.BooleanArray:
@@ -178,6 +175,22 @@ class RestExtractor:
 
     def _error(self, problem: str, row: int | None) -> ExtractError:
         return ExtractError(dataset_urn=self._unit.dataset_urn, file=self._path, row=row, problem=problem)
+
+
+def _fitted(value: Any, shape: JsonShape) -> Any:
+    """Return a value as the decoder reads it exactly: nested values of text columns, and fractions, as texts."""
+    match shape, value:
+        case "json", _ if value is not None:
+            return dump_exactly(_with_digits(value))
+        case "string", dict() | list():
+            return dump_exactly(_with_digits(value))
+        case str(), WrittenFloat() if shape.startswith("decimal"):
+            return value.text
+        case [item], list():
+            return [_fitted(one, item) for one in value]
+        case dict(), dict():
+            return {name: _fitted(one, shape[name]) for name, one in value.items() if name in shape}
+    return value
 
 
 def _with_digits(value: Any) -> Any:

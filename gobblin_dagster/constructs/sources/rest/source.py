@@ -36,10 +36,12 @@ class RestOptions(HttpOptions, RestReading):
         missing = sorted({*self.key, *([self.cursor.column] if self.cursor else [])} - set(self.columns))
         if missing:
             raise ValueError(f"`cursor` and `key` name {', '.join(missing)}, which is not in `columns`")
+        if nested := [name for name in self.key if not isinstance(self.columns[name], str)]:
+            raise ValueError(f"`key` names {', '.join(nested)}, a list or object; expected columns of plain values")
         if self.cursor is None:
             return self
         kind = self.columns[self.cursor.column]
-        if kind not in _KINDS:
+        if not isinstance(kind, str) or kind not in _KINDS:
             raise ValueError(f"the cursor column {self.cursor.column!r} must be timestamp or int64, not {kind}")
         if kind == "int64" and self.cursor.newest_params is None:
             raise ValueError("an int64 cursor needs `newest_params`, to know where the list ends when planning")
@@ -53,7 +55,7 @@ class RestOptions(HttpOptions, RestReading):
     @property
     def watermark_type(self) -> type[Watermark]:
         """Class of the datasets' watermarks."""
-        return _KINDS[self.columns[self.cursor.column]] if self.cursor else TimestampWatermark
+        return _KINDS[str(self.columns[self.cursor.column])] if self.cursor else TimestampWatermark
 
 
 class RestSource:

@@ -58,6 +58,29 @@ def test_json_takes_declared_columns_and_leaves_others_out() -> None:
     ]
 
 
+def test_json_columns_may_be_lists_objects_and_any_value() -> None:
+    decoder = JsonDecoder({"id": "int64", "tags": ["string"], "place": {"city": "string"}, "more": "json"})
+    rows = [
+        b'{"id": 1, "tags": ["a", null], "place": {"city": "Ulm", "zip": 7}, "more": {"x": 0.12345678901234567890}}',
+        b'{"id": 2, "more": "text"}',
+        b'{"id": 3, "more": null}',
+        None,
+    ]
+    assert decoder.decode(rows).to_pylist() == [
+        {"id": 1, "tags": ["a", None], "place": {"city": "Ulm"}, "more": '{"x": 0.12345678901234567890}'},
+        {"id": 2, "tags": None, "place": None, "more": '"text"'},
+        {"id": 3, "tags": None, "place": None, "more": None},
+        None,
+    ]
+
+
+@pytest.mark.parametrize("bad", [b"[1]", b"{", b'{"m": NaN}', b'{"m": 1, "m": 2}', b'{"m":' + b"[" * 10**6, b"1 2"])
+def test_bad_message_with_a_json_column_is_found(bad: bytes) -> None:
+    with pytest.raises(DecodeError) as caught:
+        decode_batch(JsonDecoder({"m": "json"}), [b'{"m": 1}', bad], null_where_bad=False)
+    assert caught.value.index == 1
+
+
 @pytest.mark.parametrize(
     "pair",
     [
