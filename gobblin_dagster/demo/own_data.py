@@ -14,15 +14,12 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
-import pyarrow as pa
 import sqlalchemy as sa
 import yaml
 
 from gobblin_dagster.constructs.formats.base import FormatError, InputFile
 from gobblin_dagster.constructs.sources.query.database import Database, Table
-from gobblin_dagster.constructs.types.inference import ColumnGuess
 from gobblin_dagster.core.errors import UsageError
 
 _FORMATS = {
@@ -105,7 +102,7 @@ def _of_format(folder: Path, kind: str, files: Sequence[Path], namespace: str) -
     for ending, _ in by_ending.most_common():
         own = [path for path in files if _endings(path)[1] == ending]
         for name, pattern in _patterns(folder, kind, own, ending):
-            table = _name(f"{name or folder.name}{'' if len(by_ending) == 1 else ending.replace('.', '_')}")
+            table = name_of(f"{name or folder.name}{'' if len(by_ending) == 1 else ending.replace('.', '_')}")
             body = {
                 "job": table,
                 "source": {
@@ -192,7 +189,7 @@ def _delimiter(text: str) -> str:
     return max(_DELIMITERS, key=lambda one: (line.count(one), -_DELIMITERS.index(one)))
 
 
-def _name(text: str) -> str:
+def name_of(text: str) -> str:
     """Return a name for a job and its file."""
     return re.sub(r"\W+", "_", text).strip("_").lower() or "data"
 
@@ -301,67 +298,14 @@ def job_of_broker(brokers: str, namespace: str) -> FoundJob:
     """Return a job that reads all topics of a Kafka cluster from their beginning, each a dataset."""
     source = {"type": "kafka", "brokers": brokers, "topics": [".*"], "bootstrap": "earliest"}
     return FoundJob(
-        namespace, _body(namespace, source, "topics"), ["Name the topics; say what their messages hold with `value`."]
+        namespace,
+        job_body(namespace, source, "topics"),
+        ["Name the topics; say what their messages hold with `value`."],
     )
 
 
-def job_of_list(url: str, namespace: str) -> FoundJob:
-    """Return a job that reads a list of JSON objects from a REST API whole, with the types of its first answer.
-
-    Raises:
-        UsageError: the URL cannot be read, or its answer holds no list of objects.
-    """
-    try:
-        with urlopen(Request(url, headers={"Accept": "application/json"}), timeout=30) as answer:  # noqa: S310  # checked
-            document = json.loads(answer.read())
-    except (OSError, ValueError) as error:
-        raise UsageError(problem=f"{url} cannot be read as JSON: {error}.", hint="Try it with curl first.") from None
-    lists = {"": document} if isinstance(document, list) else dict(document)
-    found = {name: one for name, one in lists.items() if isinstance(one, list) and one and isinstance(one[0], dict)}
-    if not found:
-        raise UsageError(problem=f"The answer of {url} holds no list of objects.", hint="Name the URL of a list.")
-    records, rows = max(found.items(), key=lambda pair: len(pair[1]))
-    base, _, path = url.partition("?")[0].rstrip("/").rpartition("/")
-    source: dict[str, Any] = {
-        "type": "rest",
-        "url": base,
-        "datasets": {_name(path): f"/{path}"},
-        **({"records": records} if records else {}),
-        "columns": _column_types(rows),
-    }
-    body = _body(namespace, source, _name(path))
-    body["extract"]["type"] = "snapshot_only"
-    remarks = [f"{len(rows)} record(s) were looked at; each run reads the whole list and replaces what was published."]
-    return FoundJob(
-        namespace, body, [*remarks, "Add `paging` if the list has pages, and a `cursor` to read what is new."]
-    )
-
-
-def _column_types(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return a type for each field: that of its JSON values; texts may be instants."""
-    values: dict[str, list[Any]] = {}
-    for row in rows:
-        for name, value in row.items():
-            values.setdefault(name, []).append(value)
-    return {name: _column_type([one for one in known if one is not None]) for name, known in values.items()}
-
-
-def _column_type(values: Sequence[Any]) -> str:
-    kinds = {type(value) for value in values}
-    if kinds == {bool}:
-        return "bool"
-    if kinds == {int} and all(abs(value) < 1 << 63 for value in values):
-        return "int64"
-    if kinds and kinds <= {int, float}:
-        return "float64"
-    if kinds == {str}:
-        guess = ColumnGuess()
-        guess.look(pa.array(values, pa.string()))
-        return "timestamp" if guess.type_name == "timestamp" else "string"
-    return "string"
-
-
-def _body(name: str, source: Mapping[str, Any], table: str) -> dict[str, Any]:
+def job_body(name: str, source: Mapping[str, Any], table: str) -> dict[str, Any]:
+    """Return what each job that is written begins with."""
     return {
         "job": name,
         "source": dict(source),

@@ -52,22 +52,16 @@ class Issues:
         start += int(params.get("cursor", 0))
         page, end = found[start : start + self.page_size], start + self.page_size
         more = end < len(found)
-        match asked.path:
-            case "/cursor":
-                return Reply({"data": {"items": page}, "meta": {"next": end if more else None}})
-            case "/link":
-                link = {"Link": f'</link?cursor={end}>; rel="next"'} if more else {}
-                return Reply(page, headers=link)
-            case "/next":
-                return Reply({"items": page, "links": {"next": f"next?cursor={end}" if more else None}})
-            case "/after":
-                last = int(params.get("starting_after", 0))
-                return Reply(found[last : last + self.page_size])
-            case "/counted":
-                if start and start >= len(found):
-                    return Reply({"detail": "Invalid page."}, status=404)
-                return Reply({"items": page, "meta": {"pages": -(-len(found) // self.page_size)}})
-        return Reply(page)
+        last = int(params.get("starting_after", 0))
+        link = {"Link": f'</link?cursor={end}>; rel="next"'} if more and asked.path == "/link" else {}
+        bodies = {
+            "/cursor": {"data": {"items": page}, "meta": {"next": end if more else None}},
+            "/next": {"items": page, "links": {"next": f"next?cursor={end}" if more else None}},
+            "/after": found[last : last + self.page_size],
+            "/counted": {"items": page, "meta": {"pages": -(-len(found) // self.page_size)}},
+        }
+        is_behind = asked.path == "/counted" and 0 < start >= len(found)
+        return Reply(bodies.get(asked.path, page), 404 if is_behind else 200, link)
 
 
 @dataclass
@@ -302,7 +296,9 @@ def test_nested_columns_are_lists_objects_and_json(new_job: Callable[..., RestJo
     job = new_job(columns=columns)
     price = "1234567890123456.7891"
     line = f'{{"sku": "a", "price": {price}, "x": 1}}'
-    job.api.reply = lambda _: Reply(f'[{{"id": 1, "lines": [{line}], "more": "t"}}, {{"id": 2, "more": [0.10]}}]'.encode())
+    job.api.reply = lambda _: Reply(
+        f'[{{"id": 1, "lines": [{line}], "more": "t"}}, {{"id": 2, "more": [0.10]}}]'.encode()
+    )
     job.run()
     assert job.table().to_pylist() == [
         {"id": 1, "lines": [{"sku": "a", "price": Decimal(price)}], "more": '"t"'},
@@ -415,7 +411,11 @@ def test_next_cursor_that_is_no_text_or_number_is_refused(
 @pytest.mark.parametrize(
     ("paging", "body", "said"),
     [
-        ({"type": "next_url"}, {}, "expected the next URL at 'next', or null there, got nothing. The answer has items."),
+        (
+            {"type": "next_url"},
+            {},
+            "expected the next URL at 'next', or null there, got nothing. The answer has items.",
+        ),
         ({"type": "next_url"}, {"next": 7}, "expected the next URL at 'next', got int. Correct `paging.next`."),
         ({"type": "after", "column": "key"}, {}, "whole number at 'key' in the last record of the page, got nothing."),
         ({"type": "after", "column": "at"}, {}, "at 'at' in the last record of the page, got dict. Correct `paging."),
@@ -525,6 +525,8 @@ def test_incremental_equals_full_under_random_arrivals_and_faults(new_job: Calla
         ({"columns": {}}, "columns"),
         ({"key": ["nope"]}, "nope"),
         ({"cursor": {"column": "title"}}, "must be timestamp or int64"),
+        ({"cursor": {"column": "at"}, "columns": {"at": ["int64"]}}, "must be timestamp or int64"),
+        ({"key": ["at"], "columns": {"at": {"x": "int64"}}}, "`key` names at, a list or object"),
         ({"cursor": {"column": "id"}}, "newest_params"),
         ({"cursor": {"column": "updated_at", "start": 5}}, "must fit"),
         ({"cursor": {"column": "updated_at", "start": "2026-01-01T00:00:00"}}, "time zone"),

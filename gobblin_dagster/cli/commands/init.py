@@ -51,6 +51,7 @@ _WHERE = {
         "gobblin init demo && cd demo && gobblin run",
         "gobblin init lakehouse --source files --from exports",
         "gobblin init shop --source query --from '${SHOP_URL}'",
+        "gobblin init issues --source rest --from https://api.example.org/issues --header Authorization=API_TOKEN",
         "gobblin init --service shop && cd shop && gobblin serve",
     )
 )
@@ -68,6 +69,12 @@ def init(
     where: Annotated[
         str, typer.Option("--from", metavar="PLACE", help="A folder, a database's URL, a broker, a list's URL.")
     ] = "",
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header", metavar="NAME=VARIABLE", help="For `rest`: a header from the environment; may be repeated."
+        ),
+    ] = None,
 ) -> None:
     """Make a project folder that runs at once.
 
@@ -75,7 +82,7 @@ def init(
     found. The plan shows what a run would read.
     """
     if source is not None or where:
-        _init_own(name, source, where)
+        _init_own(name, source, where, header or [])
         return
     files = write_service(name) if service else {Template.DEMO: write_demo}[template](name)
     shown = [str(path.relative_to(name)) for path in files]
@@ -83,7 +90,7 @@ def init(
     typer.echo(f"Next: cd {name} && gobblin {'serve' if service else 'run'}")
 
 
-def _init_own(name: Path, source: SourceKind | None, where: str) -> None:
+def _init_own(name: Path, source: SourceKind | None, where: str, header: list[str]) -> None:
     """Write a project for the user's own data, and print the plan of each job."""
     # The demo needs neither the engine nor a database.
     from gobblin_dagster.cli.each_job import for_each_job  # noqa: PLC0415
@@ -97,7 +104,7 @@ def _init_own(name: Path, source: SourceKind | None, where: str) -> None:
         places = "; ".join(f"`--source {kind}`: {place}" for kind, place in _WHERE.items())
         raise UsageError(problem="`--source` and `--from` belong together.", hint=f"--from is, for {places}.")
     refuse_in_use(name)
-    jobs = _found_jobs(name, source, where)
+    jobs = _found_jobs(name, source, where, header)
     for path in write_project(name, name.resolve().name, jobs):
         typer.echo(f"Wrote {path}")
     if source is not SourceKind.KAFKA:  # a broker need not be there yet
@@ -108,8 +115,8 @@ def _init_own(name: Path, source: SourceKind | None, where: str) -> None:
     typer.echo(f"Next: cd {name}, look at the job files, then gobblin run")
 
 
-def _found_jobs(name: Path, source: SourceKind, where: str) -> list[FoundJob]:
-    from gobblin_dagster.demo import own_data  # noqa: PLC0415 - as above
+def _found_jobs(name: Path, source: SourceKind, where: str, header: list[str]) -> list[FoundJob]:
+    from gobblin_dagster.demo import own_data, own_list  # noqa: PLC0415 - as above
 
     namespace = re.sub(r"\W+", "_", name.resolve().name)
     if source is SourceKind.FILES:
@@ -119,7 +126,8 @@ def _found_jobs(name: Path, source: SourceKind, where: str) -> list[FoundJob]:
     if source is SourceKind.REST:
         if not where.startswith(("https://", "http://")):
             raise UsageError(problem=f"{where[:80]!r} is no URL.", hint="Expected https://host/path of a list.")
-        return [own_data.job_of_list(where, namespace)]
+        headers = dict(_header(text) for text in header)
+        return [own_list.job_of_list(where, namespace, headers)]
     variable = _VARIABLE.fullmatch(where)
     if variable is None and re.search(r"://[^/@]*:[^/@]*@", where):
         raise UsageError(
@@ -134,3 +142,15 @@ def _found_jobs(name: Path, source: SourceKind, where: str) -> list[FoundJob]:
     if not variable and url.startswith("sqlite:///") and not url.startswith("sqlite:////"):
         where = url = f"sqlite:///{base_dir / url.removeprefix('sqlite:///')}"
     return own_data.jobs_of_database(url, where, base_dir, namespace)
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, _, variable = text.partition("=")
+    if not re.fullmatch(r"[\w-]+=\w+", text) or variable not in os.environ:
+        problem = f"The variable {variable} is not set." if variable else "`--header` names no variable."
+        raise UsageError(
+            problem=problem,
+            hint="Put the whole header into the environment (`export API_TOKEN='Bearer ...'`), and name the variable: "
+            "`--header Authorization=API_TOKEN`.",
+        )
+    return name, variable

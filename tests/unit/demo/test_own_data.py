@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.services.json_api import Reply, running_api
 from tests.unit.cli.conftest import Cli, cli
 
 __all__ = ["cli"]
@@ -117,6 +116,10 @@ def test_tables_of_a_database_get_their_watermark_columns(
         (["--source", "query", "--from", "shop"], "is no database's URL"),
         (["--source", "rest", "--from", "shop"], "is no URL"),
         (["--source", "rest", "--from", "http://127.0.0.1:1/x"], "cannot be read as JSON"),
+        (["--source", "rest", "--from", "http://127.0.0.1:1/x?api_key=abcdef"], "'api_key' holds a secret"),
+        (["--source", "rest", "--from", "http://127.0.0.1:1/x?api_key=${NOT_SET}"], "NOT_SET is not set"),
+        (["--source", "rest", "--from", "http://127.0.0.1:1/x", "--header", "X-Key=NOT_SET"], "NOT_SET is not set"),
+        (["--source", "rest", "--from", "http://127.0.0.1:1/x", "--header", "X-Key"], "names no variable"),
     ],
 )
 def test_what_cannot_be_looked_at_is_said(
@@ -132,17 +135,6 @@ def test_broker_gets_a_job_to_be_completed(cli: Cli, tmp_path: Path) -> None:
     assert cli("init", tmp_path / "p", "--source", "kafka", "--from", "localhost:9092").code == 0
     assert cli("-C", tmp_path / "p", "check").code == 0
     assert jobs(tmp_path / "p")["p"]["source"]["brokers"] == "localhost:9092"
-
-
-def test_list_of_an_api_is_typed_by_its_first_answer(cli: Cli, tmp_path: Path) -> None:
-    rows = [{"id": 1, "at": "2026-01-01T00:00:00Z", "n": 1.5, "ok": True, "who": {"a": 1}}, {"id": 2, "zip": "007"}]
-    with running_api(lambda asked: Reply({"items": rows, "next": None})) as api:
-        assert cli("init", tmp_path / "p", "--source", "rest", "--from", f"{api.url}/v1/things").code == 0
-        (job,) = jobs(tmp_path / "p").values()
-        assert set(planned(cli, tmp_path / "p")) == {"things"}
-    types = {"id": "int64", "at": "timestamp", "n": "float64", "ok": "bool", "who": "string", "zip": "string"}
-    assert job["source"]["columns"] == types
-    assert (job["source"]["records"], job["source"]["datasets"]) == ("items", {"things": "/things"})
 
 
 def test_types_that_datasets_share_are_told_once(cli: Cli, tmp_path: Path) -> None:

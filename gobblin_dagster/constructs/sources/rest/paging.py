@@ -64,7 +64,7 @@ class NextUrlPaging(SpecModel):
 
     type: Literal["next_url"]
     next: str = "next"
-    """Path of the URL in the answer, with dots: `links.next`."""
+    """Path of the URL in the answer, with dots: `links.next`; or a name with dots, as `@odata.nextLink`."""
     next_may_lack: bool = False
     """Whether the last answer has nothing at this path, instead of null or an empty text. Default: that fails the work
     unit, because with a misspelt path only one page would be read."""
@@ -117,15 +117,13 @@ def read_pages(
             case NoPaging():
                 return
             case PageNumberPaging() | OffsetPaging():
-                if not records:
+                number = int(asked.get(paging.param, 0)) + 1
+                if not records or _is_last(answer, dataset_urn, path, paging, number):
                     return
                 content = json.dumps(records, sort_keys=True)
                 if content == before:
                     raise _loop(dataset_urn, path, f"ignores the parameter {paging.param!r}: it repeats a page")
                 before = content
-                number = int(asked.get(paging.param, 0)) + 1
-                if _is_last(answer, dataset_urn, path, paging, number):
-                    return
                 asked[paging.param] = number if isinstance(paging, PageNumberPaging) else taken
             case CursorPaging() | LinkPaging() | NextUrlPaging() | AfterPaging():
                 following = _following(answer, records, dataset_urn, path, paging)
@@ -182,6 +180,8 @@ def _contents(answer: Answer) -> str:
 
 def _is_null(body: Any, path: str) -> bool:
     """Return True if there is a null at a dotted path; False if there is nothing."""
+    if isinstance(body, dict) and path in body:
+        return True
     above, _, name = path.rpartition(".")
     parent = dig(body, above)
     return not path or (isinstance(parent, dict) and name in parent)
@@ -235,7 +235,9 @@ def _loop(dataset_urn: str, path: str, problem: str) -> ExtractError:
 
 
 def dig(body: Any, path: str) -> Any:
-    """Return the value at a dotted path; None if there is nothing."""
+    """Return the value at a dotted path, or at the name that is the whole path; None if there is nothing."""
+    if isinstance(body, dict) and path in body:
+        return body[path]
     for name in path.split(".") if path else ():
         if not isinstance(body, dict):
             return None
