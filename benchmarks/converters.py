@@ -48,6 +48,7 @@ CONVERTERS: list[dict[str, Any]] = [
     {"type": "add", "columns": {"run": {"source": "run_id"}, "row": {"source": "source_row"}}},
     {"type": "avro_bytes", "column": "avro", "avro_schema": AVRO | {"name": "OrderBytes"}},
     {"type": "bytes_to_text", "columns": ["avro"], "encoding": "hex"},
+    {"type": "child_table", "list": "tags", "keys": ["id"]},
     {"type": "columns", "columns": {"number": "int32", "time": "timestamp"}},
     {"type": "csv_text", "column": "csv", "columns": ["a", "b", "c"]},
     {"type": "decrypt", "columns": ["sealed"], "key_env": "BENCH_AES_KEY"},

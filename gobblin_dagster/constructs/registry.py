@@ -91,6 +91,7 @@ _BUILT_IN: dict[ConstructKind, dict[str, str]] = {
         "add": "converters.add:AddConverter",
         "avro_bytes": "converters.avro_bytes:AvroBytesConverter",
         "bytes_to_text": "converters.text:BytesToTextConverter",
+        "child_table": "converters.child_table:ChildTableConverter",
         "columns": "converters.columns:ColumnsConverter",
         "csv_text": "converters.csv_text:CsvTextConverter",
         "decrypt": "converters.encrypt:DecryptConverter",

@@ -92,6 +92,30 @@ def test_explode_gives_the_items_in_order_at_the_place_of_their_row(lists: list[
 
 
 @settings(max_examples=60)
+@given(st.lists(st.none() | st.lists(st.none() | LISTS, max_size=3), max_size=5), CUTS)
+def test_child_table_gives_the_items_of_lists_in_lists_with_their_places(lists: list[Any], size: int) -> None:
+    inner = pa.list_(pa.struct({"ns": pa.list_(pa.list_(pa.int64()))}))
+    nested = [None if items is None else [None if one is None else {"ns": one} for one in items] for items in lists]
+    chunks = _chunks("items", nested, inner, size)
+    converter = _converter({"type": "child_table", "list": "items.ns", "keys": ["items"], "key_prefix": "of_"})
+    rows = [
+        (row, *values)
+        for part in (part for chunk in chunks for part in converter.convert(chunk))
+        for row, *values in zip(
+            part.rows.to_pylist(),
+            *(part.batch[name].to_pylist() for name in ("items_number", "ns_number", "value")),
+            strict=True,
+        )
+    ]
+    assert rows == [
+        (at + 1, outer, place, value)
+        for at, items in enumerate(lists)
+        for outer, one in enumerate(items or [])
+        for place, value in enumerate(one or [])
+    ]
+
+
+@settings(max_examples=60)
 @given(WORDS, CUTS)
 def test_split_gives_the_parts_that_hold_text(words: list[str | None], size: int) -> None:
     rows = _rows(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,30 @@ from gobblin_dagster.constructs.types.arrow import is_list
 from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_columns, require_text
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.spec.job import SpecModel
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """The items of lists, one after the other."""
+
+    items: pa.Array
+    """The items; null for a list that is kept without items."""
+    positions: pa.Array
+    """int32: index of each item in its list, from 0; null without an item."""
+    parents: npt.NDArray[np.int64]
+    """Index of the list of each item."""
+
+
+def items_of(lists: pa.Array, *, keep_empty: bool = False) -> Items:
+    """Return the items of lists, in their order; `keep_empty` gives one null for an empty or null list."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    counts = np.maximum(lengths, 1) if keep_empty else lengths
+    parents = np.repeat(np.arange(len(counts)), counts)
+    places = np.arange(len(parents)) - _begins(counts)[parents]
+    is_item = lengths[parents] > 0
+    # `list_flatten` skips null lists, even if they have items behind them.
+    items = _take(pc.list_flatten(lists), _begins(lengths)[parents] + places, is_item)
+    return Items(items, pa.array(places, pa.int32(), mask=~is_item), parents)
 
 
 class ExplodeConverter:
@@ -56,21 +81,16 @@ class ExplodeConverter:
     def convert(self, chunk: Chunk) -> Iterator[Chunk]:
         schema = self.convert_schema(chunk.batch.schema)
         lists = chunk.batch.column(self._options.column)
-        lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-        counts = np.maximum(lengths, 1) if self._options.keep_empty else lengths
-        parents = np.repeat(np.arange(len(counts)), counts)
-        if not len(parents):
+        exploded = items_of(lists, keep_empty=self._options.keep_empty)
+        if not len(exploded.parents):
             return
-        places = np.arange(len(parents)) - _begins(counts)[parents]
-        is_item = lengths[parents] > 0
-        # `list_flatten` skips null lists, even if they have items behind them.
-        items = _take(pc.list_flatten(lists), _begins(lengths)[parents] + places, is_item)
-        columns = [items if name == self._options.column else None for name in chunk.batch.schema.names]
-        taken = chunk.batch.take(pa.array(parents))
+        columns = [exploded.items if name == self._options.column else None for name in chunk.batch.schema.names]
+        parents = pa.array(exploded.parents)
+        taken = chunk.batch.take(parents)
         columns = [new if new is not None else old for new, old in zip(columns, taken.columns, strict=True)]
         if self._options.position is not None:
-            columns.append(pa.array(places, pa.int32(), mask=~is_item))
-        yield Chunk(pa.RecordBatch.from_arrays(columns, schema=schema), chunk.file, chunk.rows.take(pa.array(parents)))
+            columns.append(exploded.positions)
+        yield Chunk(pa.RecordBatch.from_arrays(columns, schema=schema), chunk.file, chunk.rows.take(parents))
 
 
 class SplitConverter:

@@ -47,10 +47,11 @@ def require_text(
             raise convert_error(f"{problem}; {hint}" if hint else problem, construct, context)
 
 
-def refuse_twice(names: Sequence[str], construct: str, context: ConstructContext) -> None:
-    """Raise ConvertError if a result would have two columns with the same name."""
+def refuse_twice(names: Sequence[str], construct: str, context: ConstructContext, hint: str = "") -> None:
+    """Raise ConvertError if a result would have two columns with the same name; `hint` is added to the message."""
     if twice := repeated(names):
-        raise convert_error(f"more than one column would be named {', '.join(map(repr, twice))}", construct, context)
+        problem = f"more than one column would be named {', '.join(map(repr, twice))}"
+        raise convert_error(f"{problem}; {hint}" if hint else problem, construct, context)
 
 
 def convert_error(problem: str, construct: str, context: ConstructContext, file: str | None = None) -> ConvertError:

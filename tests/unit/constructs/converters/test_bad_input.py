@@ -25,6 +25,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, list[Any]], str]] = {
         {"a": [b"", b"\xff"]},
         "row 7: column 'a': expected bytes in utf-8, got b'\\xff'",
     ),
+    "child_table": ({"list": "a", "keys": ["a"]}, {"a": [1]}, "'a': expected a list, got int64"),
     "columns": ({"columns": {"a": "int8"}}, {"a": ["1", "300"]}, "row 7, column 'a': expected int8, got '300'"),
     "csv_text": (
         {"column": "a", "columns": ["x", "y"]},
