@@ -118,7 +118,7 @@ contracts: install ## who may import whom
 test: install ## all tests; installs Java, PostgreSQL, MariaDB, OpenSSH, Chromium and Maven where permitted
 	@scripts/ensure-system.sh $(TEST_PROGRAMS) || [ "$$CI" != true ] # said in one sentence each; tests that need them are skipped by name, and in CI nothing is skipped
 	@scripts/ensure-java.sh
-	scripts/in-memory.sh $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder # a file's tests share services: they stay in one process
+	scripts/in-memory.sh $(BIN)/pytest -n 3 --no-loadscope-reorder # tests wait for servers and disks: three processes keep two cores busy
 
 test-spark: install ## tests that start Spark
 	@scripts/ensure-java.sh
@@ -146,7 +146,9 @@ screenshots: install ## take the README's pictures of Dagster's pages anew, in C
 	@scripts/ensure-system.sh chromium
 	$(BIN)/python scripts/screenshot.py
 
-check: lint types contracts site test bench-smoke ## what CI runs, in the same order
+check: install ## what CI runs, in the same order
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint types contracts site
+	@$(MAKE) --no-print-directory test
 
 clean: ## delete everything that is made here: environment, caches, demo folders
 	rm -rf $(VENV) demo demo-full .work .gobblin build dist site *.egg-info spark-warehouse

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from gobblin_dagster.core.secrets import forget
+from tests.placement import PlacedByService
 from tests.services.gcs import GcsServer, gcs_binary, running_gcs
 from tests.services.hdfs import HdfsServer, hadoop_jars, running_hdfs
 from tests.services.mariadb import MariadbServer, mariadb_binary, running_mariadb
@@ -19,6 +21,10 @@ from tests.services.sftp import SftpServer, running_sftp, sshd_binary
 # No example is too late on a slow machine. Where CI is set, Hypothesis chooses the same examples each time.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> PlacedByService:
+    return PlacedByService(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

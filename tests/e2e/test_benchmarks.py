@@ -30,20 +30,22 @@ def test_benchmark_prints_a_ratio_per_scenario_and_the_idle_run(tmp_path: Path) 
     assert "Spark not started, dataset states read in 1 query" in " ".join(done.stdout.split())
 
 
-def test_commit_benchmark_prints_its_ratios(tmp_path: Path) -> None:
-    sizes = ["--files", "300", "--rounds", "1", "--cache", str(tmp_path / "work")]
+def test_quick_benchmarks_with_little_work_make_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
     done = subprocess.run(
-        [sys.executable, "benchmarks/commit.py", *sizes],
+        [sys.executable, "benchmarks/all.py", "--smoke", "--page", str(page)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
         timeout=560,
     )
-    assert done.returncode == 0, done.stderr
-    assert "publish 300 staged files" in done.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "publish 100 staged files" in done.stdout
     assert "of its speed" in done.stdout
-    assert not (tmp_path / "work").exists()
+    text = page.read_text()
+    assert text.count("<h2>") == text.count("<pre>") >= 2
+    assert "publish 100 staged files" in text
 
 
 @pytest.mark.postgres
