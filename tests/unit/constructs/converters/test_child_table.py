@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -95,6 +96,5 @@ def test_part_of_a_batch_gives_its_own_items() -> None:
     ],
 )
 def test_wrong_options_are_told(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConvertError, match=".*") as caught:
+    with pytest.raises(ConvertError, match=re.escape(said)):
         converter(**options).convert_schema(ORDERS.schema)
-    assert said in str(caught.value)
