@@ -52,6 +52,7 @@ def totals(rows: pa.Table) -> dg.MaterializeResult:
 defs = dg.Definitions.merge(build_definitions(Path(__file__).parent, runner=InlineRunner()), dg.Definitions([totals]))
 """
 
+NO_GPU = ["--disable-gpu", "--disable-software-rasterizer"]
 GO = "path => { history.pushState({}, '', path); dispatchEvent(new PopStateEvent('popstate', {state: {}})); }"
 FAILED = "{ runsOrError(filter: {statuses: [FAILURE]}) { ... on Runs { results { runId } } } }"
 
@@ -103,7 +104,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
     with (root / "server.log").open("wb") as log, sync_playwright() as playwright:
         process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
-            browser = playwright.chromium.launch(executable_path=program, chromium_sandbox=False)
+            browser = playwright.chromium.launch(executable_path=program, chromium_sandbox=False, args=NO_GPU)
             page = browser.new_page(viewport=ViewportSize(width=1600, height=1000), device_scale_factor=0.9)
             page.set_default_timeout(60_000)
             expect.set_options(timeout=60_000)
