@@ -13,6 +13,7 @@ import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -296,17 +297,23 @@ class LocalStorage:
 
     def list_names(self, path: str) -> list[str]:
         try:
-            return sorted(entry.name for entry in Path(path).iterdir() if not entry.name.startswith(TEMP_PREFIX))
+            return sorted(name for name in os.listdir(path) if not name.startswith(TEMP_PREFIX))  # noqa: PTH208  # often
         except FileNotFoundError:
             return []
 
     def walk_files(self, path: str) -> Iterator[str]:
-        for name in self.list_names(path):
-            child = Path(path, name)
-            if child.is_dir() and not child.is_symlink():
-                yield from self.walk_files(str(child))
+        try:
+            with os.scandir(Path(path)) as found:
+                entries = sorted(found, key=attrgetter("name"))
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            if entry.name.startswith(TEMP_PREFIX):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from self.walk_files(entry.path)
             else:
-                yield str(child)
+                yield entry.path
 
     def has_permissions(self, path: str, mode: int | None, group: str | None) -> bool:
         gid = None if group is None else _group_id(group)
