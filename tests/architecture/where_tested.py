@@ -68,6 +68,10 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "constructs/formats/orc.py": ("contract/test_formats.py", "format orc"),
     "constructs/formats/published.py": ("contract/test_published_formats.py", ""),
     "constructs/options/column_regexes.py": ("unit/constructs/options/test_regexes.py", ""),
+    "constructs/publishers/changes.py": (
+        "unit/constructs/publishers/test_merge_rule.py",
+        "gobblin_dagster.constructs.publishers.delta_steps",
+    ),
     "constructs/publishers/delta_steps.py": ("unit/constructs/publishers/test_merge_rule.py", ""),
     "constructs/publishers/files.py": ("unit/engine/test_publishers.py", "publisher replace"),
     "constructs/publishers/iceberg_merge.py": (

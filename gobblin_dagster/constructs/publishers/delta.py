@@ -49,8 +49,8 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
     """Publish the branch to a Delta table, exactly once; the table stores the dataset's progress as transaction id.
 
     `mode: append` adds the files as they are; folders of `partition_by` become the table's partition columns. `mode:
-    merge` updates, inserts and deletes rows by key. New columns are added to the table; a column of another type is
-    refused.
+    merge` updates, inserts and deletes rows by key. New columns are added to the table, and wider types are taken by
+    writing it again; a column of any other type is refused.
 
     Source: none; Gobblin does not publish to Delta.
     """

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from gobblin_dagster.constructs.publishers.merge_rule import (
-    DELETED,
-    Changes,
-    MergeRule,
-    bounds,
-    is_older,
-    staged_changes,
-)
+from gobblin_dagster.constructs.publishers.changes import DELETED, Changes, Matches, bounds, conform, staged_changes
+from gobblin_dagster.constructs.publishers.merge_rule import MergeRule, is_older
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
     TableFile,
@@ -27,6 +23,7 @@ from gobblin_dagster.constructs.publishers.tables import (
     turn,
     unified_schema,
 )
+from gobblin_dagster.constructs.quality.contract import is_wider
 from gobblin_dagster.constructs.types.arrow import has_part
 from gobblin_dagster.constructs.writers.partitions import NULL_SEGMENT
 from gobblin_dagster.core.errors import StepRefusedError, StorageError
@@ -34,8 +31,8 @@ from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.utils.optional_packages import optional_package
 
-_VOID = '"void"'
-"""Delta's type of columns that have only nulls, in its text form."""
+_SPOOLED_ROWS = 16_384
+"""Rows in memory while a table is written again with wider types."""
 
 
 @register_commit_step
@@ -45,6 +42,8 @@ class AppendToDeltaStep:
 
     type_name: ClassVar[str] = "append_to_delta"
     version: ClassVar[int] = 1
+    is_cast: ClassVar[bool] = False
+    """Whether rows are written in the table's types; files are added as they are."""
 
     location: str
     commit: TableCommit
@@ -111,7 +110,11 @@ class AppendToDeltaStep:
             table = self._load() or self._create(schema, partitions)
             if self._is_in(table):
                 return True
-            write(self._with_columns(table, schema))
+            evolved = self._with_columns(table, schema)
+            # Another run that has the same commit may have been faster while the columns were changed.
+            if evolved is not table and self._is_in(evolved):
+                return True
+            write(evolved)
         except errors.CommitFailedError:
             return False
         except errors.SchemaMismatchError as error:
@@ -159,21 +162,59 @@ class AppendToDeltaStep:
         return any(entry.get("gobblin.commit-id") == ours for entry in table.history())
 
     def _with_columns(self, table: Any, schema: pa.Schema) -> Any:
-        """Return the table with all columns of the files; raises StepRefusedError if a type differs."""
-        known = {column.name: column for column in table.schema().fields}
-        require_names(self.describe(), "Delta does", known, schema)
-        ours = self._fields(schema).fields
-        for column in ours:
-            if column.name in known and known[column.name].type != column.type:
-                types = (known[column.name].type, column.type)
-                problem = f"column {column.name!r} is {types[0]} in the table and {types[1]} in the files"
-                if any(_VOID in str(kind) for kind in types):
-                    problem += "; a column with nothing but nulls needs a type, e.g. by the converter `columns`"
-                raise StepRefusedError(step=self.describe(), problem=problem)
-        if missing := [column for column in ours if column.name not in known]:
+        """Return the table with all columns of the rows, as wide as theirs.
+
+        Raises:
+            StepRefusedError: a type differs, and no value of the one is safe in the other.
+        """
+        there = _arrow(table)
+        require_names(self.describe(), "Delta does", there.names, schema)
+        fields = self._fields(schema)
+        ours = pa.schema(fields.to_arrow())
+        wider = there
+        for known in there:
+            new = ours.field(known.name) if known.name in ours.names else known
+            if known.type == new.type or (self.is_cast and is_wider(known.type, new.type)):
+                continue
+            if not is_wider(new.type, known.type) or pa.types.is_null(known.type):
+                raise self._other_type(known, new)
+            wider = wider.set(wider.get_field_index(known.name), new)
+        if wider != there:
+            self._widen(table, wider)
+            table = self._load()
+        if missing := [field for field in fields.fields if field.name not in there.names]:
             table.alter.add_columns(missing)
             table = self._load()
         return table
+
+    def _other_type(self, known: pa.Field, new: pa.Field) -> StepRefusedError:
+        problem = (
+            f"column {known.name!r} is {known.type} in the table and {new.type} in the files, which is no wider type"
+        )
+        if has_part(known.type, pa.types.is_null) or has_part(new.type, pa.types.is_null):
+            problem += "; a column with nothing but nulls needs a type, e.g. by the converter `columns`"
+        return StepRefusedError(step=self.describe(), problem=problem)
+
+    def _widen(self, table: Any, schema: pa.Schema) -> None:
+        """Write all rows of the table again, in one version, with the wider types of `schema`.
+
+        deltalake does not know Delta's own widening of types, and readers of other versions would find files of the
+        former type. The rows go through a local temporary file, because deltalake cannot read while it writes.
+        """
+        with tempfile.TemporaryFile() as spool:
+            with pq.ParquetWriter(spool, schema) as writer:
+                for batch in _select(table, schema.names):
+                    writer.write_batch(conform(batch, schema))
+            spool.seek(0)
+            with pq.ParquetFile(spool, pre_buffer=False) as rows:
+                _deltalake().write_deltalake(
+                    table,
+                    pa.RecordBatchReader.from_batches(schema, rows.iter_batches(_SPOOLED_ROWS)),
+                    mode="overwrite",
+                    schema_mode="overwrite",
+                    # If another writer was faster, its rows are not among ours.
+                    commit_properties=_deltalake().CommitProperties(max_commit_retries=0),
+                )
 
     def _fields(self, schema: pa.Schema) -> Any:
         for column in schema:
@@ -218,6 +259,7 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
     """
 
     type_name: ClassVar[str] = "merge_into_delta"
+    is_cast: ClassVar[bool] = True
 
     rule: MergeRule
     partition_by: tuple[str, ...] = ()
@@ -244,8 +286,9 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
         return f"merge {rows:,} row(s) into Delta table {self.location} by {', '.join(self.rule.key)}"
 
     def _merge(self, table: Any, changes: Changes) -> None:
-        there = {field.name: field for field in pa.schema(table.schema().to_arrow())}
-        schema = pa.schema([there[name] for name in changes.schema.names])
+        there = _arrow(table)
+        schema = pa.schema([there.field(name) for name in changes.schema.names])
+        self._require_single(table, schema, changes)
         rows = pa.RecordBatchReader.from_batches(schema.append(pa.field(DELETED, pa.bool_())), changes.batches(schema))
         names = {_quoted(name): f"new.{_quoted(name)}" for name in schema.names}
         is_deleted = f"new.{_quoted(DELETED)}"
@@ -262,12 +305,25 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
             # Nothing was changed, so the library wrote no version; the table must know the commit all the same.
             table.create_write_transaction([], "append", table.schema(), commit_properties=self._marks())
 
+    def _require_single(self, table: Any, schema: pa.Schema, changes: Changes) -> None:
+        """Raise StepRefusedError if the table has two rows with one of the keys; reads the columns of the key."""
+        key = pa.schema([schema.field(name) for name in self.rule.key])
+        matches = Matches(self.describe(), changes.compared, self.rule.key)
+        for batch in _select(table, self.rule.key, self._between(changes)):
+            matches.of(pa.Table.from_batches([conform(batch, key)]))
+
     def _same_key(self, changes: Changes) -> str:
         """Return the condition on which two rows have one key; with bounds, by which files need not be read."""
         parts = [f"old.{_quoted(name)} = new.{_quoted(name)}" for name in self.rule.key]
-        for name, (least, greatest) in bounds(changes.compared, self.rule.key).items():
-            parts += [f"old.{_quoted(name)} >= {_literal(least)}", f"old.{_quoted(name)} <= {_literal(greatest)}"]
-        return " AND ".join(parts)
+        return " AND ".join([*parts, *self._between(changes)])
+
+    def _between(self, changes: Changes) -> list[str]:
+        ends = bounds(changes.compared, self.rule.key).items()
+        return [
+            f"old.{_quoted(name)} {test} {_literal(end)}"
+            for name, both in ends
+            for test, end in zip((">=", "<="), both, strict=True)
+        ]
 
 
 def load_table(location: str, options: Mapping[str, str], variables: Mapping[str, str], dataset_urn: str = "") -> Any:
@@ -297,6 +353,19 @@ def _failed(location: str, dataset_urn: str, error: Exception) -> StorageError:
         problem=f"{type(error).__name__}: {str(error)[:300]}",
         dataset_urn=dataset_urn,
     )
+
+
+def _arrow(table: Any) -> pa.Schema:
+    return pa.schema(table.schema().to_arrow())
+
+
+def _select(table: Any, names: Sequence[str], conditions: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
+    """Yield rows of a Delta table, called `old` in the conditions; files that its statistics rule out are not read."""
+    columns = ", ".join(f"old.{_quoted(name)}" for name in names)
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    query = f"SELECT {columns} FROM old{where}"  # noqa: S608  # names and values are quoted
+    for batch in _deltalake().QueryBuilder().register("old", table).execute(query):
+        yield pa.record_batch(batch)
 
 
 def _quoted(name: str) -> str:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from gobblin_dagster.constructs.publishers.merge_rule import DELETED, Changes, MergeRule, bounds, conform
+from gobblin_dagster.constructs.publishers.changes import DELETED, Changes, Matches, bounds, conform, older_rows
+from gobblin_dagster.constructs.publishers.merge_rule import MergeRule
 from gobblin_dagster.core.utils.optional_packages import optional_package
 
 Mask = npt.NDArray[np.bool_]
@@ -55,12 +55,12 @@ class _Held:
         self._places = np.full(changes, -1)
         """For each change, the row of all parts; -1 if it replaces none."""
 
-    def add(self, old: pa.Table, change: npt.NDArray[np.int64]) -> None:
-        """Keep the values of rows, each replaced by a change."""
+    def add(self, old: pa.Table, rows: npt.NDArray[np.int64], change: npt.NDArray[np.int64]) -> None:
+        """Keep the values of rows of `old`, each replaced by a change."""
         if self._names:
-            self._parts.append(old.select(self._names))
-            self._places[change] = self._rows + np.arange(old.num_rows)
-            self._rows += old.num_rows
+            self._parts.append(old.select(self._names).take(rows))
+            self._places[change] = self._rows + np.arange(len(rows))
+            self._rows += len(rows)
 
     def filled(self, rows: pa.RecordBatch, change: npt.NDArray[np.int64]) -> pa.RecordBatch:
         """Return the new rows of changes, in this order, with the values of the rows that they replace."""
@@ -74,19 +74,22 @@ class _Held:
         return rows
 
 
-def merge(table: Any, transaction: Any, changes: Changes, rule: MergeRule, properties: Mapping[str, str]) -> None:
+def merge(
+    step: str, table: Any, transaction: Any, changes: Changes, rule: MergeRule, properties: Mapping[str, str]
+) -> None:
     """Replace, delete and add rows; the transaction gets at most two snapshots, each with `properties`.
 
     Only files with a row to replace or delete are written again. One file of them is in memory at a time, and, if the
     table is partitioned, all rows that are written.
 
     Raises:
+        StepRefusedError: the table has two rows with one of the keys; `step` names the step in the message.
         ValueError, TypeError, NotImplementedError: a value or a file does not fit the table.
     """
     metadata = transaction.table_metadata
     schema = pa.schema([field.remove_metadata() for field in metadata.schema().as_arrow()])
     late = np.zeros(changes.compared.num_rows, bool)
-    files = list(_files(table, metadata, changes.compared, rule, late))
+    files = list(_files(step, table, metadata, changes.compared, rule, late))
     touched = [(file, kept) for file in files if not (kept := file.kept(late)).all()]
     if touched:
         with transaction.update_snapshot(snapshot_properties=properties).overwrite() as overwrite:
@@ -99,7 +102,7 @@ def merge(table: Any, transaction: Any, changes: Changes, rule: MergeRule, prope
     def rows() -> Iterator[pa.RecordBatch]:
         for file, kept in touched:
             old = pa.Table.from_batches([conform(batch, schema) for batch in _scan(table, metadata, file.task)])
-            held.add(old.take(file.matched), file.change)
+            held.add(old, file.matched, file.change)
             yield from old.filter(pa.array(kept)).to_batches()
         numbers, at = np.flatnonzero(wanted), 0
         for batch in changes.batches(schema, wanted):
@@ -111,7 +114,7 @@ def merge(table: Any, transaction: Any, changes: Changes, rule: MergeRule, prope
     transaction.append(data.read_all() if is_whole else data, snapshot_properties=properties)
 
 
-def _files(table: Any, metadata: Any, changes: pa.Table, rule: MergeRule, late: Mask) -> Iterator[_File]:
+def _files(step: str, table: Any, metadata: Any, changes: pa.Table, rule: MergeRule, late: Mask) -> Iterator[_File]:
     """Yield the files that may have rows with the keys of the changes; reads only the columns that decide.
 
     Sets `late` for changes that are older than a row of the table.
@@ -121,15 +124,15 @@ def _files(table: Any, metadata: Any, changes: pa.Table, rule: MergeRule, late: 
         raise ValueError(f"the table has no column {', '.join(missing)} of the key, so its rows cannot be compared")
     newest_by = [name for name in rule.newest_by if name in known]
     names = list(dict.fromkeys((*rule.key, *newest_by)))
+    matches = Matches(step, changes, rule.key)
     for task in table.scan(row_filter=_between(bounds(changes, rule.key))).plan_files():
         # In the types of the transaction: values of a column that it widens may not fit the former type.
         batches = list(_scan(table, metadata, task, names))
         if not batches:
             continue  # delete files delete all of its rows
         rows = pa.Table.from_batches(batches)
-        pairs = _pairs(rows, changes, rule.key)
-        matched, change = (pairs[name].to_numpy() for name in ("matched", "change"))
-        late[change[_is_older(changes.take(change), rows.take(matched), newest_by)]] = True
+        matched, change = matches.of(rows)
+        late[change[older_rows(changes.take(change), rows.take(matched), newest_by)]] = True
         yield _File(task, rows.num_rows, matched, change)
 
 
@@ -154,27 +157,3 @@ def _between(ends: Mapping[str, tuple[Any, Any]]) -> Any:
         found = made.And(found, made.GreaterThanOrEqual(name, least))
         found = made.And(found, made.LessThanOrEqual(name, greatest))
     return found
-
-
-def _pairs(rows: pa.Table, changes: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """Return the positions `matched` in `rows` and `change` in `changes` of all pairs with one key."""
-    types = pa.schema([(f"k{at}", rows.schema.field(name).type) for at, name in enumerate(key)])
-    sides = [
-        side.select(key).rename_columns(types.names).cast(types).append_column(name, pa.array(np.arange(side.num_rows)))
-        for side, name in ((rows, "matched"), (changes, "change"))
-    ]
-    return sides[0].join(sides[1], types.names, join_type="inner", use_threads=False)
-
-
-def _is_older(new: pa.Table, old: pa.Table, names: list[str]) -> Mask:
-    """Return which rows of `new` are less than those of `old`, by the first column in which they differ.
-
-    Null is less than all values.
-    """
-    older, equal = np.zeros(new.num_rows, bool), np.ones(new.num_rows, bool)
-    for name in names:
-        ours, theirs = new[name].cast(old[name].type), old[name]
-        less, same = (compare(ours, theirs).fill_null(False).to_numpy() for compare in (pc.less, pc.equal))
-        has_none, had_none = (column.is_null().to_numpy() for column in (ours, theirs))
-        older, equal = older | (equal & (less | (has_none & ~had_none))), equal & (same | (has_none & had_none))
-    return older

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
+from gobblin_dagster.constructs.publishers.changes import staged_changes
 from gobblin_dagster.constructs.publishers.iceberg_merge import merge
-from gobblin_dagster.constructs.publishers.merge_rule import MergeRule, staged_changes
+from gobblin_dagster.constructs.publishers.merge_rule import MergeRule
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
     race,
@@ -175,7 +176,7 @@ class MergeIntoIcebergStep(AppendToIcebergStep):
         changes = staged_changes(self.describe(), self.table, self.commit, self.rule)
 
         def write(table: Any, transaction: Any) -> None:
-            merge(table, transaction, changes, self.rule, self.commit.properties)
+            merge(self.describe(), table, transaction, changes, self.rule, self.commit.properties)
 
         # Merges into one table at once would all be in vain but one.
         with turn(self.table):

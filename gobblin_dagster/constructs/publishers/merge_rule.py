@@ -5,34 +5,20 @@ What `mode: merge` means is the same for every table. How rows are replaced is a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import model_validator
 
-from gobblin_dagster.constructs.publishers.tables import (
-    TableCommit,
-    TablePublisher,
-    batches_of,
-    unified_schema,
-)
+from gobblin_dagster.constructs.publishers.tables import TablePublisher
 from gobblin_dagster.constructs.sql.masks import SqlMasks
 from gobblin_dagster.constructs.sql.syntax import SqlExpression
-from gobblin_dagster.constructs.types.columns import HIDDEN_PREFIX
 from gobblin_dagster.core.constructs import ConstructContext, PublishView
-from gobblin_dagster.core.errors import ConvertError, StepRefusedError
+from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.spec.model import SpecModel
-
-DELETED = f"{HIDDEN_PREFIX}deleted"
-"""Column of `Changes.batches`: true for a row that deletes the one with its key."""
-_ROW = f"{HIDDEN_PREFIX}row"
-_BATCH_ROWS = 50_000
 
 
 def is_older(new: str, old: str, names: Sequence[str]) -> str:
@@ -100,7 +86,7 @@ class MergeRule:
             what = "`key`" if missing[0] in self.key else "`extract.delta_fields`"
             return f"there is no column {', '.join(missing)}, which {what} names; there are {', '.join(schema.names)}"
         for name in self.compared:
-            kind = _plain(schema.field(name).type)
+            kind = plain(schema.field(name).type)
             if pa.types.is_nested(kind):
                 return f"column {name!r} is {kind}, which cannot be compared; name columns with plain values"
             if name in self.key and (pa.types.is_floating(kind) or pa.types.is_null(kind)):
@@ -161,134 +147,7 @@ class MergingPublisher(TablePublisher[MergeOptionsT]):
         return tuple(segment.partition("=")[0] for segment in inside)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Changes:
-    """The newest row of each key in the files of a publication."""
-
-    schema: pa.Schema
-    """Of the rows, without `DELETED`; dictionaries are decoded."""
-    compared: pa.Table
-    """One row per key, in the order of the files: key and order columns, and `DELETED`."""
-    _paths: Sequence[str]
-    _chosen: npt.NDArray[np.bool_]
-    _deleted: npt.NDArray[np.bool_]
-
-    def batches(self, schema: pa.Schema, wanted: npt.NDArray[np.bool_] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the newest rows, in the order of `compared`, with `DELETED` as last column.
-
-        Args:
-            schema: the columns to yield, in their types; null where the files lack one. `DELETED` is added.
-            wanted: one value per row of `compared`; default: all.
-        """
-        chosen = self._chosen
-        if wanted is not None:
-            chosen = chosen.copy()
-            chosen[np.flatnonzero(self._chosen)[~wanted]] = False
-        at = 0
-        for batch in batches_of(self._paths, _BATCH_ROWS):
-            here = slice(at, at := at + batch.num_rows)
-            if chosen[here].any():
-                rows = conform(batch, schema).append_column(DELETED, pa.array(self._deleted[here]))
-                yield rows.filter(pa.array(chosen[here]))
-
-
-def read_changes(
-    step: str, paths: Sequence[str], schema: pa.Schema, rule: MergeRule, context: ConstructContext
-) -> Changes:
-    """Find the newest row of each key; keeps key and order columns of all rows in memory.
-
-    Args:
-        step: name of the step, for messages.
-        paths: Parquet files.
-        schema: one schema for all of them.
-        rule: key, order and condition for deletions.
-        context: job, dataset and branch, for messages.
-
-    Raises:
-        StepRefusedError: the columns do not fit the rule, a key is null, or `delete_when` fails on a row.
-    """
-    schema = pa.schema([field.with_type(_plain(field.type)) for field in schema])
-    if why := rule.unfit(schema, context):
-        raise StepRefusedError(step=step, problem=why)
-    masks = rule.masks(context) if rule.delete_when is not None else None
-    parts: list[pa.RecordBatch] = []
-    try:
-        for path in paths:
-            rows = 0
-            for batch in batches_of([path], _BATCH_ROWS):
-                batch = conform(batch, schema)  # noqa: PLW2901  # the other one is never needed
-                _require_keys(step, path, rows, batch.select(rule.key))
-                rows += batch.num_rows
-                deleted = masks.masks(batch)[0] if masks is not None else pa.array(np.zeros(batch.num_rows, bool))
-                parts.append(batch.select(rule.compared).append_column(DELETED, deleted))
-    except ConvertError as error:
-        raise StepRefusedError(step=step, problem=error.problem) from error
-    every = pa.Table.from_batches(parts)
-    chosen = np.zeros(every.num_rows, bool)
-    chosen[_newest(every, rule)] = True
-    deleted_rows = every[DELETED].to_numpy()
-    return Changes(schema, every.filter(pa.array(chosen)), paths, chosen, deleted_rows)
-
-
-def staged_changes(step: str, table: str, commit: TableCommit, rule: MergeRule) -> Changes:
-    """Find the newest row of each key in a commit's staged files; raises StepRefusedError as `read_changes`."""
-    context = ConstructContext(job=commit.job, base_dir="", dataset_urn=commit.dataset_urn, branch=commit.branch)
-    try:
-        return read_changes(step, commit.paths, unified_schema(table, commit.paths), rule, context)
-    except FileNotFoundError as error:
-        # Not undone automatically: a run that continues late may have read the file, and may be merging it now.
-        problem = f"staged file {error.filename} is gone, and the table does not know the commit"
-        raise StepRefusedError(step=step, problem=problem) from error
-
-
-def bounds(rows: pa.Table, names: Sequence[str]) -> dict[str, tuple[Any, Any]]:
-    """Return least and greatest value of the columns of integers and text, by which files can be left out."""
-    found = {}
-    for name in names:
-        kind = rows.schema.field(name).type
-        if pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            ends = pc.min_max(rows[name]).as_py()
-            found[name] = (ends["min"], ends["max"])
-    return found
-
-
-def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the rows with the columns of `schema`, in its order and types; null where they lack one.
-
-    Raises:
-        ArrowInvalid: a value does not fit its type.
-    """
-    columns = [
-        batch.column(field.name).cast(field.type)
-        if field.name in batch.schema.names
-        else pa.nulls(batch.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _require_keys(step: str, path: str, before: int, keys: pa.RecordBatch) -> None:
-    """Raise StepRefusedError if a key is null; the task refuses such rows, other writers of files may not."""
-    for name in keys.schema.names:
-        if keys[name].null_count:
-            row = before + 1 + pc.index(pc.is_null(keys[name]), True).as_py()
-            problem = f"column {name!r} of the key is null in row {row} of {path}"
-            raise StepRefusedError(step=step, problem=problem)
-
-
-def _newest(rows: pa.Table, rule: MergeRule) -> npt.NDArray[np.int64]:
-    """Return the position of each key's newest row."""
-    numbers = pa.array(np.arange(rows.num_rows))
-    # Whether there is a value comes first: null is less than all values.
-    by = [values for name in rule.newest_by for values in (pc.is_valid(rows[name]), rows[name])]
-    order = pa.table([*by, numbers], names=[str(at) for at in range(len(by) + 1)])
-    rows = rows.append_column(_ROW, numbers).take(
-        pc.sort_indices(order, [(name, "ascending") for name in order.schema.names])
-    )
-    last = rows.group_by([*dict.fromkeys(rule.key)], use_threads=False).aggregate([(_ROW, "last")])
-    found: npt.NDArray[np.int64] = last[f"{_ROW}_last"].to_numpy()
-    return found
+def plain(kind: pa.DataType) -> pa.DataType:
+    """Return the type in which values are compared: dictionaries are decoded, and instants are in UTC."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz is not None else kind

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
 
 from gobblin_dagster.constructs.publishers.delta_steps import MergeIntoDeltaStep
@@ -48,7 +49,9 @@ class Lake:
     def publisher(self) -> dict[str, Any]:
         return {"type": self.kind, **self.options}
 
-    def step(self, *files: pa.Table, by: tuple[str, ...] = (), folder: str = "", **options: Any) -> CommitStep:
+    def step(
+        self, *files: pa.Table, by: tuple[str, ...] = (), folder: str = "", in_place: bool = False, **options: Any
+    ) -> CommitStep:
         """Return the step that publishes the files, as a commit sequence stores it."""
         spec = ConstructSpec.model_validate({"type": self.kind, **self.options, "key": ["id"], **options})
         context = ConstructContext(job="numbers", base_dir=str(self.root), dataset_urn="c", branch="all")
@@ -56,9 +59,10 @@ class Lake:
         home.mkdir(parents=True, exist_ok=True)
         published, staged = [], {}
         for number, rows in enumerate(files):
-            path = self.root / f"{commit}-{number}.parquet"
+            target = f"{home}/c/{folder}{commit}-{number}.parquet"
+            path = Path(target) if in_place else self.root / f"{commit}-{number}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
             pq.write_table(rows, path)
-            target = f"{home}/c/{folder}{path.name}"
             published.append(PublishedFile("all", target, path.stat().st_size, "ab" * 32, rows.num_rows, 1))
             staged[target] = str(path)
         self._now += timedelta(seconds=1)
@@ -83,6 +87,10 @@ class Lake:
         assert not step.verify(STORAGE)
         step.execute(STORAGE)
         assert step.verify(STORAGE)
+
+    def append(self, *files: pa.Table) -> None:
+        """Add files as they are, as a publisher with `mode: append` does."""
+        self.step(*files, mode="append", key=[], in_place=True).execute(STORAGE)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the table's rows, by id."""
@@ -152,6 +160,69 @@ def test_keys_of_several_columns_with_odd_names_and_types(lake: Lake) -> None:
     assert [row["id"] for row in lake.rows()] == [1, 3, 4, 20]
 
 
+ACUTE = ("caf\u00e9", "cafe\u0301")
+NAN = float("nan")
+
+
+def instants(zone: str, *hours: int) -> pa.Array:
+    return pa.array([T0 + timedelta(hours=hour) for hour in hours], pa.timestamp("us", zone))
+
+
+@pytest.mark.parametrize(
+    ("there", "new", "expected"),
+    [
+        pytest.param(ACUTE[:1], ACUTE[1:], [(ACUTE[1], 0), (ACUTE[0], 0)], id="texts of two normal forms differ"),
+        pytest.param(
+            ["x", "", "X"], ["x ", "\0"], [("", 1), ("\0", 1), ("X", 2), ("x", 0), ("x ", 0)], id="blanks count"
+        ),
+        pytest.param([b"a", b"b"], [b"b"], [(b"a", 0), (b"b", 0)], id="bytes"),
+        pytest.param([True, False], [True], [(False, 1), (True, 0)], id="booleans"),
+        pytest.param([1, 2], pa.array([2], pa.int8()), [(1, 0), (2, 0)], id="narrower integers"),
+        pytest.param(
+            instants("UTC", 1, 2),
+            instants("Europe/Berlin", 2),
+            [(T0 + timedelta(hours=1), 0), (T0 + timedelta(hours=2), 0)],
+            id="instants of other zones",
+        ),
+        pytest.param(
+            pa.array([Decimal("1.50"), Decimal("2.00")], pa.decimal128(9, 2)),
+            pa.array([Decimal("2.0")], pa.decimal128(8, 1)),
+            [(Decimal("1.50"), 0), (Decimal("2.00"), 0)],
+            id="decimals of another scale",
+        ),
+    ],
+)  # fmt: skip
+def test_keys_are_equal_if_their_values_are(lake: Lake, there: Any, new: Any, expected: list[Any]) -> None:
+    lake.merge(pa.table({"id": there, "n": range(len(there))}))
+    lake.merge(pa.table({"id": new, "n": range(len(new))}))
+
+    assert sorted((row["id"], row["n"]) for row in lake.rows()) == sorted(expected)
+
+
+def test_decimal_that_the_tables_scale_would_round_is_refused(lake: Lake) -> None:
+    lake.merge(pa.table({"id": pa.array([Decimal("1.5")], pa.decimal128(3, 1))}))
+    with pytest.raises(StepRefusedError):
+        lake.step(pa.table({"id": pa.array([Decimal("1.54")], pa.decimal128(3, 2))})).execute(STORAGE)
+
+    assert [row["id"] for row in lake.rows()] == [Decimal("1.5")]
+
+
+def test_nan_is_newer_than_every_number_and_null_older(lake: Lake) -> None:
+    how: dict[str, Any] = {"by": ("n",)}
+    lake.merge(rows((1, "a", NAN), (1, "b", 5.0), (2, "a", 5.0), (3, "a", NAN), (4, "a", None), names="id v n"), **how)
+    lake.merge(rows((1, "B", 7.0), (2, "B", NAN), (3, "B", NAN), (4, "B", NAN), names="id v n"), **how)
+
+    assert [(row["id"], row["v"]) for row in lake.rows()] == [(1, "a"), (2, "B"), (3, "B"), (4, "B")]
+
+
+def test_keys_of_one_megabyte_and_values_of_ten_are_merged(lake: Lake) -> None:
+    key, value = "k" * 1_000_000, "v" * 10_000_000
+    lake.merge(rows((1, key, ""), (2, "", "w"), names="id v w"), key=["v"])
+    lake.merge(rows((3, key, value), names="id v w"), key=["v"])
+
+    assert [(row["id"], row["v"] == key, row["w"] == value) for row in lake.rows()] == [(2, False, False), (3, True, True)]
+
+
 def test_columns_that_come_are_added_and_those_that_go_keep_their_values(lake: Lake) -> None:
     lake.merge(rows((1, "a"), (2, "b")))
     lake.merge(rows((2, 5), (3, 6), names="id w"))
@@ -170,6 +241,72 @@ def test_key_and_order_columns_are_widened_by_values_that_the_former_types_canno
     lake.merge(rows((1, 1 << 40, "A"), (2, 3, "late"), (1 << 40, 1, "c"), names="id n v"), by=("n",))
 
     assert [(row["id"], row["v"]) for row in lake.rows()] == [(1, "A"), (2, "b"), (1 << 40, "c")]
+
+
+def test_columns_of_a_delta_table_are_widened_once_whatever_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake("delta", tmp_path)
+    small = pa.schema([("id", pa.int32()), ("price", pa.decimal128(5, 2)), ("v", pa.float32())])
+    lake.merge(pa.table({"id": [1, 2], "price": [Decimal("1.10"), Decimal("2.20")], "v": [0.5, 1.5]}, schema=small))
+    wide = pa.schema([("id", pa.int64()), ("price", pa.decimal128(9, 3)), ("v", pa.float64()), ("w", pa.string())])
+    new = {"id": [2, 1 << 40], "price": [Decimal("2.201"), None], "v": [0.1, 0.2], "w": ["x", "y"]}
+    step = lake.step(pa.table(new, schema=wide))
+    with monkeypatch.context() as patched:
+        patched.setattr(MergeIntoDeltaStep, "_merge", _dies)
+        with pytest.raises(KeyboardInterrupt):
+            step.execute(STORAGE)
+    assert [row["id"] for row in lake.rows()] == [1, 2]
+    assert not step.verify(STORAGE)
+    step.execute(STORAGE)
+
+    assert pa.schema(DeltaTable(f"{tmp_path}/lake/test/numbers/all").schema().to_arrow()) == wide
+    assert [(row["id"], row["price"], row["v"], row["w"]) for row in lake.rows()] == [
+        (1, Decimal("1.100"), 0.5, None),
+        (2, Decimal("2.201"), 0.1, "x"),
+        (1 << 40, None, 0.2, "y"),
+    ]
+    lake.merge(
+        pa.table({"id": pa.array([1], pa.int32()), "v": pa.array([2.0], pa.float32())})
+    )  # narrower rows are cast
+    assert lake.rows()[0]["v"] == 2.0
+
+
+def _dies(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_widening_that_loses_against_another_writer_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake("delta", tmp_path)
+    lake.merge(pa.table({"id": pa.array([1], pa.int32())}))
+    step, widen = lake.step(rows((2, "b"))), MergeIntoDeltaStep._widen
+
+    def race(self: MergeIntoDeltaStep, table: Any, schema: pa.Schema) -> None:
+        monkeypatch.setattr(MergeIntoDeltaStep, "_widen", widen)
+        write_deltalake(table.table_uri, pa.table({"id": pa.array([3], pa.int32())}), mode="append")
+        widen(self, table, schema)
+
+    monkeypatch.setattr(MergeIntoDeltaStep, "_widen", race)
+    step.execute(STORAGE)
+
+    assert [row["id"] for row in lake.rows()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("files", [[((1, "a"), (2, "b"), (1, "c"))], [((1, "a"), (2, "b")), ((1, "c"),)]])
+def test_table_with_two_rows_of_a_key_is_refused(lake: Lake, files: list[Any]) -> None:
+    for file in files:
+        lake.append(rows(*file))
+    before = lake.rows()
+    with pytest.raises(StepRefusedError) as caught:
+        lake.step(rows((1, "x"), (2, "y"), (3, "z"))).execute(STORAGE)
+
+    assert "several rows with one key (id), so it is not known which one to replace: id=1 (1 of the 3" in str(
+        caught.value
+    )
+    assert lake.rows() == before
+    lake.merge(rows((2, "y"), (3, "z")))  # the keys of these are single
 
 
 def test_file_of_which_delete_files_leave_no_row_is_passed_over(

@@ -1,0 +1,227 @@
+"""The changes of a publication that merges: the newest row of each key, and how it compares with rows of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gobblin_dagster.constructs.converters.each_row import shown
+from gobblin_dagster.constructs.publishers.merge_rule import MergeRule, plain
+from gobblin_dagster.constructs.publishers.tables import TableCommit, batches_of, unified_schema
+from gobblin_dagster.constructs.types.columns import HIDDEN_PREFIX
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.errors import ConvertError, StepRefusedError
+
+DELETED = f"{HIDDEN_PREFIX}deleted"
+"""Column of `Changes.batches`: true for a row that deletes the one with its key."""
+_ROW = f"{HIDDEN_PREFIX}row"
+_BATCH_ROWS = 50_000
+_SHOWN_KEYS = 5
+_LONGEST_BOUND = 1_000
+"""Characters."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Changes:
+    """The newest row of each key in the files of a publication."""
+
+    schema: pa.Schema
+    """Of the rows, without `DELETED`; dictionaries are decoded."""
+    compared: pa.Table
+    """One row per key, in the order of the files: key and order columns, and `DELETED`."""
+    _paths: Sequence[str]
+    _chosen: npt.NDArray[np.bool_]
+    _deleted: npt.NDArray[np.bool_]
+
+    def batches(self, schema: pa.Schema, wanted: npt.NDArray[np.bool_] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the newest rows, in the order of `compared`, with `DELETED` as last column.
+
+        Args:
+            schema: the columns to yield, in their types; null where the files lack one. `DELETED` is added.
+            wanted: one value per row of `compared`; default: all.
+        """
+        chosen = self._chosen
+        if wanted is not None:
+            chosen = chosen.copy()
+            chosen[np.flatnonzero(self._chosen)[~wanted]] = False
+        at = 0
+        for batch in batches_of(self._paths, _BATCH_ROWS):
+            here = slice(at, at := at + batch.num_rows)
+            if chosen[here].any():
+                rows = conform(batch, schema).append_column(DELETED, pa.array(self._deleted[here]))
+                yield rows.filter(pa.array(chosen[here]))
+
+
+def read_changes(
+    step: str, paths: Sequence[str], schema: pa.Schema, rule: MergeRule, context: ConstructContext
+) -> Changes:
+    """Find the newest row of each key; keeps key and order columns of all rows in memory.
+
+    Args:
+        step: name of the step, for messages.
+        paths: Parquet files.
+        schema: one schema for all of them.
+        rule: key, order and condition for deletions.
+        context: job, dataset and branch, for messages.
+
+    Raises:
+        StepRefusedError: the columns do not fit the rule, a key is null, or `delete_when` fails on a row.
+    """
+    schema = pa.schema([field.with_type(plain(field.type)) for field in schema])
+    if why := rule.unfit(schema, context):
+        raise StepRefusedError(step=step, problem=why)
+    masks = rule.masks(context) if rule.delete_when is not None else None
+    parts: list[pa.RecordBatch] = []
+    try:
+        for path in paths:
+            rows = 0
+            for batch in batches_of([path], _BATCH_ROWS):
+                batch = conform(batch, schema)  # noqa: PLW2901  # the other one is never needed
+                _require_keys(step, path, rows, batch.select(rule.key))
+                rows += batch.num_rows
+                deleted = masks.masks(batch)[0] if masks is not None else pa.array(np.zeros(batch.num_rows, bool))
+                parts.append(batch.select(rule.compared).append_column(DELETED, deleted))
+    except ConvertError as error:
+        raise StepRefusedError(step=step, problem=error.problem) from error
+    every = pa.Table.from_batches(parts)
+    chosen = np.zeros(every.num_rows, bool)
+    chosen[_newest(every, rule)] = True
+    deleted_rows = every[DELETED].to_numpy()
+    return Changes(schema, every.filter(pa.array(chosen)), paths, chosen, deleted_rows)
+
+
+def staged_changes(step: str, table: str, commit: TableCommit, rule: MergeRule) -> Changes:
+    """Find the newest row of each key in a commit's staged files; raises StepRefusedError as `read_changes`."""
+    context = ConstructContext(job=commit.job, base_dir="", dataset_urn=commit.dataset_urn, branch=commit.branch)
+    try:
+        return read_changes(step, commit.paths, unified_schema(table, commit.paths), rule, context)
+    except FileNotFoundError as error:
+        # Not undone automatically: a run that continues late may have read the file, and may be merging it now.
+        problem = f"staged file {error.filename} is gone, and the table does not know the commit"
+        raise StepRefusedError(step=step, problem=problem) from error
+
+
+def bounds(rows: pa.Table, names: Sequence[str]) -> dict[str, tuple[Any, Any]]:
+    """Return least and greatest value of the columns of integers and text, by which files can be left out.
+
+    A column with a long text has none: the bounds become part of a query.
+    """
+    found = {}
+    for name in names:
+        kind = rows.schema.field(name).type
+        if pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            ends = tuple(pc.min_max(rows[name]).as_py().values())
+            if not any(isinstance(end, str) and len(end) > _LONGEST_BOUND for end in ends):
+                found[name] = ends
+    return found
+
+
+class Matches:
+    """Finds the rows of a table that have the key of a change; a key that the table has twice is refused.
+
+    Args:
+        step: name of the step, for messages.
+        changes: `Changes.compared`.
+        key: names of the columns; each has one type in the table, and the changes are compared in it.
+    """
+
+    def __init__(self, step: str, changes: pa.Table, key: Sequence[str]) -> None:
+        self._step = step
+        self._changes = changes
+        self._key = list(key)
+        self._seen = np.zeros(changes.num_rows, np.int64)
+
+    def of(self, rows: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the positions of rows, and for each the position of its change.
+
+        Raises:
+            StepRefusedError: the table has two rows with one of the keys, in `rows` or in all rows so far.
+            ArrowInvalid: a key of the changes is no value of the table's type.
+        """
+        types = pa.schema([(f"k{at}", rows.schema.field(name).type) for at, name in enumerate(self._key)])
+        sides = [
+            side.select(self._key)
+            .rename_columns(types.names)
+            .cast(types)
+            .append_column(name, pa.array(np.arange(side.num_rows)))
+            for side, name in ((rows, "row"), (self._changes, "change"))
+        ]
+        pairs = sides[0].join(sides[1], types.names, join_type="inner", use_threads=False)
+        row, change = (pairs[name].to_numpy() for name in ("row", "change"))
+        self._seen += np.bincount(change, minlength=len(self._seen))
+        if (self._seen > 1).any():
+            raise self._doubled()
+        return row, change
+
+    def _doubled(self) -> StepRefusedError:
+        doubled = np.flatnonzero(self._seen > 1)
+        keys = self._changes.select(self._key).take(pa.array(doubled[:_SHOWN_KEYS])).to_pylist()
+        texts = [", ".join(f"{name}={shown(value)}" for name, value in key.items()) for key in keys]
+        problem = (
+            f"the table has several rows with one key ({', '.join(self._key)}), so it is not known which one to "
+            f"replace: {'; '.join(texts)} ({len(doubled):,} of the {len(self._seen):,} keys). Leave one row of each "
+            "key in the table, or name more columns in `key`"
+        )
+        return StepRefusedError(step=self._step, problem=problem)
+
+
+def older_rows(new: pa.Table, old: pa.Table, names: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Return which rows of `new` are less than those of `old`, by the first column in which they differ.
+
+    Null is less than all values. NaN is greater than all numbers, as in Spark, Delta and PostgreSQL.
+    """
+    older, equal = np.zeros(new.num_rows, bool), np.ones(new.num_rows, bool)
+    for name in names:
+        ours, theirs = new[name].cast(old[name].type), old[name]
+        less, same = (compare(ours, theirs).fill_null(False).to_numpy() for compare in (pc.less, pc.equal))
+        if pa.types.is_floating(theirs.type):
+            ours_nan, theirs_nan = (pc.is_nan(side).fill_null(False).to_numpy() for side in (ours, theirs))
+            less = less | (theirs_nan & ~ours_nan & pc.is_valid(ours).to_numpy())
+            same = same | (theirs_nan & ours_nan)
+        has_none, had_none = (column.is_null().to_numpy() for column in (ours, theirs))
+        older, equal = older | (equal & (less | (has_none & ~had_none))), equal & (same | (has_none & had_none))
+    return older
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows with the columns of `schema`, in its order and types; null where they lack one.
+
+    Raises:
+        ArrowInvalid: a value does not fit its type.
+    """
+    columns = [
+        batch.column(field.name).cast(field.type)
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _require_keys(step: str, path: str, before: int, keys: pa.RecordBatch) -> None:
+    """Raise StepRefusedError if a key is null; the task refuses such rows, other writers of files may not."""
+    for name in keys.schema.names:
+        if keys[name].null_count:
+            row = before + 1 + pc.index(pc.is_null(keys[name]), True).as_py()
+            problem = f"column {name!r} of the key is null in row {row} of {path}"
+            raise StepRefusedError(step=step, problem=problem)
+
+
+def _newest(rows: pa.Table, rule: MergeRule) -> npt.NDArray[np.int64]:
+    """Return the position of each key's newest row."""
+    numbers = pa.array(np.arange(rows.num_rows))
+    # Whether there is a value comes first: null is less than all values.
+    by = [values for name in rule.newest_by for values in (pc.is_valid(rows[name]), rows[name])]
+    order = pa.table([*by, numbers], names=[str(at) for at in range(len(by) + 1)])
+    rows = rows.append_column(_ROW, numbers).take(
+        pc.sort_indices(order, [(name, "ascending") for name in order.schema.names])
+    )
+    last = rows.group_by([*dict.fromkeys(rule.key)], use_threads=False).aggregate([(_ROW, "last")])
+    found: npt.NDArray[np.int64] = last[f"{_ROW}_last"].to_numpy()
+    return found
