@@ -38,12 +38,14 @@ from gobblin_dagster.service.model import (
 )
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.scheduler.scheduler import epoch_ms, next_fire_ms
+from gobblin_dagster.service.store.execution_rows import end_waiting
 from gobblin_dagster.service.store.flow_rows import (
     FlowFilter,
     list_flows,
     list_versions,
     load_flow,
     load_version,
+    newest_version,
     save_flow,
     unclaimed_fire,
 )
@@ -60,6 +62,19 @@ class Stored:
     spec: FlowSpec
     execution: int = NO_EXECUTION
     """Epoch ms; -1 if the flow runs by its schedule only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A flow as posted, and whether it can be made into jobs."""
+
+    config: FlowConfig
+    refusal: FlowCompileError | None
+
+    def require(self) -> None:
+        """Raise FlowCompileError if it cannot be made into jobs."""
+        if self.refusal is not None:
+            raise self.refusal
 
 
 class FlowManager:
@@ -80,12 +95,26 @@ class FlowManager:
         self._compile = compile_flow
         self._orchestrator = orchestrator
 
-    def create(self, transaction: Transaction, config: FlowConfig, by: str, *, managed_by: str = "") -> Stored:
+    def check(self, config: FlowConfig) -> Checked:
+        """Try to make a flow into jobs, before the transaction in which others would wait for it.
+
+        A flow may wait for a topology that has a way for it, if its properties say so.
+        """
+        try:
+            self._compile(config)
+        except FlowCompileError as error:
+            if not (error.is_without_way and FlowSettings.stored(config.properties).waits_for_way):
+                return Checked(config, error)
+        return Checked(config, None)
+
+    def create(
+        self, transaction: Transaction, posted: Checked | FlowConfig, by: str, *, managed_by: str = ""
+    ) -> Stored:
         """Store a new flow; it runs once if it has no schedule.
 
         Args:
             transaction: open for writing.
-            config: what was posted.
+            posted: the flow; where others would wait for this transaction, as `check` returned it.
             by: who posts it.
             managed_by: the folder of flow files that it comes from.
 
@@ -94,20 +123,25 @@ class FlowManager:
             FlowCompileError: it cannot be made into jobs; nothing is stored.
             UsageError: it sets a property that is the service's own.
         """
+        checked = self._checked(posted)
+        config = checked.config
         if EXECUTION_ID in config.properties:
             raise UsageError(problem=f"{EXECUTION_ID} cannot be set by the user")
-        _require_new(transaction, config.id)
-        self._require_jobs(config)  # takes longer than all of the rest, so others need not wait for it
         serialize_changes(transaction)
-        _require_new(transaction, config.id)
+        newest = newest_version(transaction, config.id)
+        if newest is not None and newest.is_in_catalog:
+            uri = f"gobblin-flow:/{config.id}"
+            raise FlowExistsError(problem=f"FlowSpec with URI {uri} already exists, no action will be taken")
+        checked.require()
         now = self._store.now(transaction)
         spec = FlowSpec(_stored(config), 0, Change.CREATED, now, by, managed_by=managed_by)
-        return self._save(transaction, spec, now, runs=config.schedule is None or config.schedule.run_immediately)
+        stored = save_flow(transaction, spec, next_fire_ms(spec, now), 0 if newest is None else newest.version)
+        return self._run(transaction, stored, now)
 
     def update(
         self,
         transaction: Transaction,
-        config: FlowConfig,
+        posted: Checked | FlowConfig,
         by: str,
         *,
         version: int | None = None,
@@ -120,7 +154,7 @@ class FlowManager:
 
         Args:
             transaction: open for writing.
-            config: the whole flow.
+            posted: the whole flow; where others would wait for this transaction, as `check` returned it.
             by: who changes it.
             version: the version that the change is meant for; None: any.
             managed_by: the folder of flow files that it comes from; None: as before.
@@ -130,18 +164,16 @@ class FlowManager:
             FlowChangedError: it has another version.
             FlowCompileError: it cannot be made into jobs; the old version stays.
         """
-        is_unscheduled = config.properties.get(UNSCHEDULE) == "true"
-        properties = {name: value for name, value in config.properties.items() if name != EXECUTION_ID}
-        config = replace(config, properties=properties)
-        self.require(transaction, config.id, version)
-        if not is_unscheduled:
-            self._require_jobs(config)  # before others have to wait
+        checked = self._checked(posted)
+        config = checked.config
         old = self.require_unchanged(transaction, config.id, version)
         now = self._store.now(transaction)
-        if is_unscheduled:
+        if config.properties.get(UNSCHEDULE) == "true":
             never = replace(old.config, schedule=Schedule(NEVER))
             changed = replace(old, config=never, change=Change.UNSCHEDULED, changed_at=now, changed_by=by)
-            return self._save(transaction, changed, now, runs=False)
+            return Stored(self._replace(transaction, changed, now))
+        checked.require()
+        properties = {name: value for name, value in config.properties.items() if name != EXECUTION_ID}
         if REQUESTERS in old.config.properties:
             properties.setdefault(REQUESTERS, old.config.properties[REQUESTERS])
         config = replace(config, properties=properties)
@@ -154,37 +186,72 @@ class FlowManager:
             old.is_paused,
             old.managed_by if managed_by is None else managed_by,
         )
-        return self._save(transaction, spec, now, runs=config.schedule is None or config.schedule.run_immediately)
+        return self._run(transaction, self._replace(transaction, spec, now), now)
 
     def delete(self, transaction: Transaction, flow: FlowId, by: str, *, version: int | None = None) -> FlowSpec:
-        """Take a flow out of the catalog and of its schedule; executions that run go on. Raises as `update`."""
+        """Take a flow out of the catalog and of its schedule; raises as `update`.
+
+        Executions that run go on; those that wait for their start are cancelled.
+        """
         old = self.require_unchanged(transaction, flow, version)
         now = self._store.now(transaction)
-        return save_flow(transaction, replace(old, change=Change.DELETED, changed_at=now, changed_by=by), None)
+        gone = save_flow(
+            transaction, replace(old, change=Change.DELETED, changed_at=now, changed_by=by), None, old.version
+        )
+        end_waiting(transaction, flow, "the flow was deleted before this execution began", now)
+        return gone
 
-    def run_now(self, transaction: Transaction, flow: FlowId) -> int:
-        """Ask for an execution now, and return its id; raises FlowNotFoundError."""
-        spec = self.require(transaction, flow)
+    def run_now(self, transaction: Transaction, flow: FlowId, *, version: int | None = None) -> int:
+        """Ask for an execution now, and return its id; raises as `require`."""
+        # The lock first, as in every change: an update that runs the flow at once writes an execution too.
+        spec = self.require_unchanged(transaction, flow, version)
         return self._accept(transaction, spec, self._store.now(transaction), Trigger.RUN_NOW)
 
-    def pause(self, transaction: Transaction, flow: FlowId, by: str, *, paused: bool) -> FlowSpec:
-        """Let a flow's schedule rest, or go on; fire times in between are not caught up. Raises FlowNotFoundError."""
-        old = self.require_unchanged(transaction, flow)
+    def pause(
+        self, transaction: Transaction, flow: FlowId, by: str, *, paused: bool, version: int | None = None
+    ) -> FlowSpec:
+        """Let a flow's schedule rest, or go on; fire times in between are not caught up. Raises as `require`."""
+        old = self.require_unchanged(transaction, flow, version)
         now = self._store.now(transaction)
         change = Change.PAUSED if paused else Change.RESUMED
         spec = replace(old, change=change, changed_at=now, changed_by=by, is_paused=paused)
-        return save_flow(transaction, spec, next_fire_ms(spec, now))
+        return save_flow(transaction, spec, next_fire_ms(spec, now), old.version)
 
-    def roll_back(self, transaction: Transaction, flow: FlowId, version: int, by: str) -> FlowSpec:
-        """Make an older version the newest; raises FlowNotFoundError, FlowCompileError."""
+    def roll_back(self, transaction: Transaction, older: Checked, by: str, *, version: int | None = None) -> FlowSpec:
+        """Put a flow back to what it was, under a new version; a deleted flow comes back.
+
+        Whether it is paused, and the folder that it is managed from, stay as they are.
+
+        Args:
+            transaction: open for writing.
+            older: the flow in an older version (`in_version`), as `check` returned it.
+            by: who does it.
+            version: the version that the change is meant for; None: any.
+
+        Raises:
+            FlowNotFoundError: there never was such a flow.
+            FlowChangedError: it has another version.
+            FlowCompileError: it cannot be made into jobs any more.
+        """
+        flow = older.config.id
         serialize_changes(transaction)
-        old = load_version(transaction, flow, version)
-        if old is None:
-            raise FlowNotFoundError(problem=f"Flow {flow} has no version {version}.")
-        self._require_jobs(old.config)
+        newest = newest_version(transaction, flow)
+        if newest is None:
+            raise _not_found(flow)
+        _require_version(newest, version)
+        older.require()
         now = self._store.now(transaction)
-        spec = replace(old, change=Change.ROLLED_BACK, changed_at=now, changed_by=by)
-        return self._save(transaction, spec, now, runs=False).spec
+        is_paused = newest.is_paused and newest.is_in_catalog
+        spec = FlowSpec(older.config, 0, Change.ROLLED_BACK, now, by, is_paused, newest.managed_by)
+        return self._replace(transaction, spec, now)
+
+    def in_version(self, flow: FlowId, version: int) -> FlowConfig:
+        """Return a flow as it was in a version; raises FlowNotFoundError."""
+        with self._store.read() as transaction:
+            found = load_version(transaction, flow, version)
+        if found is None:
+            raise FlowNotFoundError(problem=f"Flow {flow} has no version {version}.")
+        return found.config
 
     def get(self, flow: FlowId) -> FlowSpec:
         """Return a flow; raises FlowNotFoundError."""
@@ -213,10 +280,7 @@ class FlowManager:
         found = load_flow(transaction, flow)
         if found is None:
             raise _not_found(flow)
-        if version is not None and found.version != version:
-            raise FlowChangedError(
-                problem=f"Flow {flow} has version {found.version}, not {version}: it was changed since."
-            )
+        _require_version(found, version)
         return found
 
     def require_unchanged(self, transaction: Transaction, flow: FlowId, version: int | None = None) -> FlowSpec:
@@ -224,19 +288,19 @@ class FlowManager:
         serialize_changes(transaction)
         return self.require(transaction, flow, version)
 
-    def _require_jobs(self, config: FlowConfig) -> None:
-        """Refuse a flow that cannot be made into jobs, unless it waits for a topology that has a way for it."""
-        try:
-            self._compile(config)
-        except FlowCompileError as error:
-            if not (error.is_without_way and FlowSettings.stored(config.properties).waits_for_way):
-                raise
+    def _checked(self, posted: Checked | FlowConfig) -> Checked:
+        return posted if isinstance(posted, Checked) else self.check(posted)
 
-    def _save(self, transaction: Transaction, spec: FlowSpec, now: datetime, *, runs: bool) -> Stored:
-        spec = save_flow(transaction, spec, _next_fire_ms(transaction, spec, now))
-        if not runs:
+    def _replace(self, transaction: Transaction, spec: FlowSpec, now: datetime) -> FlowSpec:
+        """Store a new version of a flow that may have a fire time which has come."""
+        return save_flow(transaction, spec, _next_fire_ms(transaction, spec, now))
+
+    def _run(self, transaction: Transaction, spec: FlowSpec, now: datetime) -> Stored:
+        """Ask for the execution that a change asks for, if it does."""
+        schedule = spec.config.schedule
+        if schedule is not None and not schedule.run_immediately:
             return Stored(spec)
-        trigger = Trigger.ONCE if spec.config.schedule is None else Trigger.RUN_NOW
+        trigger = Trigger.ONCE if schedule is None else Trigger.RUN_NOW
         return Stored(spec, self._accept(transaction, spec, now, trigger))
 
     def _accept(self, transaction: Transaction, spec: FlowSpec, now: datetime, trigger: Trigger) -> int:
@@ -259,10 +323,11 @@ def _schedule(spec: FlowSpec) -> tuple[str, str]:
     return cron, FlowSettings.stored(spec.config.properties).time_zone.key
 
 
-def _require_new(transaction: Transaction, flow: FlowId) -> None:
-    if load_flow(transaction, flow) is not None:
-        uri = f"gobblin-flow:/{flow}"
-        raise FlowExistsError(problem=f"FlowSpec with URI {uri} already exists, no action will be taken")
+def _require_version(found: FlowSpec, version: int | None) -> None:
+    if version is not None and found.version != version:
+        raise FlowChangedError(
+            problem=f"Flow {found.id} has version {found.version}, not {version}: it was changed since."
+        )
 
 
 def _stored(config: FlowConfig) -> FlowConfig:

@@ -28,7 +28,7 @@ from gobblin_dagster.service.api.records import (
 )
 from gobblin_dagster.service.catalog.flow_config import REQUESTERS, parse_flow_config
 from gobblin_dagster.service.compiler.explanation import Explanation
-from gobblin_dagster.service.manager import FlowManager, Stored, apply_patch
+from gobblin_dagster.service.manager import Checked, FlowManager, Stored, apply_patch
 from gobblin_dagster.service.model import NO_EXECUTION, FlowConfig, FlowId
 from gobblin_dagster.service.scheduler.scheduler import epoch_ms
 from gobblin_dagster.service.security.access import Action
@@ -51,6 +51,7 @@ _FILTERS = (
     "schedule",
     "isRunImmediately",
     "owningGroup",
+    "managedBy",
     "propertyFilter",
     "search",
 )
@@ -84,6 +85,7 @@ class FlowConfigsResource:
         self._guard.require(request, Action.CREATE, config.id)
         if config.explain:
             return self._explain(request, config, document)
+        checked = self._manager.check(config)  # takes longer than the rest: nobody is to wait for it
         with self._store.write() as transaction:
             key = request.headers.get("idempotency-key")
             if key is not None:
@@ -91,10 +93,10 @@ class FlowConfigsResource:
                 if (known := self._answered(transaction, request, key)) is not None:
                     return known
             if is_v1 and self._manager.exists(transaction, config.id):
-                answer = self._create_again(transaction, request, config)
+                answer = self._create_again(transaction, request, checked)
             else:
                 managed_by = request.headers.get("x-gobblin-managed-by", "")[:200]
-                stored = self._manager.create(transaction, config, request.principal.name, managed_by=managed_by)
+                stored = self._manager.create(transaction, checked, request.principal.name, managed_by=managed_by)
                 self._guard.note(transaction, request, Action.CREATE, config.id, f"version {stored.spec.version}")
                 told = None if is_v1 else created_document(document, stored.execution)
                 answer = Answer(201, told, _created_headers(request, config.id, stored.execution))
@@ -123,9 +125,10 @@ class FlowConfigsResource:
         if is_v1 and REQUESTERS in config.properties:
             raise Unauthenticated(f"{REQUESTERS} property may not be modified by user.")
         self._guard.require(request, Action.UPDATE, flow)
+        checked = self._manager.check(config)
         with self._store.write() as transaction:
-            self._manager.require(transaction, flow)
-            return self._update(transaction, request, flow, config)
+            self._manager.require_unchanged(transaction, flow)
+            return self._update(transaction, request, flow, checked)
 
     def partial_update(self, request: Request) -> Answer:
         """POST a patch."""
@@ -134,10 +137,14 @@ class FlowConfigsResource:
         if not isinstance(document, dict) or "patch" not in document:
             raise BadRequest('The body of a partial update is {"patch": {...}}.')
         self._guard.require(request, Action.UPDATE, flow)
-        with self._store.write() as transaction:
-            old = self._manager.require_unchanged(transaction, flow)
-            config = apply_patch(config_document(old.config), document["patch"])
-            return self._update(transaction, request, flow, config)
+        old = self._manager.get(flow)
+        while True:
+            checked = self._manager.check(apply_patch(config_document(old.config), document["patch"]))
+            with self._store.write() as transaction:
+                newest = self._manager.require_unchanged(transaction, flow)
+                if newest.config == old.config:
+                    return self._update(transaction, request, flow, checked)
+            old = newest  # somebody changed it meanwhile: the patch is for what they left
 
     def delete(self, request: Request) -> Answer:
         """DELETE a flow."""
@@ -154,21 +161,22 @@ class FlowConfigsResource:
         if name == "runImmediately":
             self._guard.require(request, Action.RUN, flow)
             with self._store.write() as transaction:
-                number = self._manager.run_now(transaction, flow)
+                number = self._manager.run_now(transaction, flow, version=request.expected_version())
                 self._guard.note(transaction, request, Action.RUN, flow, f"execution {number}")
             told = f"Successfully triggered flow {{flowGroup={flow.group}, flowName={flow.name}}}"
             return Answer(200, {"value": told}, {"Location": _location("flowconfigsV2", flow, number)})
         self._guard.require(request, Action.UPDATE, flow)
-        by = request.principal.name
+        if name not in ("pause", "unpause", "rollback"):
+            raise BadRequest(f"There is no action {name[:40]!r}; actions: runImmediately, pause, unpause, rollback.")
+        by, version = request.principal.name, request.expected_version()
+        older = None
+        if name == "rollback":
+            older = self._manager.check(self._manager.in_version(flow, _wanted_version(request.document())))
         with self._store.write() as transaction:
-            if name in ("pause", "unpause"):
-                spec = self._manager.pause(transaction, flow, by, paused=name == "pause")
-            elif name == "rollback":
-                spec = self._manager.roll_back(transaction, flow, _wanted_version(request.document()), by)
+            if older is None:
+                spec = self._manager.pause(transaction, flow, by, paused=name == "pause", version=version)
             else:
-                raise BadRequest(
-                    f"There is no action {name[:40]!r}; actions: runImmediately, pause, unpause, rollback."
-                )
+                spec = self._manager.roll_back(transaction, older, by, version=version)
             self._guard.note(transaction, request, Action.UPDATE, flow, f"{name}: version {spec.version}")
         return Answer(200, {"value": version_document(spec)})
 
@@ -184,22 +192,23 @@ class FlowConfigsResource:
         self._guard.require(request, Action.READ, None)
         return self._page(request, _filter_of(request))
 
-    def _update(self, transaction: Transaction, request: Request, flow: FlowId, config: FlowConfig) -> Answer:
-        if config.id != flow:
+    def _update(self, transaction: Transaction, request: Request, flow: FlowId, checked: Checked) -> Answer:
+        if checked.config.id != flow:
             raise BadRequest("flowName and flowGroup cannot be changed in update")
         by, version = request.principal.name, request.expected_version()
         managed_by = request.headers.get("x-gobblin-managed-by")
-        stored = self._manager.update(transaction, config, by, version=version, managed_by=managed_by)
+        stored = self._manager.update(transaction, checked, by, version=version, managed_by=managed_by)
         self._guard.note(transaction, request, Action.UPDATE, flow, f"version {stored.spec.version}")
         return Answer(200, None, _update_headers(flow, stored))
 
-    def _create_again(self, transaction: Transaction, request: Request, config: FlowConfig) -> Answer:
+    def _create_again(self, transaction: Transaction, request: Request, checked: Checked) -> Answer:
         """Answer a POST to the first resource for a flow that exists: one with a schedule becomes a new version."""
+        config = checked.config
         headers = _created_headers(request, config.id, NO_EXECUTION)
         if config.schedule is None:
             return Answer(409, None, headers)
         self._guard.require(request, Action.UPDATE, config.id)
-        stored = self._manager.update(transaction, config, request.principal.name)
+        stored = self._manager.update(transaction, checked, request.principal.name, version=request.expected_version())
         self._guard.note(transaction, request, Action.UPDATE, config.id, f"version {stored.spec.version}")
         return Answer(201, None, headers)
 
@@ -329,6 +338,7 @@ def _filter_of(request: Request) -> FlowFilter:
         request.text("schedule"),
         restli.bool_parameter(request.parameters, "isRunImmediately"),
         request.text("owningGroup"),
+        request.text("managedBy"),
         tuple(PropertyFilter(name, text) for name, _, text in filters),
         tuple(exact),
         request.text("search"),

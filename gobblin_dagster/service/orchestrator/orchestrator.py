@@ -74,7 +74,7 @@ from gobblin_dagster.service.store.execution_rows import (
     update_execution,
     update_job,
 )
-from gobblin_dagster.service.store.flow_rows import load_flow, load_version, save_flow
+from gobblin_dagster.service.store.flow_rows import is_last_run, load_flow, load_version, save_flow
 from gobblin_dagster.service.store.store import ServiceStore, Transaction, serialize_changes
 from gobblin_dagster.service.topology.graph import FlowGraph
 
@@ -202,7 +202,7 @@ class Orchestrator:
 
     def _take_in(self, report: JobReport) -> None:
         with self._store.write() as transaction:
-            execution = load_execution(transaction, report.execution, for_update=True)
+            execution = _locked(transaction, report.execution, may_end=report.status.is_final)
             if execution is None or execution.is_over:
                 return
             jobs = load_jobs(transaction, report.execution)
@@ -265,13 +265,16 @@ class Orchestrator:
     def resume(self, execution_id: ExecutionId, note: Note = _no_note) -> None:
         """Run again what failed, was cancelled or did not run.
 
+        It waits as a new execution does: for the others of its flow, and while its group has as many as may run.
+
         Args:
             execution_id: the execution.
             note: called in the transaction of the change.
 
         Raises:
             FlowNotFoundError: there is no such execution.
-            FlowChangedError: it is not over, or complete, or was never compiled.
+            FlowChangedError: it is not over, or complete, or was never compiled; or another one of the flow runs,
+                which refuses two at once.
         """
         with self._store.write() as transaction:
             execution = self._require(transaction, execution_id)
@@ -281,36 +284,57 @@ class Orchestrator:
                     problem=f"Execution {execution_id} is {execution.status}; only one that failed or was cancelled "
                     "after it was compiled can be resumed."
                 )
+            settings = self._settings(transaction, execution)
+            other = first_in_the_way(transaction, execution_id)
+            if other is not None and settings.concurrency is Concurrency.REFUSE:
+                problem = f"Execution {other.number} of flow {other.flow} still runs, and flow.concurrency is refuse."
+                raise FlowChangedError(problem=problem)
+            why = ""
+            if other is not None and settings.concurrency is Concurrency.QUEUE:
+                why = f"waits for execution {other.number}"
+            elif self._full_groups(transaction, execution_id.flow.group):
+                why = f"waits: {self._per_group} executions of the group {execution_id.flow.group} run"
             now = self._store.now(transaction)
-            generation = execution.generation + 1
             update_execution(
                 transaction,
                 execution_id,
                 is_kill_requested=False,
                 is_over=False,
                 ended_at=None,
-                generation=generation,
                 status=ExecutionStatus.PENDING_RESUME.value,
-                message="",
-                finish_by=self._finish_by(transaction, execution, now),
+                message=why,
+                finish_by=None,
             )
-            add_event(transaction, Event(execution_id, now, ExecutionStatus.PENDING_RESUME))
-            before = _progress(execution, jobs)
-            resumed = resume(_dag(execution, jobs), FlowProgress(before.jobs))
-            self._save(transaction, execution, jobs, before, resumed, now)
+            add_event(transaction, Event(execution_id, now, ExecutionStatus.PENDING_RESUME, message=why))
+            if not why:
+                self._go_on(transaction, execution, settings, now)
             note(transaction)
+
+    def _go_on(self, transaction: Transaction, execution: Execution, settings: FlowSettings, now: datetime) -> None:
+        """Start what is left of an execution that was resumed, under a new generation."""
+        finish_by = None if settings.finish_within is None else now + settings.finish_within
+        generation = execution.generation + 1
+        update_execution(transaction, execution.id, generation=generation, message="", finish_by=finish_by)
+        execution = replace(
+            execution, status=ExecutionStatus.PENDING_RESUME, is_kill_requested=False, message="", generation=generation
+        )
+        jobs = load_jobs(transaction, execution.id)
+        before = _progress(execution, jobs)
+        self._save(transaction, execution, jobs, before, resume(_dag(execution, jobs), before), now)
 
     def _kill(self, transaction: Transaction, execution: Execution, now: datetime) -> None:
         update_execution(transaction, execution.id, is_kill_requested=True)
         jobs = load_jobs(transaction, execution.id)
-        if not jobs:
-            self._end(transaction, execution.id, ExecutionStatus.CANCELLED, "killed before it started", now)
+        waits_again = execution.status is ExecutionStatus.PENDING_RESUME
+        if not jobs or waits_again:
+            message = "killed before it went on" if waits_again else "killed before it started"
+            self._end(transaction, execution.id, ExecutionStatus.CANCELLED, message, now)
             return
         before = _progress(execution, jobs)
         self._save(transaction, execution, jobs, before, kill(_dag(execution, jobs), before), now)
 
     def _expire_finish(self, transaction: Transaction, execution_id: ExecutionId) -> None:
-        execution = load_execution(transaction, execution_id, for_update=True)
+        execution = _locked(transaction, execution_id)
         now = self._store.now(transaction)
         if execution is None or execution.is_over or execution.is_kill_requested:
             return
@@ -323,7 +347,7 @@ class Orchestrator:
         self._kill(transaction, replace(execution, message=message), now)
 
     def _expire_start(self, transaction: Transaction, execution_id: ExecutionId, name: str) -> None:
-        execution = load_execution(transaction, execution_id, for_update=True)
+        execution = _locked(transaction, execution_id)
         job = load_job(transaction, execution_id, name)
         now = self._store.now(transaction)
         if execution is None or job is None or job.start_by is None or job.start_by > now:
@@ -344,10 +368,9 @@ class Orchestrator:
             update_execution(transaction, execution_id, message=execution.message)
         self._save(transaction, execution, jobs, before, step, now)
 
-    def _finish_by(self, transaction: Transaction, execution: Execution, now: datetime) -> datetime | None:
+    def _settings(self, transaction: Transaction, execution: Execution) -> FlowSettings:
         spec = load_version(transaction, execution.id.flow, execution.version)
-        limit = None if spec is None else FlowSettings.stored(spec.config.properties).finish_within
-        return None if limit is None else now + limit
+        return FlowSettings.stored({} if spec is None else spec.config.properties)
 
     def _start_one(self, execution_id: ExecutionId) -> bool:
         """Start an execution as `_start`; one that cannot be started for a fault of ours ends, and stops no other."""
@@ -360,22 +383,23 @@ class Orchestrator:
             log.exception("execution %s cannot be started", execution_id)
             message = storable(f"it could not be started: {type(error).__name__}: {error}")
             with self._store.write() as transaction:
-                execution = load_execution(transaction, execution_id, for_update=True)
+                execution = _locked(transaction, execution_id)
                 # Somebody may have killed it since.
-                if execution is not None and execution.status is ExecutionStatus.PENDING and not execution.is_over:
+                if execution is not None and execution.status in _WAITS and not execution.is_over:
                     self._end(transaction, execution_id, ExecutionStatus.FAILED, message, self._store.now(transaction))
             return True
 
     def _require(self, transaction: Transaction, execution_id: ExecutionId) -> Execution:
+        serialize_changes(transaction)  # before the execution's row: the audit row of the change needs the lock too
         execution = load_execution(transaction, execution_id, for_update=True)
         if execution is None:
             raise FlowNotFoundError(problem=f"No flow execution found for {execution_id}.")
         return execution
 
     def _start(self, transaction: Transaction, execution_id: ExecutionId) -> bool:
-        """Compile an execution and start its first jobs; return False if it has to wait."""
-        execution = load_execution(transaction, execution_id, for_update=True)
-        if execution is None or execution.status is not ExecutionStatus.PENDING or execution.is_over:
+        """Compile an execution and start its first jobs, or let it go on; return False if it has to wait."""
+        execution = _locked(transaction, execution_id)
+        if execution is None or execution.status not in _WAITS or execution.is_over:
             return False
         spec = load_version(transaction, execution_id.flow, execution.version)
         if spec is None:
@@ -383,16 +407,32 @@ class Orchestrator:
         now = self._store.now(transaction)
         settings = FlowSettings.stored(spec.config.properties)
         in_the_way = first_in_the_way(transaction, execution_id)
-        if in_the_way is not None and settings.concurrency is Concurrency.REFUSE:
+        is_resumed = execution.status is ExecutionStatus.PENDING_RESUME
+        if in_the_way is not None and settings.concurrency is Concurrency.REFUSE and not is_resumed:
             message = f"refused: execution {in_the_way.number} still runs, and flow.concurrency is refuse"
             self._end(transaction, execution_id, ExecutionStatus.FAILED, message, now)
             return True
-        must_wait = in_the_way is not None and settings.concurrency is Concurrency.QUEUE
+        must_wait = in_the_way is not None and settings.concurrency is not Concurrency.ALLOW
         if must_wait or self._full_groups(transaction, execution_id.flow.group):
             return False
+        if is_resumed:
+            self._go_on(transaction, execution, settings, now)
+            return True
+        return self._begin(transaction, execution, spec.config, settings, now)
+
+    def _begin(
+        self,
+        transaction: Transaction,
+        execution: Execution,
+        config: FlowConfig,
+        settings: FlowSettings,
+        now: datetime,
+    ) -> bool:
+        """Compile an execution whose turn has come and start its first jobs; return False if it waits for a way."""
+        execution_id = execution.id
         topology = self._topologies
         try:
-            dag = self._compile_further(transaction, execution, spec.config, settings)
+            dag = self._compile_further(transaction, execution, config, settings)
         except FlowCompileError as error:
             if error.is_without_way and settings.waits_for_way:
                 self._without_way[execution_id] = topology
@@ -523,22 +563,26 @@ class Orchestrator:
         log.info("execution %s is %s: %s", execution_id, status, message)
         update_execution(transaction, execution_id, status=status.value, message=message, is_over=True, ended_at=now)
         add_event(transaction, Event(execution_id, now, status, message=message))
-        execution = load_execution(transaction, execution_id)
-        if execution is None or _run_once(transaction, execution) is None:
-            return
-        serialize_changes(transaction)
-        # Asked again: a change that became durable in between must not be taken back.
-        if (spec := _run_once(transaction, execution)) is not None:
+        spec = load_flow(transaction, execution_id.flow) if is_last_run(transaction, execution_id) else None
+        if spec is not None:
             # As in Gobblin, a flow without a schedule leaves the catalog once it has run.
             done = FlowSpec(spec.config, 0, Change.FINISHED, now, SERVICE, managed_by=spec.managed_by)
             save_flow(transaction, done, None)
 
 
-def _run_once(transaction: Transaction, execution: Execution) -> FlowSpec | None:
-    """Return the flow of an execution if it has no schedule and is in the catalog in the version that ran."""
-    spec = load_flow(transaction, execution.id.flow)
-    is_it = spec is not None and spec.config.schedule is None and spec.version == execution.version
-    return spec if is_it else None
+_WAITS = (ExecutionStatus.PENDING, ExecutionStatus.PENDING_RESUME)
+"""Statuses of executions that wait for their start, or to go on."""
+
+
+def _locked(transaction: Transaction, execution_id: ExecutionId, *, may_end: bool = True) -> Execution | None:
+    """Return an execution, and keep others from changing it until the transaction ends.
+
+    If its flow leaves the catalog with the end of it, the catalog's lock is taken first, as by all who take both. A
+    flow that was changed since can never be the one that ran again.
+    """
+    if may_end and transaction.dialect.name == "postgresql" and is_last_run(transaction, execution_id):
+        serialize_changes(transaction)
+    return load_execution(transaction, execution_id, for_update=True)
 
 
 def _start_by(job: DagJob, now: datetime) -> datetime | None:

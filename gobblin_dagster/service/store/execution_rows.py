@@ -17,6 +17,8 @@ from gobblin_dagster.service.store.tables import events, executions, jobs, outbo
 
 _START, _STOP = "start", "stop"
 """Orders, as the outbox holds them."""
+_NOT_BEGUN = (ExecutionStatus.PENDING.value, ExecutionStatus.PENDING_RESUME.value)
+"""Statuses of executions that wait for their start, or to go on after a resume."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,18 @@ def list_executions(
     return [_execution(row) for row in transaction.execute(query)]
 
 
+def end_waiting(transaction: Transaction, flow: FlowId, message: str, now: datetime) -> list[ExecutionId]:
+    """Cancel the executions of a flow that have not begun, and return them."""
+    waiting = and_(
+        _is_of(executions, flow), ~executions.c.is_over, executions.c.status == ExecutionStatus.PENDING.value
+    )
+    values = {"status": ExecutionStatus.CANCELLED.value, "message": message, "is_over": True, "ended_at": now}
+    key = (executions.c.flow_group, executions.c.flow_name, executions.c.execution_id)
+    ended = [_id(row) for row in transaction.execute(update(executions).where(waiting).values(values).returning(*key))]
+    add_events(transaction, [Event(one, now, ExecutionStatus.CANCELLED, message=message) for one in ended])
+    return ended
+
+
 def flows_with_executions(transaction: Transaction, group: str) -> list[FlowId]:
     """Return the flows of a group that have executions, by name."""
     query = select(executions.c.flow_name).where(executions.c.flow_group == group).distinct()
@@ -148,11 +162,11 @@ def flows_with_executions(transaction: Transaction, group: str) -> list[FlowId]:
 
 
 def first_accepted(transaction: Transaction, limit: int = 10_000) -> list[ExecutionId]:
-    """Return the oldest execution of each flow that was accepted and not yet compiled, oldest first."""
+    """Return the oldest execution of each flow that waits for its start, or to go on, oldest first."""
     first = func.min(executions.c.execution_id)
     query = (
         select(executions.c.flow_group, executions.c.flow_name, first.label("execution_id"))
-        .where(~executions.c.is_over, executions.c.status == ExecutionStatus.PENDING.value)
+        .where(~executions.c.is_over, executions.c.status.in_(_NOT_BEGUN))
         .group_by(executions.c.flow_group, executions.c.flow_name)
         .order_by(func.min(executions.c.created_at), first)
         .limit(limit)
@@ -162,7 +176,7 @@ def first_accepted(transaction: Transaction, limit: int = 10_000) -> list[Execut
 
 def first_in_the_way(transaction: Transaction, execution: ExecutionId) -> ExecutionId | None:
     """Return an execution of the same flow that is not over, and has begun or has a lower number; None if none is."""
-    has_begun = executions.c.status != ExecutionStatus.PENDING.value
+    has_begun = executions.c.status.not_in(_NOT_BEGUN)
     query = (
         select(executions)
         .where(_is_of(executions, execution.flow), executions.c.execution_id != execution.number, ~executions.c.is_over)
@@ -183,7 +197,7 @@ def last_with_jobs(transaction: Transaction, before: ExecutionId) -> Execution |
 
 def running_by_group(transaction: Transaction, group: str | None = None) -> dict[str, int]:
     """Return how many executions of each flow group, or of one, were started and are not over."""
-    started = and_(~executions.c.is_over, executions.c.status != ExecutionStatus.PENDING.value)
+    started = and_(~executions.c.is_over, executions.c.status.not_in(_NOT_BEGUN))
     query = (
         select(executions.c.flow_group, func.count().label("number")).where(started).group_by(executions.c.flow_group)
     )

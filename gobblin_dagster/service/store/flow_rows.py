@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import Row, Select, and_, bindparam, delete, func, insert, select, tuple_, update
 
 from gobblin_dagster.core import serialization
-from gobblin_dagster.service.model import Change, FlowConfig, FlowId, FlowSpec
+from gobblin_dagster.service.model import Change, ExecutionId, FlowConfig, FlowId, FlowSpec
 from gobblin_dagster.service.store.store import Transaction, serialize_changes
-from gobblin_dagster.service.store.tables import flow_properties, flow_versions, flows
+from gobblin_dagster.service.store.tables import executions, flow_properties, flow_versions, flows
 
 MAX_COUNT = 10_000
 """Flows that one page holds at most."""
@@ -36,6 +36,8 @@ class FlowFilter:
     cron: str | None = None
     is_run_immediately: bool | None = None
     owning_group: str | None = None
+    managed_by: str | None = None
+    """The folder of flow files that they are applied from."""
     properties: tuple[PropertyFilter, ...] = ()
     exact_properties: tuple[tuple[str, str], ...] = ()
     """Names and values of properties that must be equal."""
@@ -70,19 +72,25 @@ def count_flows(transaction: Transaction, where: FlowFilter) -> int:
     return found
 
 
-def save_flow(transaction: Transaction, spec: FlowSpec, next_fire_ms: int | None) -> FlowSpec:
+def save_flow(
+    transaction: Transaction, spec: FlowSpec, next_fire_ms: int | None, newest: int | None = None
+) -> FlowSpec:
     """Store a new version of a flow, and return it with its version and number.
 
     Args:
         transaction: open for writing.
         spec: the flow; its version and number are ignored.
         next_fire_ms: when it fires next; None: never.
+        newest: the newest version that is stored, 0 if there is none; None: it is looked for. Whoever tells it has
+            called `serialize_changes` before it was read.
     """
     serialize_changes(transaction)
     body = serialization.to_json(spec.config)
     key = {"flow_group": spec.id.group, "flow_name": spec.id.name}
-    newest = transaction.execute(select(func.max(flow_versions.c.version)).where(_is(flow_versions, spec.id)))
-    version = (newest.scalar_one() or 0) + 1
+    if newest is None:
+        of_flow = select(func.max(flow_versions.c.version)).where(_is(flow_versions, spec.id))
+        newest = transaction.execute(of_flow).scalar_one() or 0
+    version = newest + 1
     common = {
         **key,
         "version": version,
@@ -94,8 +102,9 @@ def save_flow(transaction: Transaction, spec: FlowSpec, next_fire_ms: int | None
         "managed_by": spec.managed_by,
     }
     number = transaction.execute(insert(flow_versions).values(common).returning(flow_versions.c.number)).scalar_one()
-    transaction.execute(delete(flows).where(_is(flows, spec.id)))
-    transaction.execute(delete(flow_properties).where(_is(flow_properties, spec.id)))
+    if newest:
+        transaction.execute(delete(flows).where(_is(flows, spec.id)))
+        transaction.execute(delete(flow_properties).where(_is(flow_properties, spec.id)))
     if spec.is_in_catalog:
         transaction.execute(
             insert(flows).values(
@@ -151,6 +160,21 @@ def changes_after(transaction: Transaction, number: int, limit: int = 1000) -> l
 def newest_change(transaction: Transaction) -> int:
     """Return the number of the newest change; 0 if there is none."""
     return transaction.execute(select(func.max(flow_versions.c.number))).scalar_one() or 0
+
+
+def change_at(transaction: Transaction, number: int) -> FlowSpec | None:
+    """Return the change with a number, or None."""
+    row = transaction.execute(select(flow_versions).where(flow_versions.c.number == number)).one_or_none()
+    return None if row is None else _spec(row)
+
+
+def is_last_run(transaction: Transaction, execution: ExecutionId) -> bool:
+    """Tell whether a flow leaves the catalog with the end of an execution: it has no schedule and was not changed."""
+    same = and_(_is(flows, execution.flow), flows.c.version == executions.c.version, flows.c.cron.is_(None))
+    query = select(executions.c.version).where(
+        _is(executions, execution.flow), executions.c.execution_id == execution.number, same
+    )
+    return transaction.execute(query).one_or_none() is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +233,7 @@ def _found(query: Select[Any], where: FlowFilter) -> Select[Any]:
         flows.c.cron: where.cron,
         flows.c.is_run_immediately: where.is_run_immediately,
         flows.c.owning_group: where.owning_group,
+        flows.c.managed_by: where.managed_by,
     }
     for column, value in equal.items():
         if value is not None:

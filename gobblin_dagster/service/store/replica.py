@@ -19,8 +19,8 @@ from typing import IO, Any
 from sqlalchemy import Table, delete, insert, select, tuple_
 
 from gobblin_dagster.core.clock import Clock
-from gobblin_dagster.service.model import ExecutionId, FlowId
-from gobblin_dagster.service.store.flow_rows import changes_after, newest_change
+from gobblin_dagster.service.model import ExecutionId, FlowId, FlowSpec
+from gobblin_dagster.service.store.flow_rows import change_at, changes_after, newest_change
 from gobblin_dagster.service.store.store import ServiceStore, Transaction
 from gobblin_dagster.service.store.tables import events, executions, flow_properties, flow_versions, flows, jobs
 
@@ -58,6 +58,8 @@ class Replica:
         """The copy."""
         self._change: int | None = None
         """Number of the newest change of the catalog that is copied; None before the first copy."""
+        self._newest: FlowSpec | None = None
+        """That change; None if there is none."""
         self._event = 0
         """All events up to this number are known."""
         self._seen: OrderedDict[int, float] = OrderedDict()
@@ -102,7 +104,7 @@ class Replica:
         with self._source.read() as transaction:
             newest = newest_change(transaction)
             # A database that was put back to an older state is another one.
-            if self._change is None or newest < self._change:
+            if self._change is None or change_at(transaction, self._change) != self._newest:
                 self._copy_all(transaction, newest)
             self._copy_changes(transaction, newest)
             self._note_events(transaction, began)
@@ -141,6 +143,7 @@ class Replica:
         # Events that are written now may become visible with smaller numbers.
         self._event = max(0, self._event - _AT_ONCE)
         self._change = newest
+        self._newest = change_at(source, newest)
 
     def _copy_changes(self, source: Transaction, newest: int) -> None:
         change = self._change or 0
@@ -157,6 +160,7 @@ class Replica:
                 copy.execute(delete(flow_versions).where(flow_versions.c.number > change))
                 _copy_rows(source, copy, flow_versions, flow_versions.c.number.between(change + 1, changes[-1].number))
             self._change = change = changes[-1].number
+            self._newest = changes[-1]
 
     def _note_events(self, source: Transaction, now: float) -> None:
         """Note the flows of which something happened; events of one moment become visible in any order."""

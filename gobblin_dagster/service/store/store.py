@@ -18,6 +18,8 @@ Transaction: TypeAlias = Connection
 """An open transaction; what is written in it becomes durable when its block ends without an error."""
 
 _CHANGE_LOCK = 0x60BB13
+_SERIALIZED = "gobblin_serialized"
+"""Key of what a connection keeps: the transaction in which it took the lock."""
 
 
 class ServiceStore(Database):
@@ -47,6 +49,11 @@ def serialize_changes(transaction: Transaction) -> None:
 
     The numbers of changes would else become visible out of order in PostgreSQL, and a node that reads "all after 7"
     would miss the 6 that was committed later. SQLite has one writer at a time anyway.
+
+    A transaction that changes the catalog or leaves an audit row calls this before it locks or writes any row of an
+    execution: two that took these locks in different orders would wait for each other.
     """
-    if transaction.dialect.name == "postgresql":
+    current = transaction.get_transaction()
+    if transaction.dialect.name == "postgresql" and transaction.info.get(_SERIALIZED) is not current:
         transaction.execute(select(func.pg_advisory_xact_lock(_CHANGE_LOCK)))
+        transaction.info[_SERIALIZED] = current

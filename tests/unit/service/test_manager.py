@@ -13,9 +13,10 @@ from sqlalchemy import text
 
 from gobblin_dagster.core.errors import FlowChangedError, FlowExistsError, FlowNotFoundError, GobblinDagsterError
 from gobblin_dagster.service.manager import FlowManager
-from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId, JobReport
+from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId, JobReport, Schedule
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
-from gobblin_dagster.service.store.store import ServiceStore, Transaction
+from gobblin_dagster.service.store.execution_rows import list_events, list_executions
+from gobblin_dagster.service.store.store import ServiceStore, Transaction, serialize_changes
 
 from .conftest import Create, flow
 
@@ -146,3 +147,94 @@ def test_end_of_a_flow_that_runs_once_keeps_an_update_of_the_same_moment(
     raced(store, lambda transaction: manager.update(transaction, ours, "we"), lambda _: orchestrator.report(done))
     spec = manager.get(ours.id)
     assert (spec.config.template_uris, spec.version) == (OURS, 2)
+
+
+@postgres
+def test_run_now_and_an_update_that_runs_do_not_wait_for_each_other(
+    store: ServiceStore, manager: FlowManager, create: Create
+) -> None:
+    """Both write an execution of the same millisecond, and both leave an audit row."""
+    create(flow(cron=CRON))
+    now = flow(templates=OURS, schedule=Schedule(CRON, run_immediately=True))
+    numbers: list[int] = []
+
+    def run(transaction: Transaction) -> None:
+        numbers.append(manager.run_now(transaction, now.id))
+        serialize_changes(transaction)  # as the audit row does
+
+    def change(transaction: Transaction) -> None:
+        numbers.append(manager.update(transaction, now, "they").execution)
+
+    assert raced(store, run, change) is None
+    assert raced(store, change, run) is None
+    assert len({*numbers}) == 4
+
+
+@postgres
+def test_kill_waits_for_the_catalog_before_it_locks_the_execution(
+    store: ServiceStore, manager: FlowManager, orchestrator: Orchestrator, create: Create
+) -> None:
+    """The audit row of a kill needs the catalog's lock; a delete has it, and cancels executions that wait."""
+    create(flow(cron=CRON))
+    with store.write() as transaction:
+        number = manager.run_now(transaction, FlowId("g", "n"))
+    refused: list[str] = []
+
+    def kill() -> None:
+        try:
+            orchestrator.kill(ExecutionId(FlowId("g", "n"), number), serialize_changes)
+        except FlowChangedError as error:
+            refused.append(str(error))
+
+    thread = threading.Thread(target=kill)
+    with store.write() as transaction:
+        serialize_changes(transaction)
+        thread.start()
+        waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        until(lambda: bool(transaction.execute(waiting).scalar_one()))
+        manager.delete(transaction, FlowId("g", "n"), "they")
+    thread.join()
+    assert len(refused) == 1
+    assert "is over" in refused[0]
+
+
+def test_executions_that_wait_end_with_their_flow_and_those_that_run_go_on(
+    store: ServiceStore, manager: FlowManager, orchestrator: Orchestrator, create: Create
+) -> None:
+    create(flow(cron=CRON))
+    key = FlowId("g", "n")
+    with store.write() as transaction:
+        runs, waits = (manager.run_now(transaction, key) for _ in range(2))
+    orchestrator.start_accepted()
+    with store.write() as transaction:
+        manager.delete(transaction, key, "we")
+    orchestrator.report(JobReport(ExecutionId(key, runs), "a", 1, 1, ExecutionStatus.COMPLETE))
+    assert orchestrator.start_accepted() == 0
+    with store.read() as transaction:
+        later, first = list_executions(transaction, key)
+        [_, told] = list_events(transaction, later.id)
+    assert (later.id.number, later.status, first.status) == (waits, ExecutionStatus.CANCELLED, ExecutionStatus.COMPLETE)
+    assert later.message == told.message == "the flow was deleted before this execution began"
+    assert later.ended_at is not None
+
+
+def test_rollback_keeps_the_pause_and_the_folder(store: ServiceStore, manager: FlowManager, create: Create) -> None:
+    create(flow(cron=CRON))
+    key = FlowId("g", "n")
+    with store.write() as transaction:
+        manager.update(transaction, flow(templates=OURS, cron=CRON), "we", managed_by="folder")
+        manager.pause(transaction, key, "we", paused=True)
+    first = manager.check(manager.in_version(key, 1))
+    with pytest.raises(FlowChangedError, match="has version 3, not 2"), store.write() as transaction:
+        manager.roll_back(transaction, first, "we", version=2)
+    with store.write() as transaction:
+        manager.roll_back(transaction, first, "we", version=3)
+    spec = manager.get(key)
+    assert (spec.config.template_uris, spec.is_paused, spec.managed_by) == ("FS:///a", True, "folder")
+    with store.write() as transaction:
+        manager.delete(transaction, key, "we")
+    with store.write() as transaction:
+        manager.roll_back(transaction, first, "we")
+    assert not manager.get(key).is_paused, "a flow that comes back is new"
+    with pytest.raises(FlowNotFoundError, match="no version 9"):
+        manager.in_version(key, 9)

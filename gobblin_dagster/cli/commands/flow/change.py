@@ -116,8 +116,11 @@ def update(
         stored = client.get(group, name)
     if output is Output.JSON:
         print_json(flow=stored)
-    else:
-        console(sys.stdout).print(f"Flow {flow} is changed: version {newest['version'] + 1}.")
+        return
+    out = console(sys.stdout)
+    out.print(f"Flow {flow} is changed: version {newest['version'] + 1}.")
+    if newest["managedBy"]:
+        out.print(f"It comes from {newest['managedBy']}: the next `gobblin flow apply` of it takes this change back.")
 
 
 def explain(

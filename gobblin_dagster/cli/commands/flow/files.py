@@ -38,6 +38,10 @@ def apply(
     prune: Annotated[
         bool, typer.Option("--prune", help="Delete flows that came from this folder and are no longer in it.")
     ] = False,
+    name: Annotated[
+        str | None,
+        typer.Option("--as", metavar="NAME", help="Name of the folder for the service; its path if it is left out."),
+    ] = None,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
     url: UrlOption = None,
@@ -45,10 +49,11 @@ def apply(
 ) -> None:
     """Make the service's flows equal to those of a folder: shows what changes, then does exactly that.
 
-    A flow that somebody else changes in between is not overwritten.
+    A flow that somebody else changes in between is not overwritten. `--prune` knows the flows of a folder by its path;
+    a folder that is checked out at several places takes a name with `--as`.
     """
     wanted = dict(_read(folder))
-    managed_by = _name_of(folder)
+    managed_by = _name_of(folder, name)
     out = console(sys.stdout if output is Output.TEXT else sys.stderr)
     with connect(ctx, url) as client:
         steps = list(_steps(client, wanted, managed_by, prune=prune))
@@ -92,13 +97,22 @@ def export(ctx: typer.Context, folder: FolderArgument, url: UrlOption = None) ->
     console(sys.stdout).print(f"{count(len(flows), 'flow')} written to {folder}.")
 
 
-def _name_of(folder: Path) -> str:
+_NAME_LENGTH = 200
+
+
+def _name_of(folder: Path, name: str | None) -> str:
     """Return the name under which the service knows a folder: in signs that a header holds, and never empty."""
-    name = quote(folder.resolve().name, safe=" !#$&()+,;=@[]{}~")[:200]
-    if not name:
-        # The service has no name for flows that came from no folder at all: --prune would delete them.
+    path = folder.resolve()
+    # The service has no name for flows that came from no folder at all: --prune would delete them.
+    if path == Path(path.anchor):
         raise UsageError(problem="The root of the file system is no folder of flows.")
-    return name
+    if name is not None and not name.strip():
+        raise UsageError(problem="--as takes a name, got an empty one.")
+    told = quote(str(path) if name is None else name.strip(), safe=" !#$&()+,;=@[]{}~/")
+    if len(told) <= _NAME_LENGTH:
+        return told
+    digest = hashlib.sha256(told.encode()).hexdigest()[:16]
+    return f"{digest}...{told[-_NAME_LENGTH + len(digest) + 3 :]}"
 
 
 def _read(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -164,7 +178,7 @@ def _steps(
             yield {"action": "create", "flow": flow, "changes": changes}
         elif changes := differences(newest["flowConfig"], config):
             yield {"action": "update", "flow": flow, "changes": changes, "version": newest["version"]}
-    for known in client.find() if prune else ():
+    for known in client.find(managedBy=managed_by) if prune else ():
         name = "/".join(_names(known))
         if name not in wanted:
             newest = client.history(*_names(known))[-1]

@@ -443,3 +443,25 @@ def test_every_change_and_refusal_is_in_the_audit_trail(rest: Rest) -> None:
         assert list(broken_rows(transaction)) == []
         transaction.execute(update(audit).where(audit.c.number == 1).values(principal="somebody"))
         assert list(broken_rows(transaction)) == [1]
+
+
+def test_actions_and_patches_heed_if_match(rest: Rest) -> None:
+    rest.create()
+    target = "/flowconfigsV2/(flowGroup:g,flowName:n)"
+    patch = {"patch": {"properties": {"$set": {"rows": "7"}}}}
+    calls: list[tuple[str, Any]] = [
+        (f"{target}?action=runImmediately", {}),
+        (f"{target}?action=pause", {}),
+        (f"{target}?action=unpause", {}),
+        (f"{target}?action=rollback", {"version": 1}),
+        (target, patch),
+    ]
+    for number, (path, body) in enumerate(calls, 1):
+        told = rest("POST", path, body, If_Match='"9"')
+        assert (told.status, "has version" in told.json["message"]) == (412, True), path
+        newest = rest("GET", target).headers["etag"]
+        assert newest == f'"{max(1, number - 1)}"', path
+        assert rest("POST", path, body, If_Match=newest).status == 200, path
+    assert rest("GET", target).json["properties"]["rows"] == "7"
+    told = rest("POST", "/flowconfigs", config(), X_RestLi_Method="create", If_Match='"9"')
+    assert told.status == 412

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import text
 
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.service.catalog.feed import CatalogFeed, LoggingListener
@@ -66,4 +67,28 @@ def test_change_that_is_taken_back_is_not_told(store: ServiceStore, manager: Flo
 
     with pytest.raises(RuntimeError):
         fail()
+    assert feed.poll() == 0
+
+
+def test_store_that_is_put_back_is_noticed_and_its_new_changes_are_told(
+    store: ServiceStore, manager: FlowManager, create: Create, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard = Heard()
+    feed = CatalogFeed(store, [heard])
+    for name in ("a", "b", "c"):
+        create(flow(name, cron=CRON))
+    assert feed.poll() == 3
+    with store.write() as transaction:  # what a backup of an hour ago has: the numbers are given again
+        for table in ("gobblin_flow_versions", "gobblin_flows"):
+            transaction.execute(text(f"DELETE FROM {table} WHERE flow_name IN ('b', 'c')"))
+        if transaction.dialect.name == "sqlite":
+            transaction.execute(text("UPDATE sqlite_sequence SET seq = 1 WHERE name = 'gobblin_flow_versions'"))
+        else:
+            number = "pg_get_serial_sequence('gobblin_flow_versions', 'number')"
+            transaction.execute(text(f"SELECT setval({number}, 1)"))
+    for name in ("x", "y", "z"):
+        create(flow(name, cron=CRON))
+    assert feed.poll() == 3
+    assert heard.told[3:] == ["x created 1", "y created 1", "z created 1"]
+    assert "the newest 2 changes that listeners heard of are gone" in caplog.text
     assert feed.poll() == 0

@@ -354,3 +354,60 @@ def test_change_whose_audit_row_cannot_be_left_does_not_happen(
     with pytest.raises(TransientError):
         orchestrator.resume(one, away)
     assert execution(store, number).is_over
+
+
+def two_failed(store: ServiceStore, manager: FlowManager, orchestrator: Orchestrator, concurrency: str) -> list[int]:
+    """Let one execution fail and another one run; return their ids."""
+    with store.write() as transaction:
+        manager.create(transaction, flow(cron="0 0 * ? * *", properties={"flow.concurrency": concurrency}), "me")
+        first = manager.run_now(transaction, FLOW)
+    orchestrator.start_accepted()
+    report(orchestrator, first, "a", S.FAILED)
+    with store.write() as transaction:
+        second = manager.run_now(transaction, FLOW)
+    orchestrator.start_accepted()
+    assert execution(store, second).status is S.RUNNING
+    return [first, second]
+
+
+def test_resume_waits_for_the_execution_that_runs(
+    store: ServiceStore, manager: FlowManager, orchestrator: Orchestrator
+) -> None:
+    first, second = two_failed(store, manager, orchestrator, "queue")
+    orchestrator.resume(ExecutionId(FLOW, first))
+    waiting = execution(store, first)
+    assert (waiting.status, waiting.is_over, waiting.generation) == (S.PENDING_RESUME, False, 1)
+    assert waiting.message == f"waits for execution {second}"
+    assert orchestrator.start_accepted() == 0
+    report(orchestrator, second, "a", S.COMPLETE)
+    assert orchestrator.start_accepted() == 1
+    assert orders(store)[-1] == ("a", 2, 1, False)
+    report(orchestrator, first, "a", S.COMPLETE, generation=2)
+    assert execution(store, first).status is S.COMPLETE
+    assert execution(store, first).finish_by is not None
+
+
+def test_resume_that_waits_can_be_killed(store: ServiceStore, manager: FlowManager, orchestrator: Orchestrator) -> None:
+    first, second = two_failed(store, manager, orchestrator, "queue")
+    orchestrator.resume(ExecutionId(FLOW, first))
+    orchestrator.kill(ExecutionId(FLOW, first))
+    ended = execution(store, first)
+    assert (ended.status, ended.message, ended.is_over) == (S.CANCELLED, "killed before it went on", True)
+    report(orchestrator, second, "a", S.COMPLETE)
+    assert orchestrator.start_accepted() == 0
+    orchestrator.resume(ExecutionId(FLOW, first))
+    assert execution(store, first).status is S.RUNNING
+
+
+def test_resume_beside_another_execution_follows_the_flow(
+    store: ServiceStore, manager: FlowManager, orchestrator: Orchestrator
+) -> None:
+    first, second = two_failed(store, manager, orchestrator, "refuse")
+    with pytest.raises(FlowChangedError, match=f"Execution {second} of flow g/n still runs"):
+        orchestrator.resume(ExecutionId(FLOW, first))
+    with store.write() as transaction:
+        manager.delete(transaction, FLOW, "me")
+    report(orchestrator, second, "a", S.COMPLETE)
+    first, second = two_failed(store, manager, orchestrator, "allow")
+    orchestrator.resume(ExecutionId(FLOW, first))
+    assert {execution(store, one).status for one in (first, second)} == {S.RUNNING}

@@ -78,3 +78,14 @@ def test_restart_neither_loses_nor_invents_counts(quota: Quota) -> None:
     quota.orchestrator = Orchestrator(quota.store, compile_flow, per_group=1)
     quota.create("f4")
     assert quota.running() == ["f1"], "what runs goes on under a smaller quota"
+
+
+def test_resume_waits_for_room_in_its_group(quota: Quota) -> None:
+    quota.create("f0", "f1", "f2")
+    assert quota.running() == ["f0", "f1"]
+    quota.report("f0", S.FAILED)
+    assert quota.running() == ["f1", "f2"]
+    quota.orchestrator.resume(quota.ids["f0"])
+    assert quota.running() == ["f1", "f2"]
+    quota.report("f1", S.COMPLETE)
+    assert quota.running() == ["f0", "f2"]

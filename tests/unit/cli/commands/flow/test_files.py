@@ -59,8 +59,8 @@ def test_flow_that_somebody_deletes_while_others_are_looked_up_is_left_out(
     (folder / "a.yaml").unlink()
     find = FlowClient.find
 
-    def deleted_meanwhile(self: FlowClient) -> Iterator[dict[str, Any]]:
-        listed = list(find(self))
+    def deleted_meanwhile(self: FlowClient, **filters: str) -> Iterator[dict[str, Any]]:
+        listed = list(find(self, **filters))
         client.delete("shop", "a")
         yield from listed
 
@@ -84,3 +84,28 @@ def test_folder_whose_name_no_header_holds_is_pruned_as_others(cli: Cli, client:
     (folder / "a.yaml").unlink()
     told = cli("flow", "apply", folder, "--prune", "--yes")
     assert (told.code, "delete shop/a" in told.out) == (0, True)
+
+
+def test_folders_of_one_name_do_not_prune_each_other(cli: Cli, client: FlowClient, tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours" / "flows", tmp_path / "theirs" / "flows"
+    for folder, name in ((ours, "a"), (theirs, "b")):
+        folder.mkdir(parents=True)
+        (folder / "one.yaml").write_text(f"flow: shop/{name}\ntemplates: {URI}\nschedule: '{NEVER}'\n")
+        told = cli("flow", "apply", folder, "--prune", "--yes")
+        assert (told.code, "delete" in told.out) == (0, False)
+    assert [flow["id"]["flowName"] for flow in client.find()] == ["a", "b"]
+    told = cli("flow", "update", "shop/a", "--set", "rows=3")
+    assert f"It comes from {ours}: the next `gobblin flow apply`" in told.out.replace("\n", " ")
+
+
+def test_folder_with_a_name_of_its_own_is_pruned_wherever_it_lies(cli: Cli, client: FlowClient, tmp_path: Path) -> None:
+    first, moved = tmp_path / "first", tmp_path / "moved"
+    first.mkdir()
+    (first / "a.yaml").write_text(f"flow: shop/a\ntemplates: {URI}\nschedule: '{NEVER}'\n")
+    assert cli("flow", "apply", first, "--as", "team", "--yes").code == 0
+    first.rename(moved)
+    (moved / "a.yaml").unlink()
+    assert "Nothing to do" in cli("flow", "apply", moved, "--prune", "--yes").out
+    told = cli("flow", "apply", moved, "--as", "team", "--prune", "--yes")
+    assert (told.code, "delete shop/a" in told.out) == (0, True)
+    assert cli("flow", "apply", moved, "--as", " ", "--prune", "--yes").code == 2
