@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 
 from gobblin_dagster.service.manager import FlowManager
 from gobblin_dagster.service.model import ExecutionId, FlowId
@@ -149,6 +149,12 @@ def test_database_that_was_put_back_is_copied_again(store: ServiceStore, create:
     replica.follow()
     with replica.store.read() as here:
         assert [one.id.name for one in list_flows(here, FlowFilter())] == ["kept"]
+    with store.write() as transaction:  # put back once more, and as many changes came since as were lost
+        for table in (flows, flow_versions):
+            transaction.execute(update(table).values(changed_by="another"))
+    replica.follow()
+    with replica.store.read() as here:
+        assert [one.changed_by for one in list_flows(here, FlowFilter())] == ["another"]
 
 
 def test_copies_of_killed_nodes_are_deleted_and_those_of_others_stay(
