@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -126,19 +126,38 @@ class Example:
         """Start from an empty, opened store; a saved copy makes it cheap."""
         if self.setup.root != str(self.root):
             self.storage.delete_tree(self.setup.root)
-        shutil.rmtree(self.root, ignore_errors=True)
         self.clock.instant = START
-        template = self.root.with_name(f"{self.root.name}-{self.kind}-new")
-        if not template.exists():
+        if not self._is_copied("new"):
+            shutil.rmtree(self.root, ignore_errors=True)
             self.root.mkdir(parents=True)
             self.close_store(self.open_store())
-            shutil.copytree(self.root, template)
-        else:
-            shutil.copytree(template, self.root)
-        if self.setup.root != str(self.root):
+            shutil.copytree(self.root, self._copy("new"))
+        elif self.setup.root != str(self.root):
             self.close_store(self.open_store())
         if self.kind == "postgres":
             self._execute(*map(delete, reversed(metadata.sorted_tables)))
+
+    def begin_after(self, name: str, runs: Callable[[], object]) -> None:
+        """Start from what `runs` leave of an empty store; where that is all in one local folder, they run once."""
+        is_local = self.setup.root == str(self.root) and self.kind != "postgres" and self.setup.outlives_processes
+        self.clock.instant = START
+        if is_local and self._is_copied(name):
+            return
+        self.reset()
+        runs()
+        if is_local:
+            shutil.copytree(self.root, self._copy(name), symlinks=True)
+
+    def _is_copied(self, name: str) -> bool:
+        """Replace all files by the copy of that name, if there is one."""
+        if not self._copy(name).exists():
+            return False
+        shutil.rmtree(self.root, ignore_errors=True)
+        shutil.copytree(self._copy(name), self.root, symlinks=True)
+        return True
+
+    def _copy(self, name: str) -> Path:
+        return self.root.with_name(f"{self.root.name}-{self.kind}-{name}")
 
     def open_store(self, storage: Storage | None = None, points: FaultPoints | None = None) -> StateStore:
         """Open the state store; `storage` and `points` reach inside the transactions of the plain-file store."""

@@ -189,8 +189,7 @@ def late_movers(example: Example) -> Iterator[Schedule]:
     number = 0
     while number < count:
         number += 1
-        example.reset()
-        kill(example, "A", first, "crash before")
+        example.begin_after("killed", functools.partial(kill, example, "A", first, "crash before"))
         moves = _moves_of(example)
         watch = functools.partial(_move_at, example, number, moves)
         points = FaultPoints(watch=watch)
