@@ -66,6 +66,15 @@ class GobblinDagsterError(Exception):
     code: ClassVar[str] = "error"
     remedy: ClassVar[str] = ""
 
+    def __init_subclass__(cls, **settings: Any) -> None:
+        # Set in the class itself, so that `dataclass` writes none that shows secrets.
+        super().__init_subclass__(**settings)
+        cls.__repr__ = GobblinDagsterError.__repr__  # type: ignore[method-assign]  # it is a method of the same type
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name}={value!r}" for name, value in self.facts().items())
+        return hidden(f"{type(self).__name__}({facts})")
+
     def message(self) -> str:
         """Return what failed and where, what was expected, and what was found; `remedy` follows it in `str(error)`."""
         return type(self).__doc__ or self.code

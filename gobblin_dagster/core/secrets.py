@@ -21,7 +21,9 @@ _CUT = r"(?=…|\.\.\.|$)"
 _PASSWORD = re.compile(r"[?&;](?:password|pwd|token)=([^&;]+)", re.IGNORECASE)
 
 _known: dict[str, str] = {}
-"""References `${NAME}` by value."""
+"""References `${NAME}` by value, or by the password in it."""
+_values: dict[str, str] = {}
+"""Whole values that are hidden, by name."""
 
 
 def remember(references: Mapping[str, str]) -> None:
@@ -39,11 +41,35 @@ def remember(references: Mapping[str, str]) -> None:
                 and not (secret.isdecimal() and len(secret) < 6)
             ):
                 _known[secret] = reference
+                if secret == value:
+                    _values[_name(reference)] = value
 
 
 def forget() -> None:
     """Hide nothing any more; for tests, which load several projects in one process."""
     _known.clear()
+    _values.clear()
+
+
+def known_values() -> Mapping[str, str]:
+    """Return the values that are hidden, by name."""
+    return _values
+
+
+def as_written(text: str) -> str | None:
+    """Return a text with known values replaced so that expanding it gives the text again; None if it holds no value.
+
+    Example:
+        >>> remember({"s3cr3t-word": "${WORD}"})
+        >>> as_written("Bearer s3cr3t-word$"), as_written("Bearer"), forget()
+        ('Bearer ${WORD}$$', None, None)
+    """
+    names = {value: name for name, value in _values.items() if value in text}
+    if not names:
+        return None
+    longest_first = sorted(names, key=lambda value: -len(value))
+    parts = re.split(f"({'|'.join(map(re.escape, longest_first))})", text)
+    return "".join(f"${{{names[part]}}}" if part in names else part.replace("$", "$$") for part in parts)
 
 
 def known_in(job_json: str) -> dict[str, str]:
@@ -76,6 +102,10 @@ def _without_beginning(text: str, form: str, reference: str) -> str:
         return text
     beginnings = "|".join(re.escape(form[:length]) for length in range(len(form) - 1, SHORTEST - 1, -1))
     return re.sub(f"(?:{beginnings}){_CUT}", lambda _: reference, text)
+
+
+def _name(reference: str) -> str:
+    return reference.removeprefix("${").partition(":-")[0].removesuffix("}")
 
 
 def _passwords(value: str) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
+from gobblin_dagster.constructs.clients.environment import to_store
 from gobblin_dagster.constructs.publishers.delta_steps import (
     AppendToDeltaStep,
     MergeIntoDeltaStep,
@@ -89,12 +90,13 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
                 "it cannot open folders with `%` in their names.",
                 hint="Give its publisher `table: branch`.",
             )
+        plain, variables = to_store(options.storage_options, options.storage_options_env)
         facts: Mapping[str, Any] = {
             "location": location,
             "commit": TableCommit.of(view, staged=self.merges),
             "number": _transaction_number(view.now),
-            "storage_options": options.storage_options,
-            "storage_options_env": options.storage_options_env,
+            "storage_options": plain,
+            "storage_options_env": variables,
         }
         if not self.merges:
             return AppendToDeltaStep(**facts)

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
+from gobblin_dagster.constructs.clients.environment import to_store
 from gobblin_dagster.constructs.clients.sql import parse_url
 from gobblin_dagster.constructs.publishers.iceberg_steps import (
     AppendToIcebergStep,
@@ -85,10 +86,14 @@ class IcebergPublisher(MergingPublisher[IcebergOptions]):
     def _step(self, view: PublishView) -> AppendToIcebergStep:
         options = self._options
         place = (options.table, TableCommit.of(view, staged=self.merges), options.catalog_name)
-        catalog = _in_project(options.catalog, self._context.base_dir)
+        catalog, variables = to_store(options.catalog, options.catalog_env)
+        local = _in_project(options.catalog, self._context.base_dir)
+        # Local paths are shown as they are, as everywhere.
+        catalog = {**catalog, **{name: path for name, path in local.items() if path != options.catalog[name]}}
+        variables = {name: text for name, text in variables.items() if name not in catalog}
         if self.merges:
-            return MergeIntoIcebergStep(*place, catalog, options.catalog_env, rule=self.rule(view.extract))
-        return AppendToIcebergStep(*place, catalog, options.catalog_env)
+            return MergeIntoIcebergStep(*place, catalog, variables, rule=self.rule(view.extract))
+        return AppendToIcebergStep(*place, catalog, variables)
 
 
 def _in_project(catalog: Mapping[str, str], base_dir: str) -> Mapping[str, str]:

@@ -20,7 +20,7 @@ from gobblin_dagster.constructs.publishers.tables import (
     unified_schema,
 )
 from gobblin_dagster.core.constructs import NotedCommit
-from gobblin_dagster.core.errors import GobblinDagsterError, StepRefusedError, StorageError
+from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError, StepRefusedError, StorageError
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.utils.optional_packages import optional_package
@@ -48,6 +48,8 @@ class IcebergCatalog:
             return self.open().load_table(table)
         except missing:
             return None
+        except EnvironmentFaultError:
+            raise  # another try does not help
         except Exception as error:  # noqa: BLE001  # catalogs raise errors of their own: HTTP, SQL, cloud
             raise _failed(table, dataset_urn, error) from None
 
@@ -155,7 +157,7 @@ class AppendToIcebergStep:
             catalog.create_table_if_not_exists(self.table, schema=schema)
         except _unfit_values() as error:
             raise StepRefusedError(step=f"make Iceberg table {self.table}", problem=str(error)[:500]) from error
-        except Exception as error:  # noqa: BLE001  # as in `_load`
+        except Exception as error:  # noqa: BLE001  # as in `IcebergCatalog.load`
             raise _failed(self.table, self.commit.dataset_urn, error) from None
 
 

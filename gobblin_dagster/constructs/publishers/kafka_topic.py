@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 from pydantic import Field, model_validator
 
+from gobblin_dagster.constructs.clients.environment import to_store
 from gobblin_dagster.constructs.clients.kafka import KafkaConnection, client_settings
 from gobblin_dagster.constructs.publishers.tables import TableCommit, TablePublisher, batches_of
 from gobblin_dagster.constructs.writers.json_text import JsonRows
@@ -89,12 +90,16 @@ class KafkaTopicPublisher(TablePublisher[KafkaTopicOptions]):
 
     def _step(self, view: PublishView) -> SendToKafkaStep:
         options = self._options
+        plain, variables = to_store(options.config, options.config_env)
         return SendToKafkaStep(
             commit=TableCommit.of(view, staged=True),
             topic=options.topic,
             key=options.key,
             commits_topic=options.commits_topic,
-            connection=KafkaConnection.model_validate(options.model_dump(include=set(KafkaConnection.model_fields))),
+            connection=KafkaConnection.model_validate(
+                options.model_dump(include=set(KafkaConnection.model_fields))
+                | {"config": plain, "config_env": variables}
+            ),
         )
 
 

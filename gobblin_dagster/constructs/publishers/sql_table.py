@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from pydantic import Field, field_validator, model_validator
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 
+from gobblin_dagster.constructs.clients.environment import to_store
 from gobblin_dagster.constructs.clients.sql import make_engine, parse_url
 from gobblin_dagster.constructs.publishers.sql_ledger import LEDGER, ledger_table, newest_commits
 from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows, unfit_for_upsert
@@ -163,6 +164,7 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
         full_name = self._full_name(view.dataset_urn)
         for problem in self.unfit_targets([view.dataset_urn]).values():
             raise UsageError(problem=f"Branch {view.branch!r}: {problem}.")
+        url, variables = to_store({"url": options.url}, {})
         schema, _, name = full_name.rpartition(".")
         if name.lower() == LEDGER:
             raise UsageError(
@@ -176,8 +178,8 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
             mode=self._mode(view),
             key=key,
             newest_by=newest_by,
-            url=options.url,
-            url_env=options.url_env,
+            url=url.get("url", ""),
+            url_env=options.url_env or variables.get("url", ""),
             base_dir=self._context.base_dir,
             is_own="{dataset}" in options.table,
         )

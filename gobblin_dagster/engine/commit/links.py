@@ -1,8 +1,10 @@
-"""Check folders that may be links: a path below the output may lead outside of it."""
+"""Paths whose folders may be links: one below the output may lead outside of it, and one outside may lead into it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import posixpath
+from collections.abc import Callable, Iterable
+from functools import cache
 
 from gobblin_dagster.core.errors import StepRefusedError
 from gobblin_dagster.core.storage import LinkStorage, Storage
@@ -22,3 +24,25 @@ def require_no_way_out(storage: Storage, output_root: str, paths: Iterable[str])
         if real != root and not real.startswith(f"{root.rstrip('/')}/"):
             problem = f"it leads to {real}, outside of {root}; remove the link, then `gobblin commit recover`"
             raise StepRefusedError(step=f"change files in {folder}", problem=problem)
+
+
+def paths_inside(storage: Storage, output_root: str) -> Callable[[str], str]:
+    """Return a function that returns the path below the output for one that leads there, and others unchanged.
+
+    The state store keeps the paths of the time of publication. If the output was moved and a link put in its place,
+    these lead to the files, but do not begin with the output's present root, in which links are resolved.
+    """
+    root = output_root.rstrip("/")
+
+    @cache
+    def folder_inside(folder: str) -> str:
+        real = storage.real_path(folder) if isinstance(storage, LinkStorage) else folder
+        return real if f"{real}/".startswith(f"{root}/") else folder
+
+    def path_inside(path: str) -> str:
+        if path.startswith(f"{root}/") or not path.startswith("/"):
+            return path
+        folder, _, name = path.rpartition("/")
+        return posixpath.join(folder_inside(folder), name)
+
+    return path_inside

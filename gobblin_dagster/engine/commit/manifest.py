@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -24,6 +24,7 @@ from gobblin_dagster.core.errors import CorruptRecordError, UsageError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.utils.json_text import parse_json
+from gobblin_dagster.engine.commit.links import paths_inside
 from gobblin_dagster.engine.layout import MANIFEST_DIR, internal_dir
 from gobblin_dagster.state.store import StateStore
 
@@ -109,13 +110,17 @@ class _Content:
 
 
 def _as_named(storage: Storage, root: str, job: str, dataset_urn: str, content: _Content) -> _Content:
-    """Return the content with paths of older files as the manifests below list them.
+    """Return the content with paths that lead into the output as such, and else as the manifests below list them.
 
     The store keeps absolute paths: after an output was moved or copied as a whole, they still point to its former
-    place.
+    place, where there may be a link to the new one.
     """
     inside = f"{root}/"
-    if all(path.startswith(inside) for path in (*content.removed, *(file.path for file in content.files))):
+
+    def is_inside(content: _Content) -> bool:
+        return all(path.startswith(inside) for path in (*content.removed, *(file.path for file in content.files)))
+
+    if is_inside(content) or is_inside(content := _with_paths(content, paths_inside(storage, root))):
         return content
     try:
         below = (
@@ -132,8 +137,12 @@ def _as_named(storage: Storage, root: str, job: str, dataset_urn: str, content: 
         ends = ("/".join(parts[first:]) for first in range(len(parts)))
         return next((named[end] for end in ends if end in named), path)
 
-    files = [replace(file, path=here(file.path)) for file in content.files]
-    return replace(content, files=files, removed=[here(path) for path in content.removed])
+    return _with_paths(content, here)
+
+
+def _with_paths(content: _Content, change: Callable[[str], str]) -> _Content:
+    files = [replace(file, path=change(file.path)) for file in content.files]
+    return replace(content, files=files, removed=[change(path) for path in content.removed])
 
 
 def _contents(store: StateStore, job: str, dataset_urn: str, numbers: Sequence[int]) -> Iterator[list[_Content]]:

@@ -21,6 +21,7 @@ from gobblin_dagster.core.utils.parallel import in_parallel
 from gobblin_dagster.core.utils.table import Column, Table
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
+from gobblin_dagster.engine.commit.links import paths_inside
 from gobblin_dagster.engine.commit.manifest import (
     derive_manifests,
     list_manifests,
@@ -144,7 +145,7 @@ def verify(
         if repair:
             with project.lease_keeper(job, open_store) as leases:
                 found = [checked.repaired(one, leases) for one in found]
-        known = {file.path for one in found for file in checked.known.get(one.dataset_urn, ())}
+        known = {checked.path_now(file.path) for one in found for file in checked.known.get(one.dataset_urn, ())}
         extra = tuple(checked.strangers(known, None if datasets is None else folders_of(known)))
         return Verification(job.job, tuple(map(checked.with_note, found)), extra)
 
@@ -155,6 +156,7 @@ class _Verifier:
         self._store = store
         self._storage: Storage = project.storage(job)
         self._root = project.output_root(job)
+        self.path_now = paths_inside(self._storage, self._root)
         self._is_by_content = checksum
         self._clock = project.clock
         self.known: dict[str, list[PublishedFile]] = {}
@@ -186,7 +188,7 @@ class _Verifier:
         size = self._storage.size(file.path)
         if size is None:
             detail = f"snapshot {file.snapshot} added it to branch {file.branch!r}, {file.rows:,} rows"
-            if not file.path.startswith(f"{self._root}/"):
+            if not self.path_now(file.path).startswith(f"{self._root}/"):
                 detail += f"; it lies outside of {self._root}, which was moved, or is another output since"
             return Difference(Differs.FILE_MISSING, file.path, detail)
         if size != file.size_bytes:
@@ -277,12 +279,11 @@ class _Verifier:
                     files = self.known.get(urn) if job == self._job.job else None
                     if files is None:
                         files = [one.file for one in self._store.load_history(job, urn)]
-                    owned.update(file.path for file in files)
+                    owned.update(self.path_now(file.path) for file in files)
             for stored in self._store.load_sequences(job, WAITING):
                 try:
-                    owned.update(
-                        file.path for file in decode_sequence(stored, self._store.places, skip_unknown_steps=True).files
-                    )
+                    sequence = decode_sequence(stored, self._store.places, skip_unknown_steps=True)
+                    owned.update(self.path_now(file.path) for file in sequence.files)
                 except CorruptRecordError:
                     continue  # it is quarantined, and `gobblin commit list` says so
         return owned

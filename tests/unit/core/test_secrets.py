@@ -5,7 +5,8 @@ import pickle
 import pytest
 
 from gobblin_dagster.core.errors import ConvertError, TransientError
-from gobblin_dagster.core.secrets import hidden, known_in, remember
+from gobblin_dagster.core.secrets import as_written, hidden, known_in, known_values, remember
+from gobblin_dagster.spec.env import expand
 
 SECRET = "s3cr3t-Word!9"
 
@@ -44,8 +45,19 @@ def test_every_error_of_ours_is_hidden_also_in_another_process() -> None:
     assert SECRET not in str(error)
     assert "${PW}" in str(pickle.loads(pickle.dumps(error)))
     assert str(TransientError(problem=SECRET)) == "${PW}"
+    assert repr(TransientError(problem=SECRET)) == "TransientError(problem='${PW}')"
+    assert "problem='no column ${PW}'" in repr(error)
 
 
 def test_job_takes_along_only_what_stands_in_it() -> None:
     remember({SECRET: "${PW}", "of another job": "${OTHER}", 'with "quotes"': "${Q}"})
     assert known_in('{"select": "s3cr3t-Word!9, with \\"quotes\\""}') == {SECRET: "${PW}", 'with "quotes"': "${Q}"}
+
+
+def test_texts_are_written_with_references_that_give_them_again() -> None:
+    remember({SECRET: "${PW}", f"{SECRET}-long": "${LONG:-none}", f"x://u:{SECRET}9@h": "${URL}", "abc": "${SHORT}"})
+    texts = [SECRET, f"{SECRET}-long", f"Bearer {SECRET}{SECRET} $5 ${{X}}", f"x://u:{SECRET}9@h/db"]
+    written = [as_written(text) or "" for text in texts]
+    assert written == ["${PW}", "${LONG}", "Bearer ${PW}${PW} $$5 $${X}", "${URL}/db"]
+    assert [expand(text, known_values()).text for text in written] == texts
+    assert as_written("abc $5") is None

@@ -1,10 +1,23 @@
 """Settings of tables are stored with commit sequences: a job file whose settings hold a secret is refused, unshown."""
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
+from gobblin_dagster.constructs.clients.kafka import client_settings
 from gobblin_dagster.constructs.publishers.delta import DeltaOptions
 from gobblin_dagster.constructs.publishers.iceberg import IcebergOptions
+from gobblin_dagster.constructs.publishers.kafka_topic import KafkaTopicOptions, KafkaTopicPublisher, SendToKafkaStep
+from gobblin_dagster.core.constructs import ConstructContext, PublishView
+from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.core.secrets import forget, remember
+from tests.unit.constructs.publishers.table_jobs import at_commit, table_job
+from tests.unit.engine.jobs import run
 
 
 @pytest.mark.parametrize(
@@ -46,3 +59,48 @@ def test_plain_settings_are_taken() -> None:
     assert IcebergOptions(table="lake.orders", catalog=catalog).catalog == catalog
     plain = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000", "AWS_ACCESS_KEY_ID": "minio", "AWS_REGION": "eu"}
     assert DeltaOptions(storage_options=plain).storage_options == plain
+
+
+SECRET = "s3cr3t-Word!9"
+SETTINGS: dict[str, dict[str, Any]] = {
+    "delta": {"storage_options": {"custom": f"Bearer {SECRET}", "other": "plain"}},
+    "iceberg": {
+        "table": "lake.numbers",
+        "catalog": {"type": "sql", "uri": "sqlite:///catalog.db", "warehouse": "warehouse", "header.x": SECRET},
+    },
+    "sql_table": {"table": "numbers", "url": f"sqlite:///{SECRET}.db"},
+}
+
+
+@pytest.mark.parametrize("publisher", [{"type": kind, **settings} for kind, settings in SETTINGS.items()], ids=SETTINGS)
+def test_value_of_a_variable_is_not_stored_and_recovery_takes_it_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, publisher: Mapping[str, Any]
+) -> None:
+    remember({SECRET: "${LAKE_TOKEN:-none}"})
+    job = table_job(dict(publisher), {"c": {"rows": 2}})
+    with monkeypatch.context() as patched:
+        at_commit(patched)
+        run(tmp_path, job)
+    assert all(SECRET.encode() not in file.read_bytes() for file in (tmp_path / ".gobblin").rglob("*.db*"))
+
+    forget()  # as in a new process, which has not loaded the job
+    failed = run(tmp_path, table_job({"type": "append"}, {"c": {"rows": 2}}))
+    assert "${LAKE_TOKEN}" in failed.recovered[0].reason
+    assert ", which is not set in the environment" in failed.recovered[0].reason
+    monkeypatch.setenv("LAKE_TOKEN", SECRET)
+    result = run(tmp_path, job)
+    assert {one.state for one in result.recovered} == {"committed"}
+
+
+def test_value_of_a_variable_is_not_stored_with_messages() -> None:
+    remember({SECRET: "${CLIENT}"})
+    options = KafkaTopicOptions(brokers="b:1", topic="t", config={"client.id": f"me {SECRET}", "socket.timeout.ms": 5})
+    now = datetime(2026, 11, 21, 8, tzinfo=UTC)
+    view = PublishView("j", "r", "c", "a", "all", Extract("raw", "rows"), "/lake", "/lake", now)
+    stored = KafkaTopicPublisher(options, ConstructContext("j", "/"))._step(view).to_json()
+    assert SECRET not in str(stored)
+    loaded = SendToKafkaStep.from_json(stored).connection
+    assert client_settings(loaded, {})["client.id"] == f"me {SECRET}"
+    forget()
+    with pytest.raises(EnvironmentFaultError, match=r"'client.id' is taken from me \$\{CLIENT\}, which is not set"):
+        client_settings(loaded, {})

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gobblin_dagster.core.errors import StepRefusedError
-from gobblin_dagster.engine.commit.links import require_no_way_out
+from gobblin_dagster.engine.commit.links import paths_inside, require_no_way_out
 from gobblin_dagster.storage import LocalStorage, MemoryStorage
 
 
@@ -27,3 +27,13 @@ def test_link_that_leads_out_is_refused_with_both_places(tmp_path: Path) -> None
 
 def test_storage_without_links_has_no_way_out() -> None:
     require_no_way_out(MemoryStorage(), "/lake", ["/elsewhere/1"])
+
+
+def test_paths_that_lead_into_the_output_are_told_from_others(tmp_path: Path) -> None:
+    (tmp_path / "disk/lake/a").mkdir(parents=True)
+    (tmp_path / "lake").symlink_to(tmp_path / "disk/lake")
+    inside = paths_inside(LocalStorage(), f"{tmp_path}/disk/lake")
+    here = f"{tmp_path}/disk/lake/a/1"
+    others = [f"{tmp_path}/disk/lake-2/1", f"{tmp_path}/1", "s3://lake/a/1", "a/1"]
+    assert [inside(path) for path in (here, f"{tmp_path}/lake/a/1", *others)] == [here, here, *others]
+    assert paths_inside(MemoryStorage(), "/lake")("/elsewhere/1") == "/elsewhere/1"

@@ -124,6 +124,22 @@ def test_manifest_that_is_a_link_to_itself_keeps_no_other_from_being_compared(la
     assert check(lake, repair=True).is_whole
 
 
+def test_nothing_differs_after_the_output_was_moved_behind_a_link(
+    lake: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    disk = tmp_path_factory.mktemp("disk") / "lake"
+    (lake / "lake").rename(disk)
+    (lake / "lake").symlink_to(disk)
+    run(lake, job_spec({"a": {"rows": 9}, "b/1": {"rows": 8}}))
+    assert found(check(lake, checksum=True)) == set()
+    manifest = disk / "_gobblin/manifests/numbers/a/0000000001.json"
+    as_written = manifest.read_text()
+    manifest.unlink()
+    assert found(check(lake, repair=True)) == {("a", "manifest missing")}
+    assert manifest.read_text() == as_written
+    assert read_published(disk, "numbers", "a").rows["all"] == 9
+
+
 def test_dataset_that_a_run_holds_is_not_repaired_and_says_so(lake: Path) -> None:
     manifest = lake / "lake/_gobblin/manifests/numbers/a/0000000001.json"
     manifest.unlink()
