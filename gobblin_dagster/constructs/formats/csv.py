@@ -199,6 +199,8 @@ class CsvReader:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         if not self._has_rows or not self.schema.names:
+            if self._options.quote and self._options.header:
+                self._require_sound_quotes()  # all rows may have become a part of the header
             return
         as_read, rows = self.schema, 0
         for at in self._exact:
@@ -206,14 +208,15 @@ class CsvReader:
         floats = {field.name for field in as_read if pa.types.is_floating(field.type)}
         with self._explained():
             for read in self._arrow_reader(self._again, as_read):
+                # Before the batch is passed on: the value that the rest of the file became fails other checks too.
+                self._check_quotes()
                 batch = self._typed(read, rows)
                 rows += batch.num_rows
                 for column in [name for name in floats if pc.any(pc.is_inf(batch.column(name))).as_py()]:
                     self._refuse_overflow(column)
                     floats.remove(column)
                 yield batch
-        if self._quotes is not None and self._quotes.is_suspicious:
-            self._require_sound_quotes()
+        self._check_quotes()
 
     def close(self) -> None:
         self._text.close()
@@ -305,6 +308,12 @@ class CsvReader:
                 quoted_strings_can_be_null=options.quoted_nulls,
             ),
         )
+
+    def _check_quotes(self) -> None:
+        """Check the quotes once, as soon as the file was read to its end."""
+        if self._quotes is not None and self._quotes.is_suspicious:
+            self._quotes = None
+            self._require_sound_quotes()
 
     def _require_sound_quotes(self) -> None:
         options = self._options

@@ -31,15 +31,17 @@ class QuoteCounter:
         self._has_closed = False
         """Whether the bytes read so far end with a closing quote."""
         self._is_odd = False
+        self._is_at_end = False
 
     @property
     def is_suspicious(self) -> bool:
-        """Whether the bytes passed on are likely to have a fault."""
-        return self._is_odd or self._is_open
+        """Whether the whole stream was passed on and is likely to have a fault."""
+        return self._is_at_end and (self._is_odd or self._is_open)
 
     def read(self, size: int) -> bytes:
         """Return the next bytes."""
         data: bytes = self._stream.read(size)
+        self._is_at_end |= not data and size > 0
         if data and not self._is_odd:
             self._is_odd = self._has_closed and data[0] not in self._ends
             self._has_closed = False

@@ -3,6 +3,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import os
+from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -71,6 +72,24 @@ def test_quote_that_nobody_closes_swallows_no_rows(
     put(tmp_path, day_csv=data)
     with pytest.raises(ExtractError, match="row 2: a quote is opened and never closed"):
         read_csv(tmp_path, "day.csv", block_bytes=block_bytes, **options)
+
+
+def test_quote_that_nobody_closes_in_the_header_loses_no_rows(tmp_path: Path) -> None:
+    for header in ('"a,b', 'a,"b'):
+        put(tmp_path, day_csv=f"{header}\n1,2\n3,4\n".encode())
+        with pytest.raises(ExtractError, match="its header: a quote is opened and never closed"):
+            read_csv(tmp_path, "day.csv")
+    put(tmp_path, day_csv=b'"a","b""\n"\n')
+    assert read_csv(tmp_path, "day.csv").num_rows == 0
+
+
+def test_no_batch_with_the_value_behind_an_unclosed_quote_is_passed_on(tmp_path: Path) -> None:
+    put(tmp_path, day_csv=b'a,b\n1,2\n3,"4\n5,6\n')
+    with (
+        closing(extractor(tmp_path, "day.csv", type="csv")) as reader,
+        pytest.raises(ExtractError, match="row 2: a quote is opened and never closed"),
+    ):
+        next(iter(reader.chunks()))
 
 
 @pytest.mark.parametrize("block_bytes", range(14, 40, 3))
