@@ -10,11 +10,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
@@ -83,18 +84,24 @@ def remote_files(url: str) -> RemoteFiles:
     return scheme_named(parts.scheme).files(parts.netloc)
 
 
-@cache
-def _client(scheme: str, authority: str, process: int) -> Any:
-    return scheme_named(scheme).connect(authority)
+_clients: dict[tuple[str, str, int], Any] = {}
+_connecting: defaultdict[tuple[str, str, int], Lock] = defaultdict(Lock)
 
 
 def client_of(scheme: str, authority: str) -> Any:
     """Return the connection of this process; a forked process must not use the connection of its parent.
 
+    A lost connection is opened again: processes that stay would never read from that server again.
+
     Raises:
         UsageError, EnvironmentFaultError: as `remote_files`.
+        OSError: a connection cannot be opened.
     """
-    return _client(scheme, authority, os.getpid())
+    named, key = scheme_named(scheme), (scheme, authority, os.getpid())
+    with _connecting[key]:
+        if key not in _clients or named.is_lost(_clients[key]):
+            _clients[key] = named.connect(authority)
+        return _clients[key]
 
 
 def credentials_problem(url: str) -> str:

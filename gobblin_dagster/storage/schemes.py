@@ -87,7 +87,7 @@ class Scheme:
 
     # -- reading input files -------------------------------------------------------------------------------------------
     def connect(self, authority: str) -> Any:
-        """Return the client of a file system; `storage.remote.client_of` calls it once per process and authority.
+        """Return the client of a file system; `storage.remote.client_of` keeps it by process and authority.
 
         Raises:
             UsageError: the scheme is unknown.
@@ -96,6 +96,10 @@ class Scheme:
         from gobblin_dagster.storage.fsspec_files import known_to_fsspec  # noqa: PLC0415  # slow to load
 
         return known_to_fsspec(self.name)
+
+    def is_lost(self, client: Any) -> bool:
+        """Return whether a client from `connect` lost its connection for good, so that another one must be opened."""
+        return False
 
     def files(self, authority: str) -> RemoteFiles:
         """Return the file system of a URL's authority; raises like `connect`."""

@@ -12,6 +12,12 @@ from gobblin_dagster.storage.remote import RemoteFiles, client_of, os_errors
 from gobblin_dagster.storage.schemes import Scheme
 
 
+KEEPALIVE_S = 15.0
+_SILENCES = 3
+"""Questions without an answer, one per `KEEPALIVE_S`, after which a connection counts as lost: a server that is gone
+without a word would keep a run waiting for ever."""
+
+
 class SftpScheme(Scheme):
     """`sftp://user@host:port/path`; a password comes from `SSHPASS`."""
 
@@ -27,7 +33,18 @@ class SftpScheme(Scheme):
         given = {name: value for name, value in options.items() if value is not None}
         # For asyncssh, `()` means the known hosts of ssh. Without it, sshfs would trust any host.
         with os_errors():
-            return SSHFileSystem(where.hostname or "", known_hosts=(), skip_instance_cache=True, **given)
+            return SSHFileSystem(
+                where.hostname or "",
+                known_hosts=(),
+                skip_instance_cache=True,
+                keepalive_interval=KEEPALIVE_S,
+                keepalive_count_max=_SILENCES,
+                **given,
+            )
+
+    def is_lost(self, client: Any) -> bool:
+        lost: bool = client.client.is_closed()
+        return lost
 
     def files(self, authority: str) -> RemoteFiles:
         return FsspecFiles(f"sftp://{authority}", client_of(self.name, authority))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import os
 import posixpath
+import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -120,9 +122,9 @@ def as_sftp_user(sftp_server: SftpServer, monkeypatch: pytest.MonkeyPatch) -> It
     """Take keys and known hosts from the server's own home folder, over a connection of this test's own."""
     monkeypatch.setenv("HOME", str(sftp_server.home))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    remote._client.cache_clear()
+    remote._clients.clear()
     yield sftp_server
-    remote._client.cache_clear()
+    remote._clients.clear()
 
 
 _MARKS: dict[str, list[pytest.MarkDecorator]] = {
@@ -363,6 +365,38 @@ def test_sftp_server_that_is_away_may_come_back(tmp_path: Path) -> None:
         plan_job(job.project, job.spec)
 
 
+def test_sftp_connection_that_was_lost_is_opened_again(as_sftp_user: SftpServer, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/1.csv").write_text("id\n1\n")
+    job = Job(tmp_path, {"path": f"{as_sftp_user.url}{tmp_path}/in/*.csv", "format": {"type": "csv"}})
+    assert job.run() == {"n.t": (COMMITTED, 1)}
+    (tmp_path / "in/2.csv").write_text("id\n2\n")
+    for pid in as_sftp_user.connections():
+        os.kill(pid, signal.SIGKILL)
+    until = time.monotonic() + 30
+    while as_sftp_user.connections() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert job.run() == {"n.t": (COMMITTED, 1)}
+
+
+def test_sftp_server_that_falls_silent_keeps_nobody_waiting(
+    as_sftp_user: SftpServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gobblin_dagster.storage.sftp.KEEPALIVE_S", 0.2)
+    (tmp_path / "1.csv").write_text("id\n1\n")
+    job = Job(tmp_path, {"path": f"{as_sftp_user.url}{tmp_path}/*.csv", "format": {"type": "csv"}})
+    plan_job(job.project, job.spec)
+    silent = as_sftp_user.connections()
+    for pid in silent:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(TransientError, match="cannot list"):
+            plan_job(job.project, job.spec)
+    finally:
+        for pid in silent:
+            os.kill(pid, signal.SIGKILL)
+
+
 def test_links_on_sftp_are_followed(as_sftp_user: SftpServer, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real/x.csv").write_text("id\n1\n")
@@ -393,7 +427,7 @@ def test_missing_package_is_named_with_the_extra(
     from gobblin_dagster.storage import _s3_client
 
     monkeypatch.setitem(sys.modules, module, None)
-    remote._client.cache_clear()
+    remote._clients.clear()
     _s3_client.s3_client.cache_clear()
     with pytest.raises(EnvironmentFaultError, match=hint):
         remote.remote_files(url)

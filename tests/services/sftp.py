@@ -26,6 +26,11 @@ class SftpServer:
     home: Path
     """A home folder whose `.ssh` holds the key that the server lets in, and the server as a known host."""
     log: Path
+    pid: int
+
+    def connections(self) -> list[int]:
+        """Return the processes that serve a connection each."""
+        return [int(child) for child in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
 
 
 def sshd_binary() -> Path | None:
@@ -56,7 +61,7 @@ def running_sftp(sshd: Path) -> Iterator[SftpServer]:
         process = subprocess.Popen([str(sshd), "-D", "-f", str(root / "sshd_config"), "-E", str(log)])
         try:
             _await(port, process, log)
-            yield SftpServer(f"sftp://{getpass.getuser()}@127.0.0.1:{port}", home, log)
+            yield SftpServer(f"sftp://{getpass.getuser()}@127.0.0.1:{port}", home, log, process.pid)
         finally:
             process.terminate()
             process.wait()
