@@ -11,7 +11,6 @@ from gobblin_dagster.storage.fsspec_files import FsspecFiles
 from gobblin_dagster.storage.remote import RemoteFiles, client_of, os_errors
 from gobblin_dagster.storage.schemes import Scheme
 
-
 KEEPALIVE_S = 15.0
 _SILENCES = 3
 """Questions without an answer, one per `KEEPALIVE_S`, after which a connection counts as lost: a server that is gone
