@@ -88,6 +88,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "gobblin_dagster.constructs.publishers.sql_table > gobblin_dagster.constructs.publishers.sql_load",
     ),
     "constructs/publishers/sql_load.py": ("unit/constructs/publishers/test_sql_table.py", ""),
+    "constructs/publishers/sql_mysql.py": ("integration/test_publish_mariadb.py", "which has no transactions"),
     "constructs/publishers/sql_names.py": (
         "unit/constructs/publishers/test_sql_table.py",
         "which the database does not",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.spec.job import JobSpec
 from tests.services.mariadb import MariadbServer, mariadb_binary, running_mariadb
 from tests.unit.constructs.publishers.table_jobs import table_job
 from tests.unit.engine.jobs import by_urn, run
@@ -24,13 +26,20 @@ def url(mariadb_server: MariadbServer, monkeypatch: pytest.MonkeyPatch) -> str:
     return _known(mariadb_server, monkeypatch)
 
 
-@pytest.fixture
-def folding_url(mariadb_server: MariadbServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Start a server that takes all names of tables in small letters, as on Windows."""
+@pytest.fixture(scope="module")
+def lax_server() -> Iterator[MariadbServer]:
+    """Start a server that takes all names of tables in small letters, as on Windows, cuts values, stores zeros for
+    missing ones, and makes tables without transactions."""
     binary = mariadb_binary()
     assert binary is not None  # the other server runs
-    with running_mariadb(binary, "--lower-case-table-names=1") as server:
-        yield _known(server, monkeypatch)
+    lax = ("--sql-mode=ANSI_QUOTES,EMPTY_STRING_IS_NULL", "--default-storage-engine=MyISAM")
+    with running_mariadb(binary, "--lower-case-table-names=1", *lax) as server:
+        yield server
+
+
+@pytest.fixture
+def folding_url(lax_server: MariadbServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    return _known(lax_server, monkeypatch)
 
 
 def _known(server: MariadbServer, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -101,3 +110,71 @@ def test_upsert_is_refused_before_anything_is_read(tmp_path: Path, url: str) -> 
     assert (result.outcome, result.rows_read) == (DatasetOutcome.FAILED, 0)
     assert "`mode: upsert` is for PostgreSQL and SQLite, the database is m" in result.failures[0].message
     assert by_urn(run(tmp_path, table_job(OWN, {"a": {"rows": 2}})))["a"].outcome is DatasetOutcome.COMMITTED
+
+
+FILES = {"type": "files", "path": "data/{dataset}/{date:%Y-%m-%d}.csv"}
+COLUMNS = {"id": "int64", "at": "timestamp", "on": "timestamp_ntz", "name": "string"}
+MOMENT, CLOCK = datetime(2024, 1, 1, 10, 0, 0, 123456), datetime(2024, 3, 10, 2, 30)
+ROW = (0, MOMENT, CLOCK, "日本 \\'")
+
+
+def _files_job(root: Path, *tables: str) -> JobSpec:
+    for table in tables:
+        file = root / f"data/{table}/2024-01-01.csv"
+        file.parent.mkdir(parents=True)
+        file.write_text(f"id,at,on,name\n0,{MOMENT.isoformat()}Z,{CLOCK.isoformat()},{ROW[3]}\n")
+    source = FILES | {"format": {"type": "csv", "columns": COLUMNS}}
+    return table_job({**OWN, "table": "{dataset}"}, {}, source=source)
+
+
+def test_no_value_is_changed_whatever_the_server_is_set_up_to_do(
+    tmp_path: Path, lax_server: MariadbServer, folding_url: str
+) -> None:
+    text, fits = "varchar(50) character set utf8mb4", "at datetime(6), `on` datetime(6)"
+    made = {
+        "numbered": f"id bigint auto_increment primary key, {fits}, name {text}",
+        "instants": f"id bigint, at timestamp(6), `on` datetime, name {text}",
+        "clocks": f"id bigint, at datetime(6), `on` timestamp, name {text}",
+        "seconds": f"id bigint, at datetime, `on` datetime, name {text}",
+        "days": f"id bigint, at date, `on` datetime, name {text}",
+        "years": f"id year, {fits}, name {text}",
+        "latin": f"id bigint, {fits}, name varchar(50) character set latin1",
+        "short": f"id bigint, {fits}, name varchar(3) character set utf8mb4",
+        "lacking": f"id bigint, {fits}, name {text}, more int not null",
+    }
+    for table, columns in made.items():
+        lax_server.execute(f"create table {table} ({columns}) engine=InnoDB", database=folding_url.rpartition("/")[2])
+    result = by_urn(run(tmp_path, _files_job(tmp_path, "new", *made)))
+    refused = {urn: one.failures[0].message for urn, one in result.items() if one.failures}
+    says = {
+        "clocks": "instants and clock times are not the same",
+        "seconds": "column 'at' keeps 0 digits of a second, and some times have more",
+        "days": "the time or the day would be lost",
+        "years": "short numbers would become other years",
+        "latin": "Incorrect string value",
+        "short": "Data too long",
+        "lacking": "Field 'more' doesn't have a default value",
+    }
+    assert refused.keys() == says.keys()
+    assert {urn: says[urn] in message for urn, message in refused.items()} == dict.fromkeys(says, True)
+    assert query(folding_url, "SELECT * FROM new") == query(folding_url, "SELECT * FROM numbered") == [ROW]
+    # The session that looks has another zone than UTC.
+    assert query(folding_url, "SELECT id, at = '2024-01-01 05:00:00.123456', `on`, name FROM instants") == [
+        (0, 1, *ROW[2:])
+    ]
+
+
+def test_table_without_transactions_is_refused_and_stays_empty(
+    tmp_path: Path, lax_server: MariadbServer, folding_url: str
+) -> None:
+    lax_server.execute("create table of_c (id bigint)", database=folding_url.rpartition("/")[2])
+    (result,) = run(tmp_path, table_job(OWN, {"c": {"rows": 2}})).datasets
+    assert "table of_c is of the engine MyISAM, which has no transactions" in result.failures[0].message
+    assert query(folding_url, "SELECT count(*) FROM of_c") == [(0,)]
+
+
+def test_long_texts_fit_tables_that_are_made(tmp_path: Path, url: str) -> None:
+    job = _files_job(tmp_path, "long")
+    (tmp_path / "data/long/2024-01-01.csv").write_text(f"id,at,on,name\n1,,,{'y' * 70_000}\n")
+    assert run(tmp_path, job).datasets[0].outcome is DatasetOutcome.COMMITTED
+    assert query(url, "SELECT length(name) FROM `long`") == [(70_000,)]

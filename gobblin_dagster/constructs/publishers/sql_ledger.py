@@ -7,6 +7,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from gobblin_dagster.constructs.publishers.sql_mysql import TABLE_OPTIONS
 from gobblin_dagster.constructs.publishers.sql_names import exact
 from gobblin_dagster.core.constructs import NotedCommit
 
@@ -29,6 +30,7 @@ def ledger_table(schema: str) -> sa.Table:
         sa.Column("high", sa.Text, nullable=False),
         # Rows of earlier versions have none.
         sa.Column("published_at", sa.String(32)),
+        **TABLE_OPTIONS,
     )
 
 

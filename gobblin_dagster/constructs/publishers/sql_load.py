@@ -36,6 +36,11 @@ def column_type(field: pa.Field) -> sa.types.TypeEngine[Any]:
     raise StepRefusedError(step="load a table", problem=f"column {field.name!r} is {kind}, which has no column type")
 
 
+def _text() -> sa.types.TypeEngine[Any]:
+    # TEXT of MySQL ends at 64 KB.
+    return sa.Text().with_variant(mysql.LONGTEXT(), *MYSQL)
+
+
 _TYPES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[], sa.types.TypeEngine[Any]]], ...] = (
     (pa.types.is_boolean, sa.Boolean),
     (lambda kind: pa.types.is_integer(kind) and kind.bit_width <= 16 and not pa.types.is_uint16(kind), sa.SmallInteger),
@@ -43,11 +48,14 @@ _TYPES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[], sa.types.TypeEng
     (pa.types.is_uint64, lambda: sa.Numeric(20, 0)),
     (pa.types.is_integer, sa.BigInteger),
     (pa.types.is_floating, sa.Double),
-    (is_text, sa.Text),
-    (lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind), sa.LargeBinary),
+    (is_text, _text),
+    (
+        lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind),
+        lambda: sa.LargeBinary().with_variant(mysql.LONGBLOB(), *MYSQL),
+    ),
     (pa.types.is_date, sa.Date),
     (pa.types.is_time, lambda: sa.Time().with_variant(mysql.TIME(fsp=6), *MYSQL)),
-    (pa.types.is_null, sa.Text),
+    (pa.types.is_null, _text),
 )
 
 

@@ -16,6 +16,7 @@ from gobblin_dagster.constructs.clients.environment import to_store
 from gobblin_dagster.constructs.clients.sql import make_engine, parse_url
 from gobblin_dagster.constructs.publishers.sql_ledger import LEDGER, ledger_table, newest_commits
 from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows, unfit_for_upsert
+from gobblin_dagster.constructs.publishers.sql_mysql import TABLE_OPTIONS, prepare, require_transactions
 from gobblin_dagster.constructs.publishers.sql_names import (
     exact,
     folds_tables,
@@ -23,7 +24,7 @@ from gobblin_dagster.constructs.publishers.sql_names import (
     require_distinct,
     too_long,
 )
-from gobblin_dagster.constructs.publishers.sql_values import require_fit
+from gobblin_dagster.constructs.publishers.sql_values import require_fit, with_whole_times
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
     TablePublisher,
@@ -225,6 +226,7 @@ class LoadSqlTableStep:
             for wanted in (self._ledger, table):
                 if wanted is not None:
                     _make(connection, wanted)
+                    require_transactions(self.describe(), connection, wanted)
             if table is not None and schema is not None:
                 require_fit(self.table, schema, _columns(connection, table) or {}, connection.dialect.name)
         with self._connection() as connection:
@@ -252,7 +254,7 @@ class LoadSqlTableStep:
             connection.execute(sa.delete(self._table()))
         if table is None:
             return
-        batches = batches_of(self.commit.paths, BATCH_ROWS)
+        batches = with_whole_times(batches_of(self.commit.paths, BATCH_ROWS), _columns(connection, table) or {})
         if self.mode == "upsert":
             merge_rows(connection, table, self.key, self.newest_by, batches)
         else:
@@ -263,7 +265,7 @@ class LoadSqlTableStep:
             sa.Column(field.name, column_type(field), primary_key=field.name in self.key, autoincrement=False)
             for field in schema or ()
         ]
-        return sa.Table(self.table, sa.MetaData(), *columns, schema=self.schema or None)
+        return sa.Table(self.table, sa.MetaData(), *columns, schema=self.schema or None, **TABLE_OPTIONS)
 
     # -- the ledger ----------------------------------------------------------------------------------------------------
     @property
@@ -378,7 +380,7 @@ class _Database:
             ) from None
 
     def _engine(self) -> sa.Engine:
-        return make_engine(self._url(), f"of table {self.table}")
+        return prepare(make_engine(self._url(), f"of table {self.table}"))
 
 
 def _columns(connection: sa.Connection, table: sa.Table) -> dict[str, sa.types.TypeEngine[Any]] | None:

@@ -1,0 +1,64 @@
+"""MySQL and MariaDB: settings under which they change no value, and tables that take part in transactions.
+
+Both can be set up to cut values, to store `0` where a column needs a value, and to make tables without transactions,
+in which rows of a failed publication stay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+from gobblin_dagster.constructs.clients.sql import MYSQL
+from gobblin_dagster.core.errors import StepRefusedError
+
+_SESSION = (
+    "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION,"
+    "NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO'",
+    # Columns of type TIMESTAMP take clock times in the session's zone; instants are sent in UTC.
+    "SET SESSION time_zone = '+00:00'",
+)
+TABLE_OPTIONS = {
+    f"{name}_{option}": value
+    for name in MYSQL
+    for option, value in (("engine", "InnoDB"), ("default_charset", "utf8mb4"))
+}
+"""Options of tables that are made there; other databases do not look at them."""
+
+
+def prepare(engine: sa.Engine) -> sa.Engine:
+    """Have the connections of an engine use our settings if the database is MySQL or MariaDB; return the engine."""
+    if engine.dialect.name in MYSQL:
+
+        @sa.event.listens_for(engine, "connect", insert=True)  # before SQLAlchemy looks how names are quoted
+        def set_up(connection: Any, _: Any) -> None:
+            cursor = connection.cursor()
+            for statement in _SESSION:
+                cursor.execute(statement)
+            cursor.close()
+
+    return engine
+
+
+def require_transactions(step: str, connection: sa.Connection, table: sa.Table) -> None:
+    """Raise StepRefusedError if a table of MySQL or MariaDB keeps rows of transactions that are rolled back."""
+    if connection.dialect.name not in MYSQL:
+        return
+    query = sa.text(
+        "SELECT e.ENGINE FROM information_schema.TABLES t JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE "
+        "WHERE t.TABLE_SCHEMA = coalesce(:schema, database()) AND t.TABLE_NAME = :name AND e.TRANSACTIONS <> 'YES'"
+    )
+    found = connection.execute(query, {"schema": table.schema, "name": table.name}).scalar()
+    connection.rollback()
+    if found is not None:
+        problem = f"table {table.name} is of the engine {found}, which has no transactions: rows of a publication that "
+        problem += f"fails would stay. Convert it: ALTER TABLE {table.name} ENGINE = InnoDB"
+        raise StepRefusedError(step=step, problem=problem)
+
+
+def time_digits(column: sa.types.TypeEngine[Any]) -> int | None:
+    """Return how many digits of a second a column of MySQL or MariaDB keeps; None if it is of another type."""
+    is_time = isinstance(column, mysql.DATETIME | mysql.TIMESTAMP | mysql.TIME)
+    return (getattr(column, "fsp", None) or 0) if is_time else None
