@@ -6,6 +6,7 @@ in which rows of a failed publication stay.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,7 +21,7 @@ _SESSION = (
     # Columns of type TIMESTAMP take clock times in the session's zone; instants are sent in UTC.
     "SET SESSION time_zone = '+00:00'",
 )
-TABLE_OPTIONS = {
+TABLE_OPTIONS: Mapping[str, Any] = {
     f"{name}_{option}": value
     for name in MYSQL
     for option, value in (("engine", "InnoDB"), ("default_charset", "utf8mb4"))
