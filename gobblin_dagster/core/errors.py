@@ -14,7 +14,8 @@
     │   └── FlowChangedError        another change of the flow, or of its execution, came first
     ├── TransientError          retry helps
     │   ├── SparkLostError          Spark lost tasks
-    │   └── WorkerLostError         the warm worker ended under a command
+    │   ├── WorkerLostError         the warm worker ended under a command
+    │   └── QuotaExceededError      a user or a flow group has as many executions as it may have
     ├── TerminalError           retry does not help until something is repaired
     │   ├── SourceError             a source cannot be listed
     │   ├── StartpointError         a dataset has no position for a startpoint
@@ -288,6 +289,25 @@ class WorkerLostError(TransientError):
             f"The warm worker (process {self.pid}) ended while it ran this command. No row is lost or doubled: each "
             "dataset is published as a whole or not yet. Run again: what was begun is finished or undone, and the rest "
             f"is read. `gobblin plan` shows what is left; {self.log} may say why the worker ended."
+        )
+
+
+@dataclass(eq=False, kw_only=True)
+class QuotaExceededError(TransientError):
+    """A user or a flow group has as many executions as it may have, and the flow does not wait."""
+
+    code: ClassVar[str] = "quota-exceeded"
+    problem: str = ""
+    whose: str
+    """Whose quota it is."""
+    executions: int
+    """Executions that run or wait."""
+    quota: int
+
+    def message(self) -> str:
+        return (
+            f"{self.whose} has {self.executions} executions that run or wait, and a quota of {self.quota}; ask again "
+            "later, or let the flow wait with `flow.whenFull: wait`."
         )
 
 

@@ -24,6 +24,7 @@ from gobblin_dagster.service.catalog.flow_config import (
     REQUESTERS,
     UNSCHEDULE,
     FlowSettings,
+    WhenFull,
     parse_flow_config,
 )
 from gobblin_dagster.service.model import (
@@ -121,6 +122,7 @@ class FlowManager:
         Raises:
             FlowExistsError: a flow of this group and name exists.
             FlowCompileError: it cannot be made into jobs; nothing is stored.
+            QuotaExceededError: it would have to wait for others, and does not want to; nothing is stored.
             UsageError: it sets a property that is the service's own.
         """
         checked = self._checked(posted)
@@ -202,7 +204,7 @@ class FlowManager:
         return gone
 
     def run_now(self, transaction: Transaction, flow: FlowId, *, version: int | None = None) -> int:
-        """Ask for an execution now, and return its id; raises as `require`."""
+        """Ask for an execution now, and return its id; raises as `require`, and QuotaExceededError."""
         # The lock first, as in every change: an update that runs the flow at once writes an execution too.
         spec = self.require_unchanged(transaction, flow, version)
         return self._accept(transaction, spec, self._store.now(transaction), Trigger.RUN_NOW)
@@ -305,6 +307,8 @@ class FlowManager:
 
     def _accept(self, transaction: Transaction, spec: FlowSpec, now: datetime, trigger: Trigger) -> int:
         """Ask for an execution under the next free millisecond, and return it."""
+        if FlowSettings.stored(spec.config.properties).when_full is WhenFull.REFUSE:
+            self._orchestrator.require_room(transaction, spec)
         number = epoch_ms(now)
         while not self._orchestrator.accept(transaction, [(spec, number)], trigger, now):
             number += 1

@@ -96,6 +96,11 @@ class FlowSpec:
         return self.config.id
 
     @property
+    def user(self) -> str:
+        """For whom its executions run: `user.to.proxy`, as in Gobblin, or else who posted this version."""
+        return self.config.properties.get("user.to.proxy") or self.changed_by
+
+    @property
     def is_in_catalog(self) -> bool:
         """Whether the flow exists after this change."""
         return self.change not in (Change.DELETED, Change.FINISHED)

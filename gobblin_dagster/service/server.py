@@ -157,7 +157,9 @@ class CoreServices:
             lambda names: make_compiler(spec.compiler, CompilerContext(templates, self.topology, names, allow))
         )
         self.compile = compiler.compile
-        self.orchestrator = Orchestrator(self.store, compiler.compile, spec.executions_per_group)
+        self.orchestrator = Orchestrator(
+            self.store, compiler.compile, spec.executions_per_group, spec.executions_per_user
+        )
         self.topology.add_listener(self.orchestrator)
         self.manager = FlowManager(self.store, compiler.compile, self.orchestrator)
         self.history = ExecutionHistory(self.store, spec.keep_executions, timedelta(days=spec.keep_days))

@@ -108,6 +108,9 @@ class ServiceSpec(SpecModel):
     executions_per_group: int | None = Field(default=None, ge=1)
     """Executions of one flow group that run side by side; more wait, the one that was accepted first comes first.
     Default: as many as there are."""
+    executions_per_user: int | None = Field(default=None, ge=1)
+    """Executions of one user that run side by side: of the one in the flow's property `user.to.proxy`, or else of who
+    posted the flow. Default: as many as there are."""
     logs: Literal["text", "json"] = "text"
     """Form of log lines; `json` is one object a line, with `flow`, `execution` and `job`."""
     keep_executions: int = Field(default=1000, ge=1)

@@ -20,6 +20,7 @@ from gobblin_dagster.core.errors import (
     FlowNotFoundError,
     GobblinDagsterError,
     InvalidFlowError,
+    QuotaExceededError,
     SpecError,
     StorageError,
     TransientError,
@@ -289,6 +290,8 @@ def _rest_error(error: GobblinDagsterError, headers: dict[str, str]) -> RestErro
         return Invalid(error.message())
     if isinstance(error, FlowCompileError):
         return BadRequest(_compile_message(error))
+    if isinstance(error, QuotaExceededError):
+        return Unavailable(str(error), retry_after_s=30)
     if isinstance(error, TransientError | StorageError):
         return Unavailable(f"The service's store cannot be used now: {error}")
     kinds: list[tuple[type[GobblinDagsterError], type[RestError]]] = [

@@ -53,6 +53,15 @@ class CatchUp(StrEnum):
     SKIP = "skip"
 
 
+class WhenFull(StrEnum):
+    """What becomes of an execution for which there is no room now."""
+
+    WAIT = "wait"
+    """It is accepted, and starts when there is room."""
+    REFUSE = "refuse"
+    """Who asks for it hears so at once, and asks again later."""
+
+
 class Concurrency(StrEnum):
     """What happens to a fire time at which an earlier execution still runs."""
 
@@ -95,6 +104,9 @@ class FlowSettings:
     """`gobblin.flow.sla.time`: an execution that is not over in this time after its start is killed."""
     executor: ExecutorName = ExecutorName.EMBEDDED
     """`flow.executor`: `embedded` or `dagster`."""
+    when_full: WhenFull = WhenFull.WAIT
+    """`flow.whenFull`: what becomes of an execution that somebody asks for while its group, or user, has as many as the
+    service's quotas allow."""
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> FlowSettings:
@@ -124,6 +136,7 @@ class FlowSettings:
             reader.duration("gobblin.job.start.sla", cls().start_within),
             reader.duration("gobblin.flow.sla", cls().finish_within),
             reader.choice(EXECUTOR, ExecutorName, cls().executor),
+            reader.choice("flow.whenFull", WhenFull, cls().when_full),
         )
         return settings, faults
 
@@ -147,6 +160,7 @@ SETTINGS = frozenset(
         "flow.failureOption",
         "flow.waitForWay",
         "flow.mayChangeEdges",
+        "flow.whenFull",
         "gobblin.job.start.sla.time",
         "gobblin.job.start.sla.timeunit",
         "gobblin.flow.sla.time",

@@ -16,6 +16,7 @@ from gobblin_dagster.core.errors import (
     FlowChangedError,
     FlowCompileError,
     FlowNotFoundError,
+    QuotaExceededError,
     StorageError,
     TransientError,
 )
@@ -71,6 +72,7 @@ from gobblin_dagster.service.store.execution_rows import (
     overdue_executions,
     overdue_jobs,
     running_by_group,
+    running_by_user,
     update_execution,
     update_job,
 )
@@ -98,13 +100,21 @@ class Orchestrator:
         store: the service's store.
         compile_flow: as `FlowCompiler.compile`.
         per_group: executions of one flow group that run side by side; None: as many as there are.
+        per_user: executions of one user that run side by side.
 
     Source: gobblin-service `Orchestrator`, `DagManager`, `DagProcessingEngine`. Differs: there is no state in memory.
     """
 
-    def __init__(self, store: ServiceStore, compile_flow: Callable[..., Dag], per_group: int | None = None) -> None:
+    def __init__(
+        self,
+        store: ServiceStore,
+        compile_flow: Callable[..., Dag],
+        per_group: int | None = None,
+        per_user: int | None = None,
+    ) -> None:
         self._store = store
         self._per_group = per_group
+        self._per_user = per_user
         self._compile = compile_flow
         self._topologies = 0
         """How often the topology has changed."""
@@ -126,13 +136,25 @@ class Orchestrator:
             How many were stored; the others were there already.
         """
         new = [
-            Execution(ExecutionId(spec.id, number), spec.version, trigger, ExecutionStatus.PENDING, now)
+            Execution(ExecutionId(spec.id, number), spec.version, trigger, ExecutionStatus.PENDING, now, user=spec.user)
             for spec, number in wanted
         ]
         added = add_executions(transaction, new)
         told = f"asked for: {trigger}"
         add_events(transaction, [Event(one.id, now, ExecutionStatus.PENDING, message=told) for one in added])
         return len(added)
+
+    def require_room(self, transaction: Transaction, spec: FlowSpec) -> None:
+        """Raise QuotaExceededError if another execution of a flow would have to wait for others, of other flows too."""
+        group, user = spec.id.group, spec.user
+        if self._per_group is not None:
+            there = running_by_group(transaction, group, waiting=True).get(group, 0)
+            if there >= self._per_group:
+                raise QuotaExceededError(whose=f"flow group {group}", executions=there, quota=self._per_group)
+        if self._per_user is not None:
+            there = running_by_user(transaction, user, waiting=True).get(user, 0)
+            if there >= self._per_user:
+                raise QuotaExceededError(whose=f"user {user}", executions=there, quota=self._per_user)
 
     def start_accepted(self, limit: int = 100) -> int:
         """Compile and start executions that were accepted; return how many of them left the queue.
@@ -145,11 +167,11 @@ class Orchestrator:
         while started < limit:
             with self._store.read() as transaction:
                 topology = self._topologies
-                full = self._full_groups(transaction)
+                full = self._full_groups(transaction), self._full_users(transaction)
                 first = [
                     one
-                    for one in first_accepted(transaction)
-                    if one.flow not in waits and one.flow.group not in full and self._without_way.get(one) != topology
+                    for one in first_accepted(transaction, full_groups=full[0], full_users=full[1])
+                    if one.flow not in waits and self._without_way.get(one) != topology
                 ]
             if not first:
                 break
@@ -413,7 +435,10 @@ class Orchestrator:
             self._end(transaction, execution_id, ExecutionStatus.FAILED, message, now)
             return True
         must_wait = in_the_way is not None and settings.concurrency is not Concurrency.ALLOW
-        if must_wait or self._full_groups(transaction, execution_id.flow.group):
+        is_full = self._full_groups(transaction, execution_id.flow.group) or self._full_users(
+            transaction, execution.user
+        )
+        if must_wait or is_full:
             return False
         if is_resumed:
             self._go_on(transaction, execution, settings, now)
@@ -496,6 +521,12 @@ class Orchestrator:
         if self._per_group is None:
             return set()
         return {name for name, number in running_by_group(transaction, group).items() if number >= self._per_group}
+
+    def _full_users(self, transaction: Transaction, user: str | None = None) -> set[str]:
+        """Return the users with as many executions as may run side by side."""
+        if self._per_user is None:
+            return set()
+        return {name for name, number in running_by_user(transaction, user).items() if number >= self._per_user}
 
     def _save_report(self, transaction: Transaction, report: JobReport, now: datetime) -> None:
         values: dict[str, Any] = {"message": report.message}

@@ -39,6 +39,8 @@ class Execution:
     finish_by: datetime | None = None
     """The execution is killed then if it is not over; None: never."""
     on_failure: FailureOption = FailureOption.FINISH_ALL_POSSIBLE
+    user: str = ""
+    """For whom it runs; empty: for nobody who has a quota."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ def add_executions(transaction: Transaction, new: Sequence[Execution]) -> list[E
             "is_over": execution.is_over,
             "created_at": execution.created_at,
             "ended_at": execution.ended_at,
+            "user_name": execution.user,
         }
         for execution in new
     ]
@@ -161,14 +164,29 @@ def flows_with_executions(transaction: Transaction, group: str) -> list[FlowId]:
     return [FlowId(group, name) for name in sorted(transaction.scalars(query))]
 
 
-def first_accepted(transaction: Transaction, limit: int = 10_000) -> list[ExecutionId]:
-    """Return the oldest execution of each flow that waits for its start, or to go on, oldest first."""
-    first = func.min(executions.c.execution_id)
-    query = (
-        select(executions.c.flow_group, executions.c.flow_name, first.label("execution_id"))
+def first_accepted(
+    transaction: Transaction,
+    limit: int = 10_000,
+    full_groups: Collection[str] = (),
+    full_users: Collection[str] = (),
+) -> list[ExecutionId]:
+    """Return the oldest execution of each flow that waits for its start, or to go on, oldest first.
+
+    Without those of flow groups and users that have as many executions as they may have.
+    """
+    key = (executions.c.flow_group, executions.c.flow_name)
+    first = (
+        select(*key, func.min(executions.c.execution_id).label("execution_id"))
         .where(~executions.c.is_over, executions.c.status.in_(_NOT_BEGUN))
-        .group_by(executions.c.flow_group, executions.c.flow_name)
-        .order_by(func.min(executions.c.created_at), first)
+        .group_by(*key)
+        .subquery()
+    )
+    names = ("flow_group", "flow_name", "execution_id")
+    query = (
+        select(executions)
+        .join(first, and_(*(executions.c[name] == first.c[name] for name in names)))
+        .where(executions.c.flow_group.not_in(full_groups), executions.c.user_name.not_in(full_users))
+        .order_by(executions.c.created_at, executions.c.execution_id)
         .limit(limit)
     )
     return [_id(row) for row in transaction.execute(query)]
@@ -195,15 +213,30 @@ def last_with_jobs(transaction: Transaction, before: ExecutionId) -> Execution |
     return None if number is None else load_execution(transaction, ExecutionId(before.flow, number))
 
 
-def running_by_group(transaction: Transaction, group: str | None = None) -> dict[str, int]:
-    """Return how many executions of each flow group, or of one, were started and are not over."""
-    started = and_(~executions.c.is_over, executions.c.status.not_in(_NOT_BEGUN))
-    query = (
-        select(executions.c.flow_group, func.count().label("number")).where(started).group_by(executions.c.flow_group)
-    )
-    if group is not None:
-        query = query.where(executions.c.flow_group == group)
-    return {row.flow_group: row.number for row in transaction.execute(query)}
+def running_by_group(transaction: Transaction, group: str | None = None, *, waiting: bool = False) -> dict[str, int]:
+    """Return how many executions of each flow group, or of one, were started and are not over.
+
+    Args:
+        transaction: open.
+        group: the only one that counts; None: all.
+        waiting: whether those that were accepted and not started count too.
+    """
+    return _open_by(transaction, executions.c.flow_group, group, waiting=waiting)
+
+
+def running_by_user(transaction: Transaction, user: str | None = None, *, waiting: bool = False) -> dict[str, int]:
+    """Return how many executions of each user are not over, as `running_by_group` does; nobody is no user."""
+    found = _open_by(transaction, executions.c.user_name, user, waiting=waiting)
+    return {name: number for name, number in found.items() if name}
+
+
+def _open_by(transaction: Transaction, column: Any, only: str | None, *, waiting: bool) -> dict[str, int]:
+    query = select(column.label("name"), func.count().label("number")).where(~executions.c.is_over).group_by(column)
+    if not waiting:
+        query = query.where(executions.c.status.not_in(_NOT_BEGUN))
+    if only is not None:
+        query = query.where(column == only)
+    return {row.name: row.number for row in transaction.execute(query)}
 
 
 Ended = tuple[datetime, ExecutionId]
@@ -553,6 +586,7 @@ def _execution(row: Row[Any]) -> Execution:
         row.ended_at,
         row.finish_by,
         FailureOption(row.on_failure),
+        row.user_name,
     )
 
 

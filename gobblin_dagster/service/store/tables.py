@@ -107,6 +107,8 @@ executions = Table(
     # Empty if the execution may take as long as it likes.
     Column("finish_by", UtcDateTime),
     Column("on_failure", Text, nullable=False, server_default="FINISH_ALL_POSSIBLE"),
+    # For whom it runs; empty in rows of programs before revision 0007.
+    Column("user_name", Text, nullable=False, server_default=""),
     Index("gobblin_flow_executions_open", "is_over", "created_at"),
     Index("gobblin_flow_executions_ended", "ended_at"),
 )

@@ -465,3 +465,16 @@ def test_actions_and_patches_heed_if_match(rest: Rest) -> None:
     assert rest("GET", target).json["properties"]["rows"] == "7"
     told = rest("POST", "/flowconfigs", config(), X_RestLi_Method="create", If_Match='"9"')
     assert told.status == 412
+
+
+def test_flow_that_does_not_wait_for_the_quota_is_503_with_retry_after(
+    rest: Rest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest.core.orchestrator, "_per_group", 1)
+    slow = {"table": "orders", "rows": "5", "flow.whenFull": "refuse"}
+    once = {"properties": slow, "schedule": None}
+    assert rest.create(**once).status == 201
+    told = rest.create(**once, id={"flowGroup": "g", "flowName": "second"})
+    assert (told.status, told.headers["retry-after"]) == (503, "30")
+    assert "flow group g has 1 executions" in told.json["message"]
+    assert rest("GET", "/flowconfigsV2/($params:(),flowGroup:g,flowName:second)").status == 404

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from gobblin_dagster.core.errors import QuotaExceededError
 from gobblin_dagster.service.manager import FlowManager
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId, JobReport
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.store.execution_rows import list_executions
+from gobblin_dagster.service.store.flow_rows import load_flow
 from gobblin_dagster.service.store.store import ServiceStore
 
 from ..conftest import OwnClock, compile_flow, flow
@@ -21,16 +23,16 @@ class Quota:
     def __init__(self, store: ServiceStore, clock: OwnClock) -> None:
         self.store = store
         self.clock = clock
-        self.orchestrator = Orchestrator(store, compile_flow, per_group=2)
+        self.orchestrator = Orchestrator(store, compile_flow, per_group=2, per_user=3)
         self.ids: dict[str, ExecutionId] = {}
 
-    def create(self, *names: str, group: str = "g", **properties: str) -> None:
+    def create(self, *names: str, group: str = "g", by: str = "me", **properties: str) -> None:
         manager = FlowManager(self.store, compile_flow, self.orchestrator)
         for name in names:
             self.clock.move(seconds=1)
             with self.store.write() as transaction:
                 config = flow(name, properties=properties, id=FlowId(group, name))
-                self.ids[name] = ExecutionId(config.id, manager.create(transaction, config, "me").execution)
+                self.ids[name] = ExecutionId(config.id, manager.create(transaction, config, by).execution)
 
     def report(self, name: str, status: ExecutionStatus, attempt: int = 1) -> None:
         self.orchestrator.report(JobReport(self.ids[name], "a", 1, attempt, status))
@@ -89,3 +91,43 @@ def test_resume_waits_for_room_in_its_group(quota: Quota) -> None:
     assert quota.running() == ["f1", "f2"]
     quota.report("f1", S.COMPLETE)
     assert quota.running() == ["f0", "f2"]
+
+
+def test_executions_beyond_the_quota_of_their_user_wait_in_order(quota: Quota) -> None:
+    for number in range(3):
+        quota.create(f"f{number}", group=f"g{number}")
+    quota.create("f3", group="g3")
+    quota.create("proxy", group="g4", **{"user.to.proxy": "anna"})
+    quota.create("bob", group="g5", by="bob")
+    quota.create("f6", group="g6")
+    assert quota.running() == ["f0", "f1", "f2", "proxy", "bob"]
+    quota.orchestrator = Orchestrator(quota.store, compile_flow, per_user=3)
+    quota.report("f1", S.COMPLETE)
+    assert quota.running() == ["f0", "f2", "f3", "proxy", "bob"]
+    quota.orchestrator = Orchestrator(quota.store, compile_flow)
+    assert quota.running() == ["f0", "f2", "f3", "proxy", "bob", "f6"]
+
+
+@pytest.mark.parametrize(
+    ("per_group", "per_user", "told"),
+    [
+        (1, None, "flow group g has 1 executions that run or wait, and a quota of 1"),
+        (None, 1, "user me has 1 executions that run or wait, and a quota of 1"),
+    ],
+)
+def test_flow_that_does_not_wait_is_refused_and_nothing_is_stored(
+    quota: Quota, per_group: int | None, per_user: int | None, told: str
+) -> None:
+    quota.orchestrator = Orchestrator(quota.store, compile_flow, per_group, per_user)
+    quota.create("f0", **{"flow.whenFull": "refuse"})
+    with pytest.raises(QuotaExceededError, match=told):
+        quota.create("f1", **{"flow.whenFull": "refuse"})
+    quota.create("f2")
+    with quota.store.read() as transaction:
+        assert load_flow(transaction, FlowId("g", "f1")) is None
+    assert quota.running() == ["f0"]
+    quota.report("f0", S.COMPLETE)
+    assert quota.running() == ["f2"]
+    quota.report("f2", S.COMPLETE)
+    quota.create("f1", **{"flow.whenFull": "refuse"})
+    assert quota.running() == ["f1"]

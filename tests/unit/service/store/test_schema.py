@@ -16,7 +16,13 @@ from gobblin_dagster.core.errors import StoreVersionError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.database.engine import WRITE, make_engine, parse_url
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FailureOption, FlowId
-from gobblin_dagster.service.store.execution_rows import load_execution, load_jobs, overdue_executions
+from gobblin_dagster.service.store.execution_rows import (
+    load_execution,
+    load_jobs,
+    overdue_executions,
+    running_by_group,
+    running_by_user,
+)
 from gobblin_dagster.service.store.flow_rows import FlowFilter, count_flows, value_digest
 from gobblin_dagster.service.store.node_rows import load_nodes
 from gobblin_dagster.service.store.schema import CHAIN
@@ -91,6 +97,23 @@ def test_nodes_of_revision_0005_are_nodes_of_the_service(store_url: str) -> None
     with ServiceStore(store_url, SystemClock()) as opened, opened.read() as transaction:
         assert [(one.name, one.executor, one.about) for one in load_nodes(transaction)] == [("one", "", {})]
         assert list_jobs(transaction, "east") == []
+
+
+def test_executions_of_revision_0006_are_nobodys(store_url: str) -> None:
+    engine = make_engine(parse_url(store_url)).execution_options(**{WRITE: True})
+    with engine.begin() as transaction:
+        replace(CHAIN, revisions=CHAIN.revisions[: CHAIN.revisions.index("0006") + 1]).upgrade(transaction, "the store")
+        no = "false" if "postgres" in store_url else "0"
+        transaction.exec_driver_sql(
+            f"INSERT INTO gobblin_flow_executions VALUES ('g', 'n', 1, 1, 'run_now', 'RUNNING', '', 1, {no}, {no}, "
+            "'2026-11-22 18:00:00', NULL, NULL, 'FINISH_RUNNING')"
+        )
+    engine.dispose()
+    with ServiceStore(store_url, SystemClock()) as opened, opened.read() as transaction:
+        found = load_execution(transaction, ExecutionId(FlowId("g", "n"), 1))
+        assert found is not None
+        assert (found.user, found.on_failure) == ("", FailureOption.FINISH_RUNNING)
+        assert (running_by_group(transaction), running_by_user(transaction)) == ({"g": 1}, {})
 
 
 def test_store_of_a_newer_program_is_refused_and_left_alone(store: ServiceStore, store_url: str) -> None:
