@@ -477,6 +477,9 @@ WHERE: Mapping[str, tuple[str, str]] = {
     ),
     "service/store/migrations/versions/r0005_property_values.py": ("unit/service/store/test_schema.py", "value_digest"),
     "service/store/migrations/versions/r0006_workers.py": ("unit/service/store/test_schema.py", "gobblin_nodes"),
-    "service/store/migrations/versions/r0007_users.py": ("unit/service/store/test_schema.py", "gobblin_flow_executions"),
+    "service/store/migrations/versions/r0007_users.py": (
+        "unit/service/store/test_schema.py",
+        "gobblin_flow_executions",
+    ),
     "service/store/worker_rows.py": ("unit/service/store/test_schema.py", ""),
 }
