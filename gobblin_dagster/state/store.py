@@ -96,7 +96,10 @@ class StateStore(Protocol):
         """
 
     def list_jobs(self) -> list[str]:
-        """Return the names of all jobs that the store knows, sorted; `ALL_JOBS` is none."""
+        """Return the names of all jobs that the store knows, sorted; `ALL_JOBS` is none.
+
+        A job that never ran is known by its startpoints, or by the history of those that it had.
+        """
 
     # -- leases --------------------------------------------------------------------------------------------------------
     def acquire_leases(self, job: str, urns: Collection[str], owner: LeaseOwner, ttl: timedelta) -> LeaseGrant:
@@ -308,6 +311,18 @@ class StateStore(Protocol):
 
     def load_startpoint_events(self, job: str, urns: Collection[str] | None = None) -> list[StartpointEvent]:
         """Return the history of startpoints, oldest first; `job` and `urns` as for `list_startpoints`."""
+
+    def import_startpoints(
+        self, job: str, dataset_urn: str, startpoints: Sequence[Startpoint], events: Sequence[StartpointEvent]
+    ) -> None:
+        """Add startpoints and history of another store in one transaction, without events of the import itself.
+
+        Args:
+            job: the job, or `ALL_JOBS`.
+            dataset_urn: the dataset.
+            startpoints: startpoints of the dataset; a key that holds one already keeps it.
+            events: events of the dataset's startpoints that the history does not have yet, oldest first.
+        """
 
     # -- reporting to Dagster ------------------------------------------------------------------------------------------
     def load_unreported(self, job: str, limit: int | None = None) -> list[StoredSequence]:

@@ -32,7 +32,7 @@ from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.places import AS_STORED
 from gobblin_dagster.core.run_record import RunRecord, RunStatus
-from gobblin_dagster.core.startpoint import Specific, Startpoint, StartpointPosition, Upcoming
+from gobblin_dagster.core.startpoint import ALL_JOBS, Specific, Startpoint, StartpointPosition, Upcoming
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.watermark import (
     CompositeWatermark,
@@ -365,16 +365,16 @@ def test_export_is_whole_where_a_run_commits_meanwhile(filled: StateStore, monke
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
-        (lambda rows: ["{}", *rows[1:]], "expected format 'GobblinState/2'"),
+        (lambda rows: ["{}", *rows[1:]], "expected format 'GobblinState/3'"),
         (lambda rows: [], "line 1 is not JSON"),
         (lambda rows: [rows[0], "[]"], "line 2 is not a JSON object"),
         (lambda rows: [rows[0], "{}"], "line 2 is neither"),
         (lambda rows: [rows[0], '{"sequence": {"id": "x"}}'], "line 2 is not a sequence"),
-        (lambda rows: [rows[0], *rows[2:]], "breaks off after line 8"),
-        (lambda rows: rows[:-1], "breaks off after line 8"),
+        (lambda rows: [rows[0], *rows[2:]], "breaks off after line 9"),
+        (lambda rows: rows[:-1], "breaks off after line 9"),
         (lambda rows: rows[:4], "breaks off after line 4"),
-        (lambda rows: [*rows, rows[-2]], "breaks off after line 10"),
-        (lambda rows: [rows[0], *rows[3:-1], '{"end": 6}'], "has a hole"),
+        (lambda rows: [*rows, rows[-2]], "breaks off after line 11"),
+        (lambda rows: [rows[0], *rows[3:-1], '{"end": 7}'], "has a hole"),
         (lambda rows: [rows[0], rows[1].replace("rows_read", "rows_lost")], "does not match its digest"),
         (lambda rows: [rows[0], '{"sequence": 7}'], "line 2 is not a sequence"),
         (
@@ -415,9 +415,9 @@ def test_damaged_export_is_refused_before_anything_is_imported(
 
 def test_export_is_json_lines_between_the_format_and_their_count(filled: StateStore) -> None:
     first, *rest = [json.loads(line) for line in lines(filled)]
-    assert first == {"format": "GobblinState/2", "jobs": [JOB]}
-    assert [next(iter(row)) for row in rest] == ["sequence"] * 5 + ["startpoint", "run", "end"]
-    assert rest[-1] == {"end": 8}
+    assert first == {"format": "GobblinState/3", "jobs": [JOB]}
+    assert [next(iter(row)) for row in rest] == ["sequence"] * 5 + ["startpoint", "startpoint_event", "run", "end"]
+    assert rest[-1] == {"end": 9}
 
 
 def test_diff_names_what_differs_in_what_was_committed(filled: StateStore) -> None:
@@ -473,10 +473,37 @@ def test_import_brings_no_startpoint_that_is_consumed_or_replaced_here(filled: S
     assert plan_import(store, exported).startpoints == ()
     store.delete_startpoint(newer, "anna@host")
     assert plan_import(store, exported).startpoints == (brought,)
-    store.save_startpoint(brought)
+    run_import(store, plan_import(store, exported))
+    told = [(event.startpoint.id, event.change) for event in store.load_startpoint_events(JOB)]
+    assert (told.count((brought.id, "set")), told.count((newer.id, "removed"))) == (2, 1)
     commit(store, "a", 40, 50, startpoint=brought.id)
     assert store.load_startpoints(JOB) == {}
     assert plan_import(store, exported).startpoints == ()
+
+
+def test_history_of_startpoints_comes_along(store: StateStore, tmp_path: Path) -> None:
+    """Of those that are gone, of jobs that never ran, and of those for all jobs; a second import adds nothing."""
+    gone, wide = replace(wish("never", Upcoming()), job="another"), replace(wish("a", Upcoming()), job=ALL_JOBS)
+    store.save_startpoint(gone)
+    store.delete_startpoint(gone, "anna@host")
+    store.save_startpoint(wide)
+    commit(store, "a", 0, 10)
+    there = open_store("sqlite:///there.db", tmp_path)
+    exported = read_export(lines(store))
+    run_import(there, plan_import(there, exported))
+    assert lines(there) == lines(store)
+    assert [event.change for event in there.load_startpoint_events("another")] == ["set", "removed"]
+    assert not plan_import(there, exported).has_changes
+    there.close()
+
+
+def test_export_without_history_of_startpoints_is_imported(filled: StateStore, store: StateStore) -> None:
+    first, *rest, _ = lines(filled)
+    kept = [line for line in rest if "startpoint_event" not in json.loads(line)]
+    former = [first.replace("GobblinState/3", "GobblinState/2"), *kept, json.dumps({"end": len(kept) + 1})]
+    run_import(store, plan_import(store, read_export(former)))
+    (brought,) = store.load_startpoints(JOB).values()
+    assert [(event.startpoint, event.change) for event in store.load_startpoint_events(JOB)] == [(brought, "set")]
 
 
 # -- what people write -------------------------------------------------------------------------------------------------

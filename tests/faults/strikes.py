@@ -55,21 +55,32 @@ def counted(points: FaultPoints) -> Iterator[None]:
         yield
 
 
-def strike_each_operation(opened: Callable[[], Project], work: Work, fault: str = KILL) -> Iterator[int]:
+def strike_each_operation(
+    opened: Callable[[], Project], work: Work, fault: str = KILL, *, kind: str = ""
+) -> Iterator[int]:
     """Strike one operation after the other; yield the number of each, and 0 once there was none left to strike.
 
     Kills and lost answers strike before the first operation and after each that changes something: those that only look
-    leave nothing else on disk. An error of the disk strikes each.
+    leave nothing else on disk. An error of the disk strikes each. With a `kind` such as `store.`, only operations whose
+    names begin with it are struck.
     """
     if fault == KILL:
         yield strike(opened, 1, crash_before, work)
     number = 0
-    while number := strike(opened, number + 1, _ACTIONS[fault], work, skips_looks=fault != EIO):
+    while number := strike(opened, number + 1, _ACTIONS[fault], work, skips_looks=fault != EIO, kind=kind):
         yield number
     yield 0
 
 
-def strike(opened: Callable[[], Project], number: int, action: Action, work: Work, *, skips_looks: bool = False) -> int:
+def strike(
+    opened: Callable[[], Project],
+    number: int,
+    action: Action,
+    work: Work,
+    *,
+    skips_looks: bool = False,
+    kind: str = "",
+) -> int:
     """Do work in a child and let a fault strike its operation `number`, or the first later one that is no look.
 
     Returns:
@@ -78,7 +89,7 @@ def strike(opened: Callable[[], Project], number: int, action: Action, work: Wor
     reader, writer = os.pipe()
 
     def act(name: str, call: Callable[[], Any]) -> Any:
-        if struck or (skips_looks and is_look(name)):
+        if struck or (skips_looks and is_look(name)) or not name.startswith(kind):
             return call()
         struck.append(name)
         os.write(writer, str(len(points.trace)).encode())

@@ -24,7 +24,7 @@ from tests.unit.engine.jobs import job_spec, project, published, run
 from tests.unit.engine.plan.test_startpoints import state, store_of, waiting, wish
 
 ROWS, MORE = 10, 15
-START = 4
+START, LATER = 4, 7
 TWICE = f": readers of 'all', 'masked' see the rows of [{START}, {ROWS}) twice"
 
 
@@ -117,3 +117,30 @@ def test_delivery_without_write_ahead_consumes_it_with_its_record(tmp_path: Path
         assert published(root, spec, "a") == sorted([*range(ROWS), *range(START, ROWS)])
         assert honoured(root, spec) == [f"startpoint {START}: snow{TWICE}"]
         restore()
+
+
+def test_second_startpoint_set_after_a_kill_is_applied_once_after_what_the_killed_run_had_prepared(
+    tmp_path: Path,
+) -> None:
+    """Of two startpoints of one key, the killed run's own is applied with its commit, or replaced and never applied."""
+    root, restore = copied(tmp_path)
+    run(tmp_path / "template", job())
+    first = wish(tmp_path / "template", job(), Specific(str(START)))
+    restore()
+    seen = set()
+    for _ in strike_each_operation(partial(project, root, job()), partial(work, spec=job()), kind="store."):
+        second = wish(root, job(), Specific(str(LATER)), why="rain")
+        run(root, job())
+        applied = [why.partition(":")[0] for why in honoured(root, job())]
+        both = [f"startpoint {START}", f"startpoint {LATER}"]
+        assert applied in (both, both[1:])
+        again = [*range(START, ROWS)] if applied == both else []
+        assert published(root, job(), "a") == sorted([*range(ROWS), *again, *range(LATER, ROWS)])
+        assert waiting(root, job()) == {}
+        with store_of(root, job()) as store:
+            told = [(event.startpoint.id, event.change) for event in store.load_startpoint_events(job().job)]
+        assert told[-2:] == [(second.id, "set"), (second.id, "fanned out")]
+        # A sequence that was prepared is committed by the next run, although its startpoint was replaced meanwhile.
+        seen.add((applied == both, (first.id, "replaced") in told))
+        restore()
+    assert seen == {(True, False), (True, True), (False, True)}

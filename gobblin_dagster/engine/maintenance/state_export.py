@@ -1,9 +1,10 @@
 """Copy state from one store to another without loss: exported as JSON lines, imported by replaying every commit.
 
-    {"format": "GobblinState/2", ...}      the first line
+    {"format": "GobblinState/3", ...}      the first line
     {"base": {...}}                        of a dataset whose first sequences were pruned: its files up to the next line
     {"sequence": {...}}                    each committed sequence, by dataset and version; body and digest untouched
     {"startpoint": {...}}                  each waiting startpoint
+    {"startpoint_event": {...}}            each event of the history of startpoints, oldest first
     {"run": {...}}                         each run's record
     {"end": 8}                             the last line: the number of lines before it
 
@@ -38,16 +39,16 @@ from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.places import AS_STORED, Places
 from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.serialization import from_document, to_document
-from gobblin_dagster.core.startpoint import ALL_JOBS, Startpoint
+from gobblin_dagster.core.startpoint import ALL_JOBS, Startpoint, StartpointEvent, StartpointKey
 from gobblin_dagster.core.utils.json_text import parse_json
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
 from gobblin_dagster.engine.maintenance.state_change import LEASE_TTL
 from gobblin_dagster.state.store import StateStore
 
-FORMAT = "GobblinState/2"
-_FORMATS = (FORMAT, "GobblinState/1")
-"""Format 1 had no bases: it held every commit."""
+FORMAT = "GobblinState/3"
+_FORMATS = (FORMAT, "GobblinState/2", "GobblinState/1")
+"""Format 2 had no events of startpoints, and format 1 no bases: it held every commit."""
 MAX_RUNS = 1_000_000
 _FILE_FIELDS = tuple(each.name for each in dataclasses.fields(PublishedFile))
 Key: TypeAlias = tuple[str, str]
@@ -62,6 +63,8 @@ class Exported:
     """Committed sequences; those of a dataset in order of their versions."""
     runs: tuple[RunRecord, ...] = ()
     startpoints: tuple[Startpoint, ...] = ()
+    startpoint_events: tuple[StartpointEvent, ...] = ()
+    """Those of a key oldest first."""
     bases: Mapping[Key, tuple[FileHistory, ...]] = field(default_factory=dict)
     """Of datasets whose first sequences are not in it: all files up to its oldest sequence, with paths as stored."""
 
@@ -98,7 +101,7 @@ def _lines(store: StateStore, jobs: Sequence[str], is_selected: Callable[[str], 
             if is_selected(stored.dataset_urn):
                 raise UnfinishedSequenceError(dataset_urn=stored.dataset_urn, sequence_id=stored.id)
         # Read before the commits: if a startpoint is consumed meanwhile, its commit says so, and it is not imported.
-        startpoints, (states, _) = store.list_startpoints(job), store.load_readable_states(job)
+        startpoints, (states, _) = list(_startpoint_lines(store, job, is_selected)), store.load_readable_states(job)
         committed = [s for s in store.load_sequences(job, {SequenceState.COMMITTED}) if is_selected(s.dataset_urn)]
         # By version and not by time, because clocks of drivers may differ.
         committed.sort(key=lambda stored: (stored.dataset_urn, stored.version_read))
@@ -108,15 +111,20 @@ def _lines(store: StateStore, jobs: Sequence[str], is_selected: Callable[[str], 
                 yield canonical_json({"base": _base_to_json(store, sequences[0])})
             for stored in sequences:
                 yield canonical_json({"sequence": _sequence_to_json(stored)})
-        for startpoint in startpoints:
-            if is_selected(startpoint.dataset_urn):
-                yield canonical_json({"startpoint": to_document(startpoint)})
+        yield from startpoints
         for run in reversed(store.load_runs(job, MAX_RUNS)):
             yield canonical_json({"run": to_document(run)})
     if set(store.list_jobs()) <= set(jobs):
-        for startpoint in store.list_startpoints(ALL_JOBS):
-            if is_selected(startpoint.dataset_urn):
-                yield canonical_json({"startpoint": to_document(startpoint)})
+        yield from _startpoint_lines(store, ALL_JOBS, is_selected)
+
+
+def _startpoint_lines(store: StateStore, job: str, is_selected: Callable[[str], bool]) -> Iterator[str]:
+    for startpoint in store.list_startpoints(job):
+        if is_selected(startpoint.dataset_urn):
+            yield canonical_json({"startpoint": to_document(startpoint)})
+    for event in store.load_startpoint_events(job):
+        if is_selected(event.startpoint.dataset_urn):
+            yield canonical_json({"startpoint_event": to_document(event)})
 
 
 def _require_whole(
@@ -182,6 +190,7 @@ def read_export(lines: Iterable[str]) -> Exported:
     sequences: list[StoredSequence] = []
     runs: list[RunRecord] = []
     startpoints: list[Startpoint] = []
+    events: list[StartpointEvent] = []
     bases: dict[Key, tuple[FileHistory, ...]] = {}
     number, end = 1, 0
     for number, line in enumerate(rows, start=2):
@@ -194,13 +203,15 @@ def read_export(lines: Iterable[str]) -> Exported:
         elif "startpoint" in record:
             found = from_document(Startpoint, record["startpoint"], older_formats=Startpoint.older_formats)
             startpoints.append(found)
+        elif "startpoint_event" in record:
+            events.append(from_document(StartpointEvent, record["startpoint_event"]))
         elif "run" in record:
             runs.append(from_document(RunRecord, record["run"]))
         elif "end" in record:
             end = record["end"]
         else:
             raise CorruptRecordError(
-                what="The export", problem=f"line {number} is neither base, sequence, startpoint nor run"
+                what="The export", problem=f"line {number} is neither base, sequence, startpoint, event nor run"
             )
     if end != number - 1:
         raise CorruptRecordError(
@@ -209,7 +220,7 @@ def read_export(lines: Iterable[str]) -> Exported:
     for (job, urn), parts in _by_dataset(sequences).items():
         if _has_hole(parts) or bool(parts[0].version_read) != ((job, urn) in bases):
             raise CorruptRecordError(what="The export", problem=f"the history of {urn!r} of job {job!r} has a hole")
-    return Exported(tuple(sequences), tuple(runs), tuple(startpoints), bases)
+    return Exported(tuple(sequences), tuple(runs), tuple(startpoints), tuple(events), bases)
 
 
 def _decoded_lines(lines: Iterable[str]) -> Iterator[str]:
@@ -275,6 +286,8 @@ class ImportPlan:
     runs: tuple[RunRecord, ...]
     startpoints: tuple[Startpoint, ...] = ()
     """Startpoints of datasets without one, unless a commit in the store or in the export has consumed them."""
+    startpoint_events: tuple[StartpointEvent, ...] = ()
+    """Events of startpoints that the store does not have."""
     ahead: tuple[Key, ...] = ()
     """Datasets with all commits of the export and later ones in the store; they are not changed."""
     bases: Mapping[str, tuple[FileHistory, ...]] = field(default_factory=dict)
@@ -284,12 +297,22 @@ class ImportPlan:
     @property
     def has_changes(self) -> bool:
         """True if an import would change anything."""
-        return bool(self.missing or self.runs or self.startpoints)
+        return bool(self.missing or self.runs or self.startpoints or self.startpoint_events)
 
     @property
     def datasets(self) -> tuple[Key, ...]:
         """Datasets that would be created or get more commits."""
         return tuple(dict.fromkeys((s.job, s.dataset_urn) for s in self.missing))
+
+    @property
+    def startpoints_by_dataset(self) -> dict[Key, tuple[list[Startpoint], list[StartpointEvent]]]:
+        """Startpoints and their events by job, or `ALL_JOBS`, and dataset."""
+        found: dict[Key, tuple[list[Startpoint], list[StartpointEvent]]] = {}
+        for one in self.startpoints:
+            found.setdefault((one.job, one.dataset_urn), ([], []))[0].append(one)
+        for event in self.startpoint_events:
+            found.setdefault((event.startpoint.job, event.startpoint.dataset_urn), ([], []))[1].append(event)
+        return found
 
 
 def plan_import(store: StateStore, exported: Exported) -> ImportPlan:
@@ -320,12 +343,14 @@ def plan_import(store: StateStore, exported: Exported) -> ImportPlan:
         else:
             unchanged.append(key)
     known = {(run.job, run.run_id) for job in jobs for run in store.load_runs(job, MAX_RUNS)}
+    startpoints = _missing_startpoints(store, exported, here, [*ahead, *conflicts])
     return ImportPlan(
         missing=tuple(_by_time([sequence for sequence in exported.all_sequences if sequence.id in missing])),
         unchanged=tuple(unchanged),
         conflicts=tuple(conflicts),
         runs=tuple(run for run in exported.runs if (run.job, run.run_id) not in known),
-        startpoints=_missing_startpoints(store, exported, here, [*ahead, *conflicts]),
+        startpoints=startpoints,
+        startpoint_events=_missing_events(store, exported, startpoints, [*ahead, *conflicts]),
         ahead=tuple(ahead),
         bases=bases,
     )
@@ -347,6 +372,29 @@ def _missing_startpoints(
         if key not in left_alone and one.key not in taken and not is_consumed:
             missing.append(one)
     return tuple(missing)
+
+
+def _missing_events(
+    store: StateStore, exported: Exported, startpoints: Sequence[Startpoint], left_alone: Collection[Key]
+) -> tuple[StartpointEvent, ...]:
+    jobs = {event.startpoint.job for event in exported.startpoint_events}
+    known = {_event_key(event) for job in jobs for event in store.load_startpoint_events(job)}
+    missing = [
+        event
+        for event in exported.startpoint_events
+        if (event.startpoint.job, event.startpoint.dataset_urn) not in left_alone
+        and _event_key(event) not in known
+    ]
+    told = {(event.startpoint.key, event.startpoint.id) for event in missing}
+    # Exports of format 2 have no history. Or the store's own history tells that the startpoint was removed.
+    added = [
+        StartpointEvent(one, "set", store.now(), one.who) for one in startpoints if (one.key, one.id) not in told
+    ]
+    return (*missing, *added)
+
+
+def _event_key(event: StartpointEvent) -> tuple[StartpointKey, str, str, datetime]:
+    return event.startpoint.key, event.startpoint.id, event.change, event.at
 
 
 def _by_time(sequences: Sequence[StoredSequence]) -> list[StoredSequence]:
@@ -379,8 +427,8 @@ def run_import(store: StateStore, plan: ImportPlan) -> None:
                     store.adopt(stored, epoch, effect.after, [_at_its_place(one, store.places) for one in base])
                 else:
                     store.record(stored, epoch, effect)
-            for startpoint in plan.startpoints:
-                store.save_startpoint(startpoint)
+            for (job, urn), (startpoints, events) in plan.startpoints_by_dataset.items():
+                store.import_startpoints(job, urn, startpoints, events)
             for run in plan.runs:
                 store.save_run(run)
     if busy:  # raised here, so that the other leases are given back: nothing was done under them

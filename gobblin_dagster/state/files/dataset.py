@@ -110,7 +110,7 @@ class DatasetFiles:
 
     # -- parts of heads and of bodies
     def _decoded(self, content: bytes, path: str) -> DatasetHead:
-        return decode(DatasetHead, content, path, self._load_parts)
+        return decode(DatasetHead, content, path, self._load_parts, DatasetHead.older_formats)
 
     def _encoded(self, head: DatasetHead) -> bytes:
         return encode(head, partial(self._store_parts, head.parts_folder))

@@ -79,7 +79,10 @@ class NotedEvent:
 class DatasetHead:
     """Everything of a dataset that can change. Each version of it is one file, written by one transaction."""
 
-    format_name: ClassVar[str] = "DatasetHead/1"
+    format_name: ClassVar[str] = "DatasetHead/2"
+    older_formats: ClassVar[tuple[str, ...]] = ("DatasetHead/1",)
+    """A program that knows only version 1 would drop the events of the head that it changes. So it refuses heads of
+    version 2, also in a store that it opened before this version did."""
 
     job: str
     dataset_urn: str
@@ -128,7 +131,11 @@ def encode(value: serialization.Document, store_parts: Callable[[Mapping[str, st
 
 
 def decode(
-    cls: type[T], content: bytes, path: str, load_parts: Callable[[Collection[str]], Mapping[str, str]] | None = None
+    cls: type[T],
+    content: bytes,
+    path: str,
+    load_parts: Callable[[Collection[str]], Mapping[str, str]] | None = None,
+    older_formats: Collection[str] = (),
 ) -> T:
     """Read what `encode` wrote, also without a digest by older versions; raises CorruptRecordError naming the path."""
     what = f"The record {path}"
@@ -139,7 +146,7 @@ def decode(
         if digest.strip() not in ("", body_digest(body)):
             problem = "it does not match its digest: another program changed it"
             raise CorruptRecordError(what=what, problem=problem)
-        return serialization.from_json(cls, body)
+        return serialization.from_json(cls, body, older_formats=older_formats)
     except UnicodeDecodeError as error:
         raise CorruptRecordError(what=what, problem=f"not UTF-8: {error}") from error
     except CorruptRecordError as error:

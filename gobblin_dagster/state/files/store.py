@@ -58,9 +58,10 @@ from gobblin_dagster.state.files.log import VersionLog
 from gobblin_dagster.state.files.records import DatasetHead, SequenceEntry, decode, encode
 from gobblin_dagster.state.store import LeaseGrant
 
-LAYOUT_VERSION = 5
+LAYOUT_VERSION = 6
 """1 stored absolute paths; 2 knew only startpoints of whole datasets, and would lose those of partitions; 3 kept all
-sequences, and had one folder for parts; 4 had no events of startpoints in heads, and would lose them."""
+sequences, and had one folder for parts; 4 had no events of startpoints in heads, and would lose them; 5
+wrote heads that a program of layout 4, if it had opened the store before, took for its own."""
 _WITHOUT_BASE = 2
 """The first version that stored paths relative to the project's folder."""
 _FORMER_BASE = "former_base.json"
@@ -312,6 +313,8 @@ class FileStateStore:
         """Return whether the store holds more of a job than leases."""
         if self._storage.list_names(self._path("jobs", _segment(job), "runs")):
             return True
+        if self._storage.list_names(self._path("jobs", _segment(job), "startpoint_events")):
+            return True
         heads, damaged = self._heads(job)
         return bool(damaged) or any(head.entry is not None or head.all_startpoints for head in heads)
 
@@ -548,9 +551,7 @@ class FileStateStore:
             return changes.save_startpoint(head, startpoint), events_of(change, startpoint, found, self.now(), who)
 
         with self._errors():
-            # Write the marker first: `list_startpoints` reads only heads that have a marker.
-            marker = self._marker(startpoint.job, startpoint.id)
-            self._storage.put_if_absent(marker, startpoint.dataset_urn.encode())
+            self._mark(startpoint)
         is_stored, found = self._change_startpoint(startpoint, save)
         if is_stored and found is not None and found.id != startpoint.id:
             self._forget_markers(startpoint.job, [found.id])
@@ -609,16 +610,40 @@ class FileStateStore:
             found = changes.startpoint_of(head, startpoint.partition)
             changed = apply(head, found)
             is_changed = changed is not None
-            if changed is None or not changed[1]:
-                return None if changed is None else changed[0]
-            self._archive_events(head)
-            # Before the first event: `load_startpoint_events` reads only heads of datasets that have this file.
-            self._storage.put_if_absent(self._event_path(startpoint.job, startpoint.dataset_urn, ".begun"), b"")
-            return changes.with_events(*changed, number)
+            return None if changed is None else self._with_events(head, *changed, number)
 
         with self._errors():
             self._dataset(startpoint.job, startpoint.dataset_urn).change(change)
         return is_changed, found
+
+    def import_startpoints(
+        self, job: str, dataset_urn: str, startpoints: Sequence[Startpoint], events: Sequence[StartpointEvent]
+    ) -> None:
+        def bring(head: DatasetHead, number: int) -> DatasetHead:
+            # The later one of a key counts.
+            brought = changes.with_startpoints(head, [*startpoints, *head.all_startpoints])
+            return self._with_events(head, brought, events, number)
+
+        with self._errors():
+            for startpoint in startpoints:
+                self._mark(startpoint)
+            self._dataset(job, dataset_urn).change(bring)
+
+    def _with_events(
+        self, before: DatasetHead, after: DatasetHead, events: Sequence[StartpointEvent], number: int
+    ) -> DatasetHead:
+        """Return the head after a change with the change's events, and write those of the head before it to files."""
+        if not events:
+            return after
+        self._archive_events(before)
+        # Before the first event: `load_startpoint_events` reads only heads of datasets that have this file.
+        self._storage.put_if_absent(self._event_path(after.job, after.dataset_urn, ".begun"), b"")
+        return changes.with_events(after, events, number)
+
+    def _mark(self, startpoint: Startpoint) -> None:
+        """Write the marker of a startpoint, before its head: `list_startpoints` reads only heads that have a marker."""
+        marker = self._marker(startpoint.job, startpoint.id)
+        self._storage.put_if_absent(marker, startpoint.dataset_urn.encode())
 
     def _marker(self, job: str, startpoint_id: str) -> str:
         return self._path(*_markers(job), _segment(startpoint_id))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, select, update
+from sqlalchemy import ColumnElement, Connection, Executable, and_, select, update
 from sqlalchemy import delete as delete_from
 
 from gobblin_dagster.core import serialization
@@ -45,9 +45,8 @@ def _store(
     at: datetime,
     who: str,
 ) -> bool:
-    statement = insert(connection, startpoints).values(**_key_values(startpoint.key), **_values(startpoint))
     before = None
-    while connection.execute(statement.on_conflict_do_nothing(index_elements=_KEY)).rowcount == 0:
+    while connection.execute(_insert(connection, startpoint)).rowcount == 0:
         before = _locked(connection, startpoint.key)
         if before is None:
             continue  # deleted meanwhile
@@ -57,6 +56,12 @@ def _store(
         break
     _note(connection, events_of(change, startpoint, before, at, who))
     return True
+
+
+def _insert(connection: Connection, startpoint: Startpoint) -> Executable:
+    """Return the statement that inserts a startpoint if its key is free."""
+    statement = insert(connection, startpoints).values(**_key_values(startpoint.key), **_values(startpoint))
+    return statement.on_conflict_do_nothing(index_elements=_KEY)
 
 
 def _locked(connection: Connection, key: StartpointKey) -> Startpoint | None:
@@ -103,12 +108,20 @@ def _note(connection: Connection, events: Iterable[StartpointEvent]) -> None:
 
 
 def load_events(connection: Connection, job: str, urns: Collection[str] | None) -> list[StartpointEvent]:
-    """Return the history, oldest first."""
+    """Return the history, oldest first; events of one instant in the order in which they were written."""
     columns = startpoint_events.c
     query = select(columns.body).where(columns.job == job).order_by(columns.number)
     if urns is not None:
         query = query.where(is_among(connection, columns.dataset_urn, urns))
-    return [serialization.from_json(StartpointEvent, body) for body in connection.scalars(query)]
+    events = [serialization.from_json(StartpointEvent, body) for body in connection.scalars(query)]
+    return sorted(events, key=lambda event: event.at)  # imported ones may be older than those before them
+
+
+def bring(connection: Connection, brought: Iterable[Startpoint], events: Iterable[StartpointEvent]) -> None:
+    """Add startpoints whose keys are free, and events, as they are in another store."""
+    for one in brought:
+        connection.execute(_insert(connection, one))
+    _note(connection, events)
 
 
 def _is(key: StartpointKey) -> ColumnElement[bool]:

@@ -40,7 +40,14 @@ from gobblin_dagster.state.sql import sequences as sql_sequences
 from gobblin_dagster.state.sql import snapshots as sql_snapshots
 from gobblin_dagster.state.sql import startpoints as sql_startpoints
 from gobblin_dagster.state.sql.schema import CHAIN
-from gobblin_dagster.state.sql.tables import dataset_states, former_bases, runs, sequences, startpoints
+from gobblin_dagster.state.sql.tables import (
+    dataset_states,
+    former_bases,
+    runs,
+    sequences,
+    startpoint_events,
+    startpoints,
+)
 from gobblin_dagster.state.store import LeaseGrant
 
 
@@ -127,7 +134,7 @@ class SqlStateStore:
             return is_mended
 
     def list_jobs(self) -> list[str]:
-        query = union(*(select(table.c.job) for table in (dataset_states, sequences, startpoints, runs)))
+        query = union(*(select(table.c.job) for table in (dataset_states, sequences, startpoints, startpoint_events, runs)))
         with self._read() as connection:
             return sorted(set(connection.scalars(query)) - {ALL_JOBS})
 
@@ -294,6 +301,12 @@ class SqlStateStore:
     def load_startpoint_events(self, job: str, urns: Collection[str] | None = None) -> list[StartpointEvent]:
         with self._read() as connection:
             return sql_startpoints.load_events(connection, job, urns)
+
+    def import_startpoints(
+        self, job: str, dataset_urn: str, startpoints: Sequence[Startpoint], events: Sequence[StartpointEvent]
+    ) -> None:
+        with self._write() as connection:
+            sql_startpoints.bring(connection, startpoints, events)
 
     # -- reporting to Dagster ------------------------------------------------------------------------------------------
     def load_unreported(self, job: str, limit: int | None = None) -> list[StoredSequence]:

@@ -16,7 +16,7 @@ from gobblin_dagster.engine.commit import codec, manifest
 from gobblin_dagster.engine.maintenance import state_export
 
 STORED = {
-    "DatasetHead/1",
+    "DatasetHead/2",
     "DatasetState/1",
     "FlowConfig/1",
     "CommitReport/1",
@@ -55,7 +55,7 @@ def test_names_of_all_formats_stay() -> None:
     assert sorted(_declared()) == sorted(STORED | OF_ONE_RUN)
     assert (codec.FORMAT, state_export.FORMAT, manifest.FORMAT) == (
         "CommitSequence/3",
-        "GobblinState/2",
+        "GobblinState/3",
         "Manifest/3",
     )
 

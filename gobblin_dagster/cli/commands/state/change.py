@@ -282,6 +282,7 @@ def import_states(
         if output is Output.TEXT:
             parts = [count(len(plan.missing), "commit"), count(len(plan.runs), "run")]
             parts += [count(len(plan.startpoints), "startpoint")] if plan.startpoints else []
+            parts += [count(len(plan.startpoint_events), "startpoint event")] if plan.startpoint_events else []
             out.print(
                 f"{count(len(plan.datasets), 'dataset')} to import ({', '.join(parts)}), {len(plan.unchanged)} "
                 f"unchanged, {len(plan.ahead)} further on here, {len(plan.conflicts)} with another history."

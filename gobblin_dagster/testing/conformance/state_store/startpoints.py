@@ -164,6 +164,30 @@ class Startpoints(OpensStore):
         assert _dated(maker.open().load_startpoint_events(JOB)) == events
         assert [event.startpoint for event in store.load_startpoint_events(ALL_JOBS)] == [wide]
 
+    def test_job_whose_startpoints_are_all_gone_is_known(self, store: StateStore) -> None:
+        """`list_jobs` names a job that never ran and has no startpoint any more, for the sake of its history."""
+        one = wish()
+        store.save_startpoint(one)
+        store.delete_startpoint(one, "anna@host")
+        assert store.list_jobs() == [JOB]
+
+    def test_imported_startpoints_and_events_are_those_of_the_other_store(self, store: StateStore) -> None:
+        """`import_startpoints` adds both as they are; keys that hold a startpoint keep it; events are listed by time."""
+        mine, theirs, part = wish(), wish(), replace(wish(), partition="a-0", generation=2, pinned=PINNED)
+        store.save_startpoint(mine)
+        events = [
+            StartpointEvent(part, "set", START - timedelta(days=2), part.who),
+            StartpointEvent(part, "fanned out", START - timedelta(days=1), RUN),
+        ]
+        store.import_startpoints(JOB, URN, [theirs, part], events)
+        store.import_startpoints(ALL_JOBS, URN, [], [replace(events[0], startpoint=replace(part, job=ALL_JOBS))])
+        assert store.list_startpoints(JOB) == [mine, part]
+        found = store.load_startpoint_events(JOB)
+        assert found[:2] == events
+        assert [event.startpoint for event in found[2:]] == [mine]
+        assert store.list_startpoints(ALL_JOBS) == []
+        assert [event.at for event in store.load_startpoint_events(ALL_JOBS)] == [events[0].at]
+
     def test_events_are_listed_by_dataset_and_stay_after_commits(self, store: StateStore) -> None:
         """`load_startpoint_events` returns the events of the datasets asked for; commits leave them."""
         one, other = wish(), wish(urn="größe/ß")

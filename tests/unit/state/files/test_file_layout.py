@@ -1,7 +1,8 @@
 """Stores written by earlier versions of the program must load.
 
 `tests/data/file_store_v1` was written by the first, `file_store_v4` by the last that wrote events of startpoints apart
-from their changes: one set, replaced, and fanned out by a run, and one for all jobs.
+from their changes, `file_store_v5` by the last whose heads older programs took for their own. In both: a startpoint
+set, replaced, and fanned out by a run, and one for all jobs.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from gobblin_dagster.testing.conformance.state_store import ManualClock
 from gobblin_dagster.testing.conformance.state_store.values import JOB, START, URN, files_of, in_order, sequence, state
 from gobblin_dagster.testing.faults import Action, Fault, FaultPoints, Halted, counted_storage, halt_after, halt_before
 
-DATA = Path(__file__).parents[3] / "data" / "file_store_v1"
-WITH_EVENTS = Path(__file__).parents[3] / "data" / "file_store_v4"
+STORES = Path(__file__).parents[3] / "data"
+DATA = STORES / "file_store_v1"
 OWNER = LeaseOwner("run-1", "node-1", "boot-1", 1, "1")
 TTL = timedelta(minutes=5)
 RUN = RunRecord(
@@ -90,8 +91,9 @@ def test_store_of_any_layout_goes_on(store: FileStateStore) -> None:
     assert len(store.load_snapshot(JOB, URN)) == 6
 
 
-def test_events_of_an_older_store_and_newer_ones_are_one_history(tmp_path: Path) -> None:
-    shutil.copytree(WITH_EVENTS, tmp_path / "state")
+@pytest.mark.parametrize("written_by", ["file_store_v4", "file_store_v5"])
+def test_events_of_an_older_store_and_newer_ones_are_one_history(tmp_path: Path, written_by: str) -> None:
+    shutil.copytree(STORES / written_by, tmp_path / "state")
     clock = ManualClock()
     clock.advance(timedelta(hours=3))
     store = FileStateStore(f"{tmp_path}/state", LocalStorage(durable=False), clock)

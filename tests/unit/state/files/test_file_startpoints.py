@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from gobblin_dagster.core.commit import CommitEffect
-from gobblin_dagster.core.errors import CommitStateUnknownError, StorageError, TransientError
-from gobblin_dagster.core.startpoint import Oldest, Startpoint, Upcoming
+from gobblin_dagster.core.errors import CommitStateUnknownError, CorruptRecordError, StorageError, TransientError
+from gobblin_dagster.core.startpoint import Oldest, Startpoint, StartpointEvent, Upcoming
+from gobblin_dagster.state.files.records import DatasetHead
 from gobblin_dagster.state.files.store import FileStateStore
 from gobblin_dagster.storage import LocalStorage, MemoryStorage
 from gobblin_dagster.testing.conformance.state_store.values import (
@@ -115,6 +116,41 @@ def test_startpoint_whose_saving_is_cut_short_is_the_old_one_or_the_new(is_done_
         open_on(storage).save_startpoint(replace(NEW, id="newer"))
         assert open_on(storage).load_startpoints(JOB)[URN].id == "newer"
     assert found == [*["old"] * 3, "new" if is_done_first else "old", "new"]
+
+
+@pytest.mark.parametrize("is_done_first", [False, True], ids=["before", "after"])
+def test_crash_at_any_operation_of_an_import_leaves_all_of_it_or_nothing(is_done_first: bool) -> None:
+    part = replace(OLD, partition="a-1", id="part")
+    events = [StartpointEvent(one, "set", START - timedelta(days=2), one.who) for one in (OLD, part)]
+    seen = set()
+    for number in range(1, 20):
+        storage = FailingStorage()
+        open_on(storage).save_startpoint(NEW)
+        before = open_on(storage).load_startpoint_events(JOB)
+        storage.arm(Crash(), number, is_done_first)
+        with suppress(Crash):
+            open_on(storage).import_startpoints(JOB, URN, [OLD, part], events)
+        is_through = storage.fault is not None
+        storage.fault = None
+        found = open_on(storage).list_startpoints(JOB), open_on(storage).load_startpoint_events(JOB)
+        assert found in (([NEW], before), ([NEW, part], [*events, *before]))
+        seen.add(found[1] == before)
+        if is_through:
+            break
+    assert seen == {True, False}
+
+
+def test_older_program_that_opened_the_store_before_refuses_newer_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would drop the events of the head that it changes."""
+    storage = MemoryStorage()
+    older = FileStateStore("/state", storage)
+    FileStateStore("/state", storage).save_startpoint(OLD)
+    with monkeypatch.context() as as_older:
+        as_older.setattr(DatasetHead, "format_name", "DatasetHead/1")
+        as_older.setattr(DatasetHead, "older_formats", ())
+        with pytest.raises(CorruptRecordError, match="expected format 'DatasetHead/1'"):
+            older.save_startpoint(NEW)
+    assert [event.startpoint for event in older.load_startpoint_events(JOB)] == [OLD]
 
 
 def test_heads_without_a_startpoint_are_not_looked_into() -> None:

@@ -349,10 +349,10 @@ def published(tmp_path: Path) -> FileStateStore:
     ("content", "problem"),
     [
         (b"", "not JSON"),
-        (b'{"format":"DatasetHead/1","job":"fli', "not JSON"),
+        (b'{"format":"DatasetHead/2","job":"fli', "not JSON"),
         (b'{"format":"DatasetHead/1","job":"flights"}', "dataset_urn: "),
-        (b'{"format":"DatasetHead/2","job":"flights"}', "expected format 'DatasetHead/1'"),
-        (b'{"format":"RunRecord/1"}', "expected format 'DatasetHead/1'"),
+        (b'{"format":"DatasetHead/3","job":"flights"}', "expected format 'DatasetHead/2'"),
+        (b'{"format":"RunRecord/1"}', "expected format 'DatasetHead/2'"),
         (b"\xff\xfe", "not UTF-8"),
         (b'{"format":"DatasetHead/1","job":"flights","dataset_urn":"another"}', "belongs to dataset 'another'"),
     ],
@@ -411,10 +411,10 @@ def test_hidden_files_of_other_programs_are_left_alone(published: FileStateStore
 # -- opening -----------------------------------------------------------------------------------------------------------
 def test_newer_layout_is_refused_and_left_alone(published: FileStateStore, tmp_path: Path) -> None:
     path = tmp_path / "state/format.json"
-    path.write_text('{"store":"gobblin","version":6}')
-    with pytest.raises(StoreVersionError, match="has version 6; this program knows up to 5"):
+    path.write_text('{"store":"gobblin","version":7}')
+    with pytest.raises(StoreVersionError, match="has version 7; this program knows up to 6"):
         open_store("files:state", tmp_path)
-    assert json.loads(path.read_text())["version"] == 6
+    assert json.loads(path.read_text())["version"] == 7
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"version":null}'])
