@@ -382,14 +382,11 @@ def _missing_events(
     missing = [
         event
         for event in exported.startpoint_events
-        if (event.startpoint.job, event.startpoint.dataset_urn) not in left_alone
-        and _event_key(event) not in known
+        if (event.startpoint.job, event.startpoint.dataset_urn) not in left_alone and _event_key(event) not in known
     ]
     told = {(event.startpoint.key, event.startpoint.id) for event in missing}
     # Exports of format 2 have no history. Or the store's own history tells that the startpoint was removed.
-    added = [
-        StartpointEvent(one, "set", store.now(), one.who) for one in startpoints if (one.key, one.id) not in told
-    ]
+    added = [StartpointEvent(one, "set", store.now(), one.who) for one in startpoints if (one.key, one.id) not in told]
     return (*missing, *added)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Executable, and_, select, update
+from sqlalchemy import ColumnElement, Connection, Insert, and_, select, update
 from sqlalchemy import delete as delete_from
 
 from gobblin_dagster.core import serialization
@@ -58,10 +58,11 @@ def _store(
     return True
 
 
-def _insert(connection: Connection, startpoint: Startpoint) -> Executable:
+def _insert(connection: Connection, startpoint: Startpoint) -> Insert:
     """Return the statement that inserts a startpoint if its key is free."""
-    statement = insert(connection, startpoints).values(**_key_values(startpoint.key), **_values(startpoint))
-    return statement.on_conflict_do_nothing(index_elements=_KEY)
+    values = _key_values(startpoint.key) | _values(startpoint)
+    statement: Insert = insert(connection, startpoints).values(values).on_conflict_do_nothing(index_elements=_KEY)
+    return statement
 
 
 def _locked(connection: Connection, key: StartpointKey) -> Startpoint | None:

@@ -134,7 +134,9 @@ class SqlStateStore:
             return is_mended
 
     def list_jobs(self) -> list[str]:
-        query = union(*(select(table.c.job) for table in (dataset_states, sequences, startpoints, startpoint_events, runs)))
+        query = union(
+            *(select(table.c.job) for table in (dataset_states, sequences, startpoints, startpoint_events, runs))
+        )
         with self._read() as connection:
             return sorted(set(connection.scalars(query)) - {ALL_JOBS})
 

@@ -172,7 +172,7 @@ class Startpoints(OpensStore):
         assert store.list_jobs() == [JOB]
 
     def test_imported_startpoints_and_events_are_those_of_the_other_store(self, store: StateStore) -> None:
-        """`import_startpoints` adds both as they are; keys that hold a startpoint keep it; events are listed by time."""
+        """`import_startpoints` adds both as they are; a key that holds one keeps it; events are listed by time."""
         mine, theirs, part = wish(), wish(), replace(wish(), partition="a-0", generation=2, pinned=PINNED)
         store.save_startpoint(mine)
         events = [

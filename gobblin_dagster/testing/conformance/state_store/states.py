@@ -53,7 +53,7 @@ class States(OpensStore):
         assert store.load_dataset_states("another") == {}
 
     def test_jobs_are_listed_once_and_sorted(self, store: StateStore) -> None:
-        """`list_jobs` returns each job that has a state, a lease or a run once, sorted."""
+        """`list_jobs` returns each job that has a state or a run once, sorted."""
         publish(store, "one", job="b")
         publish(store, "two", job="Ä")
         publish(store, "three", job="a")
