@@ -7,6 +7,8 @@ import posixpath
 INTERNAL_DIR = "_gobblin"
 """Folder below the output root for staging and manifests."""
 MANIFEST_DIR = "manifests"
+RUN_LOGS = ".gobblin/logs"
+"""Folder of the log files of `gobblin run`; below the project folder."""
 SPARK_LOG = ".gobblin/spark.log"
 """Log of Spark's output; below the project folder."""
 

@@ -29,6 +29,7 @@ from gobblin_dagster.cli.render.plan import print_plan
 from gobblin_dagster.cli.render.profile import print_profile
 from gobblin_dagster.cli.render.progress import ProgressMode, progress_view
 from gobblin_dagster.cli.render.run import RunDisplay, next_step
+from gobblin_dagster.cli.run_log import LogLevel, RunLog, shown_path
 from gobblin_dagster.cli.spark import lazy_spark, plan_only_spark, spark_note
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
@@ -65,6 +66,9 @@ def run(
     progress: Annotated[
         ProgressMode, typer.Option(help="Bars, plain lines, JSON lines or nothing; `auto` looks for a terminal.")
     ] = ProgressMode.AUTO,
+    log_level: Annotated[
+        LogLevel, typer.Option("--log-level", help="Least level of the lines in the log file of the run.")
+    ] = LogLevel.INFO,
     profile: Annotated[bool, typer.Option("--profile", help="Show where the time of the run went.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
     crash: Annotated[
@@ -88,17 +92,18 @@ def run(
     told = spark_note(project, runner)
     profiles: dict[str, dict[str, Any]] = {}
     try:
-        with stop_on_interrupt(out) as stop:
+        with RunLog(project.root, log_level) as log, stop_on_interrupt(out) as stop:
 
             def run_one(job: JobSpec) -> RunResult:
                 profiler = RunProfiler()
-                with RunDisplay(out, progress_view(progress, out)) as display:
+                with log.told_errors(job.job), RunDisplay(out, progress_view(progress, out)) as display:
                     result = run_job(
                         project,
                         job,
                         runner=runner,
                         selection=selection,
-                        listeners=[profiler, display],  # it stops its clock before the display prints
+                        # The profiler stops its clock before the others write.
+                        listeners=[profiler, log.listener(job.job), display],
                         commit_listener=listener,
                         stop=stop,
                     )
@@ -116,6 +121,8 @@ def run(
         out.print(f"Next: {next_step(results)}")
     if note := told():
         out.print(note)
+    if log.path is not None:
+        out.print(f"Log: {shown_path(log.path)}")
     code = exit_code(results, outcomes.code)
     if output is Output.JSON:
         begun = {job for job, _ in outcomes.ended}
@@ -127,7 +134,7 @@ def run(
         if profile:
             views = [{**view, "profile": profiles.get(view["job"])} for view in views]
         stopped = {"error": error_view(KeyboardInterrupt())} if outcomes.interrupted else {}
-        print_json(exit_code=code, **stopped, jobs=views)
+        print_json(exit_code=code, log=None if log.path is None else str(log.path), **stopped, jobs=views)
     raise typer.Exit(code)
 
 

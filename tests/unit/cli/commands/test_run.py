@@ -47,9 +47,10 @@ def test_run_prints_plan_progress_commit_and_summary(cli: Cli, project: Path, in
     assert "read a: 25 rows" in lines
     assert "read b/c: 3 rows" in lines
     assert any(line.split() == ["a", "committed", "0", "->", "25", "25", "1", "1"] for line in lines)
-    assert lines[-3].startswith("Job numbers succeeded: 2 committed; 2 watermarks moved, 28 rows read, 28 published")
-    assert lines[-2].startswith("Next: `gobblin run` reads only what is new")
-    assert lines[-1].startswith("Spark ended with this run; `spark: {keep_warm: 15m}` in gobblin.yaml keeps it")
+    assert lines[-4].startswith("Job numbers succeeded: 2 committed; 2 watermarks moved, 28 rows read, 28 published")
+    assert lines[-3].startswith("Next: `gobblin run` reads only what is new")
+    assert lines[-2].startswith("Spark ended with this run; `spark: {keep_warm: 15m}` in gobblin.yaml keeps it")
+    assert lines[-1].startswith("Log: .gobblin/logs/run-2")
 
 
 def test_run_output_in_a_pipe_has_no_control_codes_nor_blanks_at_line_ends(
