@@ -33,6 +33,7 @@ from gobblin_dagster.engine.results import DatasetResult, RecoveredDataset, RunR
 
 KEPT_LOGS = 100
 """Number of newest log files that are kept."""
+_NAMES = "run-*.jsonl"
 _BAD = (DatasetOutcome.FAILED, DatasetOutcome.QUARANTINED)
 
 
@@ -270,12 +271,12 @@ def shown_path(path: Path) -> Path:
 def _new_file(folder: Path) -> tuple[Path, TextIO]:
     """Make a file whose name is the time, so that names are in the order of the runs."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
-    path = folder / f"run-{stamp}Z-{os.getpid()}.jsonl"
+    path = folder / _NAMES.replace("*", f"{stamp}Z-{os.getpid()}")
     return path, path.open("x", encoding="utf-8")
 
 
 def _delete_old(folder: Path) -> None:
-    for path in sorted(folder.glob("run-*.jsonl"))[:-KEPT_LOGS]:
+    for path in sorted(folder.glob(_NAMES))[:-KEPT_LOGS]:
         path.unlink(missing_ok=True)
 
 

@@ -180,6 +180,7 @@ def test_command_that_is_interrupted_says_so_and_not_that_nothing_was_changed(
     called = cli("run", "numbers", "-o", "json")
     document = called.json()
     (job,) = document.pop("jobs")
+    assert Path(document.pop("log")).exists()
     said = {"code": "interrupted", "message": "The command was interrupted."}
     assert document == {"schema_version": 1, "exit_code": 130, "error": said}
     assert (job["job"], job["status"], job["error"]["code"]) == ("numbers", "interrupted", "interrupted")
