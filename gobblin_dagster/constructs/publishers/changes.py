@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,10 @@ from gobblin_dagster.core.errors import ConvertError, StepRefusedError
 
 DELETED = f"{HIDDEN_PREFIX}deleted"
 """Column of `Changes.batches`: true for a row that deletes the one with its key."""
+ENDED = f"{HIDDEN_PREFIX}ended"
+"""Column of what a table merges: true for the key of a version that ends."""
+Bounds: TypeAlias = Mapping[str, tuple[Any, Any]]
+"""Least and greatest value, by column."""
 _ROW = f"{HIDDEN_PREFIX}row"
 _BATCH_ROWS = 50_000
 _SHOWN_KEYS = 5
@@ -38,6 +42,40 @@ class Changes:
     _paths: Sequence[str]
     _chosen: npt.NDArray[np.bool_]
     _deleted: npt.NDArray[np.bool_]
+    periods: pa.Table | None = None
+    """For tables that keep history: beginning and end of each row of `compared`."""
+    ends: pa.Table | None = None
+    """For tables that keep history: key, beginning and new end of versions that are in the table."""
+
+    @property
+    def keys(self) -> pa.Table:
+        """The columns of the key, and others, of `compared` and then of `ends`."""
+        return (
+            self.compared
+            if self.ends is None
+            else pa.concat_tables([self.compared, self.ends], promote_options="default")
+        )
+
+    def with_history(
+        self, schema: pa.Schema, taken: npt.NDArray[np.bool_], periods: pa.Table, ends: pa.Table
+    ) -> Changes:
+        """Return the rows of `compared` that are `taken`, with the periods in which they are valid.
+
+        Args:
+            schema: with the columns of `periods`.
+            taken: one value per row of `compared`.
+            periods: beginning and end of the taken rows.
+            ends: see `Changes.ends`.
+        """
+        compared = self.compared.filter(pa.array(taken)).append_column(periods.schema.field(0), periods.column(0))
+        return replace(
+            self, schema=schema, compared=compared, _chosen=self._narrowed(taken), periods=periods, ends=ends
+        )
+
+    def _narrowed(self, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        chosen = self._chosen.copy()
+        chosen[np.flatnonzero(self._chosen)[~wanted]] = False
+        return chosen
 
     def batches(self, schema: pa.Schema, wanted: npt.NDArray[np.bool_] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the newest rows, in the order of `compared`, with `DELETED` as last column.
@@ -46,16 +84,25 @@ class Changes:
             schema: the columns to yield, in their types; null where the files lack one. `DELETED` is added.
             wanted: one value per row of `compared`; default: all.
         """
-        chosen = self._chosen
-        if wanted is not None:
-            chosen = chosen.copy()
-            chosen[np.flatnonzero(self._chosen)[~wanted]] = False
+        chosen = self._chosen if wanted is None else self._narrowed(wanted)
+        place = np.cumsum(self._chosen) - 1
         at = 0
         for batch in batches_of(self._paths, _BATCH_ROWS):
             here = slice(at, at := at + batch.num_rows)
             if chosen[here].any():
                 rows = conform(batch, schema).append_column(DELETED, pa.array(self._deleted[here]))
-                yield rows.filter(pa.array(chosen[here]))
+                rows = rows.filter(pa.array(chosen[here]))
+                yield self._with_periods(rows, place[here][chosen[here]])
+
+    def _with_periods(self, rows: pa.RecordBatch, place: npt.NDArray[np.int64]) -> pa.RecordBatch:
+        """Return rows with beginning and end; `place` is the position of each in `compared`."""
+        if self.periods is not None:
+            for name, values in zip(self.periods.schema.names, self.periods.columns, strict=True):
+                at = rows.schema.get_field_index(name)
+                if at >= 0:
+                    field = rows.schema.field(at)
+                    rows = rows.set_column(at, field, values.take(pa.array(place)).combine_chunks().cast(field.type))
+        return rows
 
 
 def read_changes(
@@ -83,7 +130,7 @@ def read_changes(
             rows = 0
             for batch in batches_of([path], _BATCH_ROWS):
                 batch = conform(batch, schema)  # noqa: PLW2901  # the other one is never needed
-                _require_keys(step, path, rows, batch.select(rule.key))
+                _require_keys(step, path, rows, batch.select(rule.version_key))
                 rows += batch.num_rows
                 deleted = masks.masks(batch)[0] if masks is not None else pa.array(np.zeros(batch.num_rows, bool))
                 parts.append(batch.select(rule.compared).append_column(DELETED, deleted))
@@ -107,7 +154,7 @@ def staged_changes(step: str, table: str, commit: TableCommit, rule: MergeRule) 
         raise StepRefusedError(step=step, problem=problem) from error
 
 
-def bounds(rows: pa.Table, names: Sequence[str]) -> dict[str, tuple[Any, Any]]:
+def bounds(rows: pa.Table, names: Sequence[str]) -> Bounds:
     """Return least and greatest value of the columns of integers and text, by which files can be left out.
 
     A column with a long text has none: the bounds become part of a query.
@@ -117,7 +164,7 @@ def bounds(rows: pa.Table, names: Sequence[str]) -> dict[str, tuple[Any, Any]]:
         kind = rows.schema.field(name).type
         if pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
             ends = tuple(pc.min_max(rows[name]).as_py().values())
-            if not any(isinstance(end, str) and len(end) > _LONGEST_BOUND for end in ends):
+            if None not in ends and not any(isinstance(end, str) and len(end) > _LONGEST_BOUND for end in ends):
                 found[name] = ends
     return found
 
@@ -171,6 +218,27 @@ class Matches:
         return StepRefusedError(step=self._step, problem=problem)
 
 
+def require_alone(step: str, commit: TableCommit, history: Iterable[Mapping[str, Any]]) -> None:
+    """Raise StepRefusedError if others publish to the table: their rows would count as missing.
+
+    Args:
+        step: name of the step, for the message.
+        commit: ours.
+        history: properties of the table's commits.
+    """
+    names = ("gobblin.job", "gobblin.dataset-urn", "gobblin.branch")
+    ours = tuple(commit.properties[name] for name in names)
+    for facts in history:
+        theirs = tuple(facts.get(name, "") for name in names)
+        if theirs[0] and theirs != ours:
+            job, urn, branch = theirs
+            problem = (
+                f"the table also has rows of job {job!r}, dataset {urn!r}, branch {branch!r}, and `delete_missing` "
+                "would delete them; give each dataset and branch a table of its own"
+            )
+            raise StepRefusedError(step=step, problem=problem)
+
+
 def older_rows(new: pa.Table, old: pa.Table, names: Sequence[str]) -> npt.NDArray[np.bool_]:
     """Return which rows of `new` are less than those of `old`, by the first column in which they differ.
 
@@ -222,6 +290,6 @@ def _newest(rows: pa.Table, rule: MergeRule) -> npt.NDArray[np.int64]:
     rows = rows.append_column(_ROW, numbers).take(
         pc.sort_indices(order, [(name, "ascending") for name in order.schema.names])
     )
-    last = rows.group_by([*dict.fromkeys(rule.key)], use_threads=False).aggregate([(_ROW, "last")])
+    last = rows.group_by([*dict.fromkeys(rule.version_key)], use_threads=False).aggregate([(_ROW, "last")])
     found: npt.NDArray[np.int64] = last[f"{_ROW}_last"].to_numpy()
     return found

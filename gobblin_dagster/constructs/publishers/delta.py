@@ -78,6 +78,12 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
             if number is not None
         }
 
+    def targets_of(self, datasets: Collection[str]) -> Mapping[str, str]:
+        return {} if self._options.table == "dataset" else super().targets_of(datasets)
+
+    def _shared_table(self) -> str:
+        return f"the Delta table of branch {self._context.branch!r}; with `table: dataset` each has its own"
+
     def _location(self, folder: str) -> str:
         return folder if self._options.table == "dataset" else posixpath.dirname(folder)
 
@@ -100,7 +106,9 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
         }
         if not self.merges:
             return AppendToDeltaStep(**facts)
-        return MergeIntoDeltaStep(**facts, rule=self.rule(view.extract), partition_by=self.partition_columns(view))
+        return MergeIntoDeltaStep(
+            **facts, rule=self.rule(view.extract, is_part=view.joins), partition_by=self.partition_columns(view)
+        )
 
 
 def _transaction_number(now: datetime) -> int:

@@ -6,13 +6,26 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gobblin_dagster.constructs.publishers.changes import DELETED, Changes, Matches, bounds, conform, staged_changes
+from gobblin_dagster.constructs.publishers.changes import (
+    DELETED,
+    ENDED,
+    Bounds,
+    Changes,
+    Matches,
+    bounds,
+    conform,
+    require_alone,
+    staged_changes,
+)
+from gobblin_dagster.constructs.publishers.history import keep_history
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule, is_older
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
@@ -268,12 +281,14 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
     def execute(self, storage: Storage) -> None:
         changes = staged_changes(self.describe(), self.location, self.commit, self.rule)
 
+        columns = self.rule.history.columns(changes.schema) if self.rule.history else changes.schema
+
         def write(table: Any) -> None:
             self._merge(table, changes)
 
         # Merges into one table at once would all be in vain but one.
         with turn(self.location):
-            race(lambda: self._change(changes.schema, self.partition_by, write), self.location, self.commit.dataset_urn)
+            race(lambda: self._change(columns, self.partition_by, write), self.location, self.commit.dataset_urn)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> MergeIntoDeltaStep:
@@ -286,44 +301,49 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
         return f"merge {rows:,} row(s) into Delta table {self.location} by {', '.join(self.rule.key)}"
 
     def _merge(self, table: Any, changes: Changes) -> None:
-        there = _arrow(table)
-        schema = pa.schema([there.field(name) for name in changes.schema.names])
-        self._require_single(table, schema, changes)
-        rows = pa.RecordBatchReader.from_batches(schema.append(pa.field(DELETED, pa.bool_())), changes.batches(schema))
-        names = {_quoted(name): f"new.{_quoted(name)}" for name in schema.names}
-        is_deleted = f"new.{_quoted(DELETED)}"
-        newer = f"NOT ({is_older('new', 'old', [_quoted(name) for name in self.rule.newest_by])})"
-        merge = (
-            table.merge(rows, self._same_key(changes), "new", "old", commit_properties=self._marks())
-            .when_matched_delete(f"{is_deleted} AND {newer}")
-            .when_matched_update(names, f"NOT {is_deleted} AND {newer}")
-            .when_not_matched_insert(names, f"NOT {is_deleted}")
-        )
+        rule, there = self.rule, _arrow(table)
+        if rule.delete_missing:
+            self._require_alone(table)
+        if rule.history is not None:
+
+            def scan(names: Sequence[str], ends: Bounds) -> Iterator[pa.RecordBatch]:
+                return _select(table, names, _between(ends))
+
+            at = datetime.fromisoformat(self.commit.published_at)
+            changes, rule = keep_history(self.describe(), changes, rule, rule.history, there, scan, at)
         version = table.version()
-        merge.execute()
+        if changes.keys.num_rows or rule.delete_missing:
+            self._replace_rows(table, there, changes, rule)
         if table.version() == version:
             # Nothing was changed, so the library wrote no version; the table must know the commit all the same.
             table.create_write_transaction([], "append", table.schema(), commit_properties=self._marks())
 
-    def _require_single(self, table: Any, schema: pa.Schema, changes: Changes) -> None:
-        """Raise StepRefusedError if the table has two rows with one of the keys; reads the columns of the key."""
-        key = pa.schema([schema.field(name) for name in self.rule.key])
-        matches = Matches(self.describe(), changes.compared, self.rule.key)
-        for batch in _select(table, self.rule.key, self._between(changes)):
+    def _replace_rows(self, table: Any, there: pa.Schema, changes: Changes, rule: MergeRule) -> None:
+        schema = pa.schema([there.field(name) for name in changes.schema.names])
+        between = _between(bounds(changes.keys, rule.key))
+        key = pa.schema([schema.field(name) for name in rule.key])
+        matches = Matches(self.describe(), changes.keys, rule.key)
+        for batch in _select(table, rule.key, between):
             matches.of(pa.Table.from_batches([conform(batch, key)]))
+        same_key = " AND ".join([*(f"old.{_quoted(name)} = new.{_quoted(name)}" for name in rule.key), *between])
+        names = {_quoted(name): f"new.{_quoted(name)}" for name in schema.names}
+        is_deleted, is_ended = (f"new.{_quoted(name)}" for name in (DELETED, ENDED))
+        newer = f"NOT ({is_older('new', 'old', [_quoted(name) for name in rule.newest_by])})"
+        merge = table.merge(_source(changes, schema), same_key, "new", "old", commit_properties=self._marks())
+        if self.rule.history is not None:
+            merge = merge.when_matched_update({(end := _quoted(self.rule.history.valid_to)): f"new.{end}"}, is_ended)
+        merge = (
+            merge.when_matched_delete(f"{is_deleted} AND {newer}")
+            .when_matched_update(names, f"NOT {is_deleted} AND {newer}")
+            .when_not_matched_insert(names, f"NOT ({is_deleted} OR {is_ended})")
+        )
+        if rule.delete_missing:
+            merge = merge.when_not_matched_by_source_delete()
+        merge.execute()
 
-    def _same_key(self, changes: Changes) -> str:
-        """Return the condition on which two rows have one key; with bounds, by which files need not be read."""
-        parts = [f"old.{_quoted(name)} = new.{_quoted(name)}" for name in self.rule.key]
-        return " AND ".join([*parts, *self._between(changes)])
-
-    def _between(self, changes: Changes) -> list[str]:
-        ends = bounds(changes.compared, self.rule.key).items()
-        return [
-            f"old.{_quoted(name)} {test} {_literal(end)}"
-            for name, both in ends
-            for test, end in zip((">=", "<="), both, strict=True)
-        ]
+    def _require_alone(self, table: Any) -> None:
+        """Raise StepRefusedError if the table has rows of another job, dataset or branch."""
+        require_alone(self.describe(), self.commit, table.history())
 
 
 def load_table(location: str, options: Mapping[str, str], variables: Mapping[str, str], dataset_urn: str = "") -> Any:
@@ -366,6 +386,28 @@ def _select(table: Any, names: Sequence[str], conditions: Sequence[str] = ()) ->
     query = f"SELECT {columns} FROM old{where}"  # noqa: S608  # names and values are quoted
     for batch in _deltalake().QueryBuilder().register("old", table).execute(query):
         yield pa.record_batch(batch)
+
+
+def _source(changes: Changes, schema: pa.Schema) -> pa.RecordBatchReader:
+    """Return new rows and then versions that end, with `DELETED` and `ENDED` as last columns."""
+    whole = schema.append(pa.field(DELETED, pa.bool_())).append(pa.field(ENDED, pa.bool_()))
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for batch in changes.batches(schema):
+            yield batch.append_column(ENDED, pa.array(np.zeros(batch.num_rows, bool)))
+        for batch in changes.ends.to_batches() if changes.ends is not None else ():
+            flags = [pa.array(np.full(batch.num_rows, flag)) for flag in (False, True)]
+            yield pa.RecordBatch.from_arrays([*conform(batch, schema).columns, *flags], schema=whole)
+
+    return pa.RecordBatchReader.from_batches(whole, rows())
+
+
+def _between(ends: Bounds) -> list[str]:
+    return [
+        f"old.{_quoted(name)} {test} {_literal(end)}"
+        for name, both in ends.items()
+        for test, end in zip((">=", "<="), both, strict=True)
+    ]
 
 
 def _quoted(name: str) -> str:

@@ -83,6 +83,9 @@ class IcebergPublisher(MergingPublisher[IcebergOptions]):
             return f"the table would lack {lost}, in folder names only; set the writer's `keep_partition_columns: true`"
         return super().unfit_writer(type_name, options)
 
+    def _shared_table(self) -> str:
+        return self._options.table
+
     def _step(self, view: PublishView) -> AppendToIcebergStep:
         options = self._options
         place = (options.table, TableCommit.of(view, staged=self.merges), options.catalog_name)
@@ -92,7 +95,8 @@ class IcebergPublisher(MergingPublisher[IcebergOptions]):
         catalog = {**catalog, **{name: path for name, path in local.items() if path != options.catalog[name]}}
         variables = {name: text for name, text in variables.items() if name not in catalog}
         if self.merges:
-            return MergeIntoIcebergStep(*place, catalog, variables, rule=self.rule(view.extract))
+            rule = self.rule(view.extract, is_part=view.joins)
+            return MergeIntoIcebergStep(*place, catalog, variables, rule=rule)
         return AppendToIcebergStep(*place, catalog, variables)
 
 

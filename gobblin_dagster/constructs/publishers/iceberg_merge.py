@@ -6,16 +6,29 @@ against 2.9 s).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from gobblin_dagster.constructs.publishers.changes import DELETED, Changes, Matches, bounds, conform, older_rows
+from gobblin_dagster.constructs.publishers.changes import (
+    DELETED,
+    Bounds,
+    Changes,
+    Matches,
+    bounds,
+    conform,
+    older_rows,
+    require_alone,
+)
+from gobblin_dagster.constructs.publishers.history import keep_history
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule
+from gobblin_dagster.constructs.publishers.tables import TableCommit
 from gobblin_dagster.core.utils.optional_packages import optional_package
 
 Mask = npt.NDArray[np.bool_]
@@ -31,13 +44,41 @@ class _File:
     matched: npt.NDArray[np.int64]
     """Positions of rows."""
     change: npt.NDArray[np.int64]
-    """The position of each one's change."""
+    """The position of each one's change in `Changes.keys`."""
 
-    def kept(self, late: Mask) -> Mask:
-        """Return which rows stay: those without a change, or newer than it."""
-        kept = np.ones(self.rows, bool)
-        kept[self.matched[~late[self.change]]] = False
+    def replaced(self, late: Mask) -> Mask:
+        """Return which of the matched rows a change replaces or deletes: those that are not newer, and do not only end.
+
+        Args:
+            late: one value per row of `Changes.compared`.
+        """
+        is_row = self.change < len(late)
+        is_row[is_row] = ~late[self.change[is_row]]
+        return is_row
+
+    def kept(self, late: Mask, *, only_matched: bool) -> Mask:
+        """Return which rows stay; with `only_matched`, those without a change do not."""
+        kept = np.full(self.rows, not only_matched)
+        kept[self.matched] = ~self.replaced(late)
         return kept
+
+    def ended(self, rows: pa.Table, ends: pa.Table, first: int, name: str) -> pa.Table:
+        """Return the file's rows with the new ends of versions.
+
+        Args:
+            rows: all rows of the file.
+            ends: `Changes.ends`.
+            first: position of its first row in `Changes.keys`.
+            name: column of the end.
+        """
+        at = np.flatnonzero(self.change >= first)
+        at = at[np.argsort(self.matched[at])]
+        mask = np.zeros(self.rows, bool)
+        mask[self.matched[at]] = True
+        place = rows.schema.get_field_index(name)
+        field = rows.schema.field(place)
+        values = ends[name].take(pa.array(self.change[at] - first)).cast(field.type).combine_chunks()
+        return rows.set_column(place, field, pc.replace_with_mask(rows[name].combine_chunks(), pa.array(mask), values))
 
 
 class _Held:
@@ -74,10 +115,8 @@ class _Held:
         return rows
 
 
-def merge(
-    step: str, table: Any, transaction: Any, changes: Changes, rule: MergeRule, properties: Mapping[str, str]
-) -> None:
-    """Replace, delete and add rows; the transaction gets at most two snapshots, each with `properties`.
+def merge(step: str, table: Any, transaction: Any, changes: Changes, rule: MergeRule, commit: TableCommit) -> None:
+    """Replace, delete and add rows; the transaction gets at most two snapshots, each with the commit's properties.
 
     Only files with a row to replace or delete are written again. One file of them is in memory at a time, and, if the
     table is partitioned, all rows that are written.
@@ -88,11 +127,28 @@ def merge(
     """
     metadata = transaction.table_metadata
     schema = pa.schema([field.remove_metadata() for field in metadata.schema().as_arrow()])
-    late = np.zeros(changes.compared.num_rows, bool)
-    files = list(_files(step, table, metadata, changes.compared, rule, late))
-    touched = [(file, kept) for file in files if not (kept := file.kept(late)).all()]
+    history = rule.history
+    if history is not None:
+
+        def scan(names: Sequence[str], ends: Bounds) -> Iterator[pa.RecordBatch]:
+            for task in table.scan(row_filter=_between(ends)).plan_files():
+                yield from _scan(table, metadata, task, list(names))
+
+        at = datetime.fromisoformat(commit.published_at)
+        changes, rule = keep_history(step, changes, rule, history, schema, scan, at)
+    if rule.delete_missing:
+        facts = (one.summary.additional_properties for one in metadata.snapshots if one.summary is not None)
+        require_alone(step, commit, facts)
+    count = changes.compared.num_rows
+    late = np.zeros(count, bool)
+    files = list(_files(step, table, metadata, changes, rule, late))
+    touched = [
+        (file, kept)
+        for file in files
+        if not (kept := file.kept(late, only_matched=rule.delete_missing)).all() or (file.change >= count).any()
+    ]
     if touched:
-        with transaction.update_snapshot(snapshot_properties=properties).overwrite() as overwrite:
+        with transaction.update_snapshot(snapshot_properties=commit.properties).overwrite() as overwrite:
             for file, _ in touched:
                 overwrite.delete_data_file(file.task.file)
 
@@ -102,7 +158,10 @@ def merge(
     def rows() -> Iterator[pa.RecordBatch]:
         for file, kept in touched:
             old = pa.Table.from_batches([conform(batch, schema) for batch in _scan(table, metadata, file.task)])
-            held.add(old, file.matched, file.change)
+            replaced = file.replaced(late)
+            held.add(old, file.matched[replaced], file.change[replaced])
+            if history is not None and changes.ends is not None:
+                old = file.ended(old, changes.ends, count, history.valid_to)
             yield from old.filter(pa.array(kept)).to_batches()
         numbers, at = np.flatnonzero(wanted), 0
         for batch in changes.batches(schema, wanted):
@@ -111,7 +170,7 @@ def merge(
     # Also if there is no row: the snapshot says that the table has the commit.
     data = pa.RecordBatchReader.from_batches(schema, rows())
     is_whole = not metadata.spec().is_unpartitioned()
-    transaction.append(data.read_all() if is_whole else data, snapshot_properties=properties)
+    transaction.append(data.read_all() if is_whole else data, snapshot_properties=commit.properties)
 
 
 def _files(step: str, table: Any, metadata: Any, changes: pa.Table, rule: MergeRule, late: Mask) -> Iterator[_File]:
@@ -124,15 +183,18 @@ def _files(step: str, table: Any, metadata: Any, changes: pa.Table, rule: MergeR
         raise ValueError(f"the table has no column {', '.join(missing)} of the key, so its rows cannot be compared")
     newest_by = [name for name in rule.newest_by if name in known]
     names = list(dict.fromkeys((*rule.key, *newest_by)))
-    matches = Matches(step, changes, rule.key)
-    for task in table.scan(row_filter=_between(bounds(changes, rule.key))).plan_files():
+    matches = Matches(step, changes.keys, rule.key)
+    ends = {} if rule.delete_missing else bounds(changes.keys, rule.key)
+    for task in table.scan(row_filter=_between(ends)).plan_files():
         # In the types of the transaction: values of a column that it widens may not fit the former type.
         batches = list(_scan(table, metadata, task, names))
         if not batches:
             continue  # delete files delete all of its rows
         rows = pa.Table.from_batches(batches)
         matched, change = matches.of(rows)
-        late[change[older_rows(changes.take(change), rows.take(matched), newest_by)]] = True
+        is_row = change < len(late)
+        matched_rows, their = matched[is_row], change[is_row]
+        late[their[older_rows(changes.compared.take(their), rows.take(matched_rows), newest_by)]] = True
         yield _File(task, rows.num_rows, matched, change)
 
 
@@ -146,7 +208,7 @@ def _scan(table: Any, metadata: Any, task: Any, names: list[str] | None = None) 
     yield from ArrowScan(metadata, table.io, schema, AlwaysTrue()).to_record_batches([task])
 
 
-def _between(ends: Mapping[str, tuple[Any, Any]]) -> Any:
+def _between(ends: Bounds) -> Any:
     """Return a filter for rows between the bounds."""
     with optional_package("pyiceberg"):
         from pyiceberg import expressions  # noqa: PLC0415  # optional package

@@ -177,12 +177,14 @@ class MergeIntoIcebergStep(AppendToIcebergStep):
     def execute(self, storage: Storage) -> None:
         changes = staged_changes(self.describe(), self.table, self.commit, self.rule)
 
+        columns = self.rule.history.columns(changes.schema) if self.rule.history else changes.schema
+
         def write(table: Any, transaction: Any) -> None:
-            merge(self.describe(), table, transaction, changes, self.rule, self.commit.properties)
+            merge(self.describe(), table, transaction, changes, self.rule, self.commit)
 
         # Merges into one table at once would all be in vain but one.
         with turn(self.table):
-            race(lambda: self._change(changes.schema, write), self.table, self.commit.dataset_urn)
+            race(lambda: self._change(columns, write), self.table, self.commit.dataset_urn)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> MergeIntoIcebergStep:

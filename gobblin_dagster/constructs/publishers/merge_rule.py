@@ -5,20 +5,24 @@ What `mode: merge` means is the same for every table. How rows are replaced is a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeVar
 
 import pyarrow as pa
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.publishers.tables import TablePublisher
 from gobblin_dagster.constructs.sql.masks import SqlMasks
 from gobblin_dagster.constructs.sql.syntax import SqlExpression
 from gobblin_dagster.core.constructs import ConstructContext, PublishView
 from gobblin_dagster.core.errors import ConvertError
-from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.core.extract import Extract, ExtractType
 from gobblin_dagster.spec.model import SpecModel
+
+PUBLISHED_AT = pa.timestamp("us", "UTC")
+"""Type of the times of publications."""
 
 
 def is_older(new: str, old: str, names: Sequence[str]) -> str:
@@ -41,24 +45,59 @@ def is_older(new: str, old: str, names: Sequence[str]) -> str:
 class MergeOptions(SpecModel):
     """Options of publishers that can merge."""
 
-    mode: Literal["append", "merge"] = "append"
+    mode: Literal["append", "merge", "scd2"] = "append"
     """`append`: add rows. `merge`: a row replaces the one with its `key`, unless that one is newer by the job's
-    `extract.delta_fields`; if they are equal, the last one is kept."""
+    `extract.delta_fields`; if they are equal, the last one is kept. `scd2`: the table keeps all versions of a row, each
+    with the time from which and to which it was valid (a slowly changing dimension of type 2)."""
     key: tuple[str, ...] = ()
-    """Columns that identify a row, for `merge`. Default: `extract.primary_keys`."""
+    """Columns that identify a row, for `merge` and `scd2`. Default: `extract.primary_keys`."""
     delete_when: SqlExpression | None = None
-    """For `merge`: a condition on the new rows, e.g. `is_deleted` or `op = 'D'`. A row for which it holds deletes the
-    one with its key. Default: nothing is deleted."""
+    """For `merge` and `scd2`: a condition on the new rows, e.g. `is_deleted` or `op = 'D'`. A row for which it holds
+    deletes the one with its key, or ends its newest version. Default: nothing is deleted."""
+    delete_missing: bool = False
+    """For `merge` and `scd2` of full extracts: delete the rows, or end the versions, whose keys the new rows lack."""
+    valid_at: str = ""
+    """For `scd2`: column with the time since which a row is valid. Default: the time of the publication."""
+    valid_from: str = Field(default="valid_from", min_length=1)
+    """For `scd2`: column that is added for the beginning of a version, inclusive."""
+    valid_to: str = Field(default="valid_to", min_length=1)
+    """For `scd2`: column that is added for the end of a version, exclusive; null as long as it is valid."""
 
     @model_validator(mode="after")
     def _belongs(self) -> Self:
-        for name in ("key", "delete_when"):
-            if getattr(self, name) and self.mode != "merge":
-                raise ValueError(f"`{name}` belongs to `mode: merge`")
+        for names, modes in (
+            (("key", "delete_when", "delete_missing"), ("merge", "scd2")),
+            (("valid_at", "valid_from", "valid_to"), ("scd2",)),
+        ):
+            fields = type(self).model_fields
+            given = [name for name in names if getattr(self, name) != fields[name].get_default()]
+            if self.mode not in modes and given:
+                raise ValueError(f"`{given[0]}` belongs to `mode: {' | '.join(modes)}`")
+        if self.valid_from == self.valid_to:
+            raise ValueError(f"`valid_from` and `valid_to` are both {self.valid_to!r}; name two columns")
+        if self.delete_missing and self.valid_at:
+            raise ValueError(
+                "`delete_missing` ends versions when they are published, which `valid_at` replaces; leave out one"
+            )
         return self
 
 
 MergeOptionsT = TypeVar("MergeOptionsT", bound=MergeOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The columns by which a table keeps all versions of a row."""
+
+    valid_at: str
+    """Column of the rows with the time since which they are valid; empty: the time of the publication."""
+    valid_from: str
+    valid_to: str
+
+    def columns(self, schema: pa.Schema) -> pa.Schema:
+        """Return the table's columns for rows of a schema."""
+        kind = plain(schema.field(self.valid_at).type) if self.valid_at else PUBLISHED_AT
+        return schema.append(pa.field(self.valid_from, kind)).append(pa.field(self.valid_to, kind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,28 +108,47 @@ class MergeRule:
     newest_by: tuple[str, ...] = ()
     """Of the rows with one key, the one with the greatest values of these counts; null is less than all values."""
     delete_when: str | None = None
+    delete_missing: bool = False
+    """Whether rows of the table whose keys the new rows lack are deleted, or their versions ended."""
+    history: History | None = None
+    """None: the table has one row per key."""
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> MergeRule:
         """Parse the result of `dataclasses.asdict`, also after a round trip through JSON."""
-        return cls(tuple(fields["key"]), tuple(fields["newest_by"]), fields["delete_when"])
+        history = fields.get("history")  # steps of earlier versions have none
+        return cls(
+            tuple(fields["key"]),
+            tuple(fields["newest_by"]),
+            fields["delete_when"],
+            fields.get("delete_missing", False),
+            None if history is None else History(**history),
+        )
+
+    @property
+    def version_key(self) -> tuple[str, ...]:
+        """The columns by which two of the new rows are one: the key, and when the row is valid."""
+        return (*self.key, self.history.valid_at) if self.history and self.history.valid_at else self.key
 
     @property
     def compared(self) -> list[str]:
         """The columns that decide, each once."""
-        return list(dict.fromkeys((*self.key, *self.newest_by)))
+        return list(dict.fromkeys((*self.version_key, *self.newest_by)))
 
     def unfit(self, schema: pa.Schema, context: ConstructContext) -> str:
         """Return why rows of a schema cannot be merged; empty if they can."""
         if missing := [name for name in self.compared if name not in schema.names]:
-            what = "`key`" if missing[0] in self.key else "`extract.delta_fields`"
+            what = "`extract.delta_fields`" if missing[0] in self.newest_by else "`valid_at`"
+            what = "`key`" if missing[0] in self.key else what
             return f"there is no column {', '.join(missing)}, which {what} names; there are {', '.join(schema.names)}"
         for name in self.compared:
             kind = plain(schema.field(name).type)
             if pa.types.is_nested(kind):
                 return f"column {name!r} is {kind}, which cannot be compared; name columns with plain values"
-            if name in self.key and (pa.types.is_floating(kind) or pa.types.is_null(kind)):
+            if name in self.version_key and (pa.types.is_floating(kind) or pa.types.is_null(kind)):
                 return f"column {name!r} of the key is {kind}; a key takes integers, text, times, booleans or decimals"
+        if self.history and (both := {self.history.valid_from, self.history.valid_to} & {*schema.names}):
+            return f"the rows have a column {min(both)!r} already; set `valid_from` and `valid_to` to other names"
         if self.delete_when is not None:
             try:
                 self.masks(context).check(schema)
@@ -108,7 +166,8 @@ class MergingPublisher(TablePublisher[MergeOptionsT]):
 
     def __init__(self, options: MergeOptionsT, context: ConstructContext) -> None:
         super().__init__(options, context)
-        self.merges = options.mode == "merge"
+        self.merges = options.mode != "append"
+        self.needs_all_units = options.delete_missing
         self.publishes_files = not self.merges
         self.on_again = "upsert" if self.merges else "append"
 
@@ -116,15 +175,23 @@ class MergingPublisher(TablePublisher[MergeOptionsT]):
         levels = options.get("partition_by") or ()
         if self.merges and levels:
             if lost := [level for level in levels if not isinstance(level, str)]:
-                return f"`mode: merge` reads rows, not folders: `partition_by` must name columns, got {lost[0]}"
+                return (
+                    f"`mode: merge` and `scd2` read rows, not folders: `partition_by` must name columns, got {lost[0]}"
+                )
             if not options.get("keep_partition_columns"):
-                return "`mode: merge` reads rows, not folders; set the writer's `keep_partition_columns: true`"
+                return (
+                    "`mode: merge` and `scd2` read rows, not folders; set the writer's `keep_partition_columns: true`"
+                )
         return super().unfit_writer(type_name, options)
 
     def unfit_extract(self, extract: Extract) -> str:
-        """Return why the extraction cannot be merged: there is no key; empty if it can."""
+        """Return why the extraction cannot be merged: there is no key, or rows may be missing; empty if it can."""
         if self.merges and not self.rule(extract).key:
-            return "`mode: merge` needs `key`, or `extract.primary_keys` for all publishers"
+            return f"`mode: {self._options.mode}` needs `key`, or `extract.primary_keys` for all publishers"
+        if self._options.delete_missing and not (extract.is_full or extract.type is ExtractType.SNAPSHOT_ONLY):
+            return (
+                "`delete_missing` needs full extracts: `extract: {type: snapshot_only}`, or all other rows are deleted"
+            )
         return ""
 
     def unfit_columns(self, extract: Extract, schema: pa.Schema) -> str:
@@ -133,12 +200,27 @@ class MergingPublisher(TablePublisher[MergeOptionsT]):
 
     def key_columns(self, extract: Extract) -> Sequence[str]:
         """Return the columns that must not be null."""
-        return self.rule(extract).key if self.merges else ()
+        return self.rule(extract).version_key if self.merges else ()
 
-    def rule(self, extract: Extract) -> MergeRule:
-        """Return how rows of the extraction are merged."""
+    def targets_of(self, datasets: Collection[str]) -> Mapping[str, str]:
+        """Return the one table of all datasets if none of them may share it: missing rows would be those of others."""
+        return dict.fromkeys(datasets, self._shared_table()) if self._options.delete_missing else {}
+
+    @abstractmethod
+    def _shared_table(self) -> str:
+        """Return the name of the table that all datasets share."""
+
+    def rule(self, extract: Extract, *, is_part: bool = False) -> MergeRule:
+        """Return how rows of the extraction are merged; `is_part`: they are not all that it has."""
         options = self._options
-        return MergeRule(options.key or extract.primary_keys, extract.delta_fields, options.delete_when)
+        history = History(options.valid_at, options.valid_from, options.valid_to) if options.mode == "scd2" else None
+        return MergeRule(
+            options.key or extract.primary_keys,
+            extract.delta_fields,
+            options.delete_when,
+            options.delete_missing and not is_part,
+            history,
+        )
 
     @staticmethod
     def partition_columns(view: PublishView) -> tuple[str, ...]:
