@@ -95,8 +95,10 @@ class TestSetPermissionsStep(OnDisk):
 TABLES: dict[str, dict[str, Any]] = {
     "delta": {},
     "delta merge": {"mode": "merge", "key": ["id"]},
+    "delta scd2": {"mode": "scd2", "key": ["id"], "delete_missing": True},
     "iceberg": {"table": "raw.rows"},
     "iceberg merge": {"table": "raw.rows", "mode": "merge", "key": ["id"]},
+    "iceberg scd2": {"table": "raw.rows", "mode": "scd2", "key": ["id"], "delete_missing": True},
     "sql_table": {"url": "sqlite:///warehouse.db", "table": "rows"},
     "sql_table replace": {"url": "sqlite:///warehouse.db", "table": "rows", "mode": "replace"},
     "sql_table upsert": {"url": "sqlite:///warehouse.db", "table": "rows", "mode": "upsert", "key": ["id"]},
@@ -148,5 +150,5 @@ class TestStepsOfTables(OnDisk):
 def test_every_step_of_a_publisher_is_tested_here_or_with_its_server() -> None:
     elsewhere = {"send_to_kafka"}
     assert elsewhere < set(STEP_MODULES)
-    kinds = {(name.partition(" ")[0], options.get("mode") == "merge") for name, options in TABLES.items()}
+    kinds = {(name.partition(" ")[0], options.get("mode") in {"merge", "scd2"}) for name, options in TABLES.items()}
     assert len(set(STEP_MODULES) - elsewhere) == len(kinds)

@@ -82,7 +82,7 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
         return {} if self._options.table == "dataset" else super().targets_of(datasets)
 
     def _shared_table(self) -> str:
-        return f"the Delta table of branch {self._context.branch!r}; with `table: dataset` each has its own"
+        return f"{self._context.branch} (one table for all datasets; `table: dataset` makes one for each)"
 
     def _location(self, folder: str) -> str:
         return folder if self._options.table == "dataset" else posixpath.dirname(folder)
