@@ -75,6 +75,8 @@ TICK_S = 0.5
 """How often due flows and accepted executions are looked for, if nobody calls."""
 LEAST_S = 0.1
 """Least time between two such looks, however often somebody calls."""
+MOVE_S = 5
+"""How often jobs of executors that are lost are looked for."""
 PRUNE_S = 60
 """How often old executions are looked for."""
 ROLE_TTL = timedelta(seconds=15)
@@ -340,7 +342,7 @@ class CoreServices:
 
     def _loop(self) -> None:
         """Fire what is due, start what was accepted and prune what is old, until the end."""
-        prune_at = time.monotonic()
+        prune_at = move_at = time.monotonic()
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
@@ -348,6 +350,9 @@ class CoreServices:
                     pass
                 if self._role.is_held and self.orchestrator.expire_deadlines() + self.orchestrator.start_accepted():
                     self._wake_executors()
+                if self._role.is_held and time.monotonic() >= move_at:
+                    self._leave_lost_executors()
+                    move_at = time.monotonic() + MOVE_S
                 if self._role.is_held and time.monotonic() >= prune_at and not self.history.prune():
                     prune_at = time.monotonic() + PRUNE_S
                 self._store_problem = ""
@@ -362,6 +367,13 @@ class CoreServices:
             # Many requests in a short time are one reason to look, not many.
             self._stopping.wait(max(0.0, began + LEAST_S - time.monotonic()))
             self._wake.clear()
+
+    def _leave_lost_executors(self) -> None:
+        """Give the jobs of executors that are lost to others that can run them."""
+        lost = self.remote.lost
+        self.topology.avoid(lost)
+        if sum(self.orchestrator.move_jobs(name) for name in sorted(lost)):
+            self._wake_executors()
 
     def _hand_over_role(self) -> None:
         """Let another node fire at once."""

@@ -7,6 +7,7 @@ repeats the first one, which changes nothing the second time.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, TransientError
@@ -27,6 +28,10 @@ TICK_S = 0.5
 """How often the outbox and the executor are looked at."""
 MAX_WAIT_S = 10.0
 """Seconds between two tries at most, while the executor is away."""
+HEALTH_S = 5.0
+"""How often the executor is asked whether jobs would wait there."""
+LOST_S = 30.0
+"""An executor that would keep jobs waiting for so long counts as lost: others take its jobs, if they can."""
 
 
 class Dispatcher:
@@ -57,8 +62,16 @@ class Dispatcher:
         self._store = store
         self._report = report
         self._is_active = is_active
+        self._look_at = 0.0
+        self._away_since: float | None = None
         self._wait_s = TICK_S
         self._turns = Turns(f"executor-{executor.name}", self._turn)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether jobs have waited, or would have, for too long; only the node knows that hands over the orders."""
+        since = self._away_since
+        return since is not None and time.monotonic() - since >= LOST_S
 
     def start(self) -> None:
         """Serve the executor in a thread."""
@@ -141,8 +154,19 @@ class Dispatcher:
             log.warning("executor %s reports job %s, which is not its own", self.executor.name, report.key)
         return is_ours
 
+    def _look(self) -> None:
+        """Note since when the executor keeps jobs waiting."""
+        if time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + HEALTH_S
+        if not self._is_active() or not self.executor.health():
+            self._away_since = None
+        elif self._away_since is None:
+            self._away_since = time.monotonic()
+
     def _turn(self) -> float:
         try:
+            self._look()
             while self._is_active() and not self._turns.is_ending and self.step() >= BATCH:
                 pass
             self._wait_s, self.problem = TICK_S, ""

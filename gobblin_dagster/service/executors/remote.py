@@ -76,6 +76,11 @@ class RemoteExecutors:
         with self._lock:
             return dict(self._dispatchers)
 
+    @property
+    def lost(self) -> frozenset[str]:
+        """Executors that keep jobs waiting for too long."""
+        return frozenset(name for name, dispatcher in self.dispatchers.items() if dispatcher.is_lost)
+
     def start(self, graph: FlowGraph) -> None:
         """Serve the executors of a topology."""
         self.topology_changed(EMPTY, graph)

@@ -153,6 +153,19 @@ def give_up_start(dag: Dag, progress: FlowProgress, name: str) -> Step:
     return Step(step.progress, (stop, *step.actions))
 
 
+def move(progress: FlowProgress, name: str) -> Step:
+    """Begin a job again, in a new generation, whose executor was lost; the former one is asked to drop its copy.
+
+    Nothing changes if the job was given to no executor, is over or was killed.
+    """
+    job = progress.jobs.get(name)
+    if job is None or job.status not in (*WAITING, ExecutionStatus.RUNNING) or job.is_killed or progress.is_killed:
+        return Step(progress)
+    again = JobProgress(ExecutionStatus.PENDING, job.generation + 1)
+    stop = Stop(name, job.generation, job.attempt)
+    return Step(_with(progress, name, again), (stop, Start(name, again.generation, again.attempt)))
+
+
 def resume(dag: Dag, progress: FlowProgress) -> Step:
     """Run again what failed, was cancelled or did not run; what is complete stays complete.
 

@@ -50,6 +50,7 @@ from gobblin_dagster.service.orchestrator.dag import (
     is_over,
     kill,
     kill_job,
+    move,
     on_event,
     resume,
 )
@@ -69,6 +70,7 @@ from gobblin_dagster.service.store.execution_rows import (
     load_execution,
     load_job,
     load_jobs,
+    open_jobs,
     overdue_executions,
     overdue_jobs,
     running_by_group,
@@ -204,6 +206,55 @@ class Orchestrator:
             with about(execution_id, job), self._store.write() as transaction:
                 self._expire_start(transaction, execution_id, job)
         return len(late) + len(unstarted)
+
+    def move_jobs(self, lost: str) -> int:
+        """Give the jobs of an executor that was lost to others that can run the same edges; return how many.
+
+        Each begins again in a new generation: what the lost executor reports of it counts no more, and when it is back
+        it is told to drop its copy. Executors of one edge keep watermarks in one state store, so that no row comes
+        twice.
+
+        Args:
+            lost: the executor; a compiler that is asked again has others for its edges, if there are any.
+        """
+        with self._store.read() as transaction:
+            there = dict.fromkeys(execution for execution, _ in open_jobs(transaction, lost))
+        moved = 0
+        for execution_id in there:
+            with about(execution_id), self._store.write() as transaction:
+                moved += self._move(transaction, execution_id, lost)
+        return moved
+
+    def _move(self, transaction: Transaction, execution_id: ExecutionId, lost: str) -> int:
+        execution = load_execution(transaction, execution_id, for_update=True)
+        spec = None if execution is None else load_version(transaction, execution_id.flow, execution.version)
+        if execution is None or spec is None or execution.is_over:
+            return 0
+        jobs = load_jobs(transaction, execution_id)
+        try:
+            others = {job.name: job for job in self._compile(spec.config, {job.job.name for job in jobs}).jobs}
+        except FlowCompileError as error:
+            log.debug("its jobs stay with executor %s: %s", lost, error)
+            return 0
+        now = self._store.now(transaction)
+        moved = 0
+        for position, job in enumerate(jobs):
+            name, other = job.job.name, others.get(job.job.name)
+            before = _progress(execution, jobs)
+            step = move(before, name)
+            if job.job.executor != lost or other is None or other.executor == lost or step.progress == before:
+                continue
+            message = f"executor {lost} is lost; the job goes to {other.executor}"
+            log.warning("job %s: %s", name, message)
+            add_orders(transaction, _orders(execution_id, {name: lost}, replace(step, actions=step.actions[:1])))
+            given = {"executor": other.executor, "body": other.body, "message": message, "holder": ""}
+            update_job(transaction, execution_id, name, given)
+            add_event(transaction, Event(execution_id, now, ExecutionStatus.PENDING, name, message))
+            jobs[position] = replace(job, job=replace(job.job, executor=other.executor, body=other.body))
+            self._save(transaction, execution, jobs, before, replace(step, actions=step.actions[1:]), now)
+            jobs = load_jobs(transaction, execution_id)
+            moved += 1
+        return moved
 
     def report(self, report: JobReport) -> None:
         """Take in what an executor says; what comes twice or too late changes nothing."""

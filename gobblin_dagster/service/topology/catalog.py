@@ -6,7 +6,9 @@ Each node of a service reads its own copy of the folder; the folder is part of t
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -45,11 +47,19 @@ class TopologyCatalog:
         self._folder = folder
         self._listeners = list(listeners)
         self._stamp: object = None
+        self._lock = threading.Lock()
         self.graph = EMPTY
         """What compilers search."""
         self.problem = ""
         """Why the folder as it is now cannot be used; empty if it is."""
         self.refresh()
+
+    def avoid(self, lost: frozenset[str]) -> None:
+        """Let compilers prefer other executors to those that are lost; no way changes, so no listener is called."""
+        with self._lock:
+            if lost != self.graph.lost:
+                log.warning("executors that are lost: %s", ", ".join(sorted(lost)) or "none any more")
+                self.graph = replace(self.graph, lost=lost)
 
     def add_listener(self, listener: TopologyListener) -> None:
         """Tell a listener of the changes from now on."""
@@ -68,7 +78,8 @@ class TopologyCatalog:
             log.warning("the topology stays as it was: %s", error)
             return False
         self.problem = ""
-        old, self.graph = self.graph, new
+        with self._lock:
+            old, self.graph = self.graph, replace(new, lost=self.graph.lost)
         if old.version == new.version:
             return False
         log.info(

@@ -19,7 +19,7 @@ class FlowEdge:
     name: str
     spec: EdgeSpec
     executor: str
-    """The first of its executors that can run it; empty if none can."""
+    """The first of its executors that can run it and is not lost, or else the first one; empty if none can."""
     refusal: str = ""
     """Why no flow can take it today; empty if flows can."""
     takes: Dataset = ANYTHING
@@ -38,6 +38,8 @@ class FlowGraph:
     nodes: Mapping[str, NodeSpec]
     edges: Mapping[str, EdgeSpec]
     executors: Mapping[str, TopologySpec]
+    lost: frozenset[str] = frozenset()
+    """Executors that are not used for edges that others can run."""
 
     @cached_property
     def outgoing(self) -> Mapping[str, tuple[FlowEdge, ...]]:
@@ -72,7 +74,8 @@ class FlowGraph:
         if not spec.enabled:
             return FlowEdge(name, spec, "", "it is not enabled", *ends)
         candidates = self.capable_executors(spec)
-        ready = next((one for one in candidates if self.executors[one].enabled), "")
+        enabled = [one for one in candidates if self.executors[one].enabled]
+        ready = next((one for one in enabled if one not in self.lost), next(iter(enabled), ""))
         told = f"no executor that can run it is enabled: {', '.join(candidates)}" if not ready else ""
         return FlowEdge(name, spec, ready, told, *ends)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gobblin_dagster.service.topology.files import read_topology
 from gobblin_dagster.service.topology.graph import EMPTY, FlowGraph, free_cycles
 from gobblin_dagster.service.topology.model import CapabilitySpec, EdgeSpec, NodeSpec, TopologySpec
@@ -22,6 +24,13 @@ def test_edge_is_run_by_the_first_of_its_executors_that_is_enabled() -> None:
     assert graph(("x", True), ("y", True)).edge("ab").executor == "x"
     assert graph(("x", True), ("y", True), named=("y", "x")).edge("ab").executor == "y"
     assert graph(("x", False), ("y", True)).edge("ab").executor == "y"
+
+
+def test_edge_is_run_by_another_executor_while_the_first_is_lost() -> None:
+    found = graph(("x", True), ("y", True))
+    assert replace(found, lost=frozenset("x")).edge("ab").executor == "y"
+    assert replace(found, lost=frozenset("xy")).edge("ab").executor == "x", "jobs wait for it"
+    assert replace(found, lost=frozenset("x")).version == found.version
 
 
 def test_edge_that_nobody_may_take_says_why() -> None:
