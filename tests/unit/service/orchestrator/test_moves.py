@@ -1,4 +1,4 @@
-"""G16: an executor is lost, another one can run its edges: its jobs move once, and it drops its copies when it is back."""
+"""G16: jobs of an executor that is lost move once to another one, and it drops its copies when it is back."""
 
 from __future__ import annotations
 
@@ -85,10 +85,9 @@ class Service:
 
     def begin(self, executor: str) -> list[JobKey]:
         """Let a worker take and begin what there is."""
-        taken = self.inboxes[executor].take(10)
-        return [
-            one.key for one in taken if not one.is_stop and self.inboxes[executor].begin(one.key, "run") is not None
-        ]
+        inbox = self.inboxes[executor]
+        keys = [one.key for one in inbox.take(10) if not one.is_stop]
+        return [key for key in keys if inbox.begin(key, "run") is not None]
 
     def end(self, executor: str, key: JobKey, status: ExecutionStatus = S.COMPLETE) -> None:
         self.inboxes[executor].tell(JobReport(key.execution_id, key.job, key.generation, key.attempt, status, "done"))
@@ -155,14 +154,12 @@ def test_executor_is_lost_once_jobs_would_wait_for_too_long(service: Service, mo
 
 
 def test_moving_is_for_jobs_that_an_executor_has() -> None:
-    def moved(**known: bool | ExecutionStatus) -> bool:
-        progress = FlowProgress(
-            {"a": JobProgress(S(known.get("status", S.RUNNING)), 1, 2, bool(known.get("is_killed")))}
-        )
+    def moved(status: ExecutionStatus, *, is_killed: bool = False) -> bool:
+        progress = FlowProgress({"a": JobProgress(status, 1, 2, is_killed)})
         step = move(progress, "a")
         assert step.actions in ((), (Stop("a", 1, 2), Start("a", 2, 1)))
         return step.progress.jobs["a"] == JobProgress(S.PENDING, 2, 1)
 
-    assert [one for one in S if moved(status=one)] == [S.PENDING, S.PENDING_RETRY, S.ORCHESTRATED, S.RUNNING]
-    assert not moved(is_killed=True)
+    assert [one for one in S if moved(one)] == [S.PENDING, S.PENDING_RETRY, S.ORCHESTRATED, S.RUNNING]
+    assert not moved(S.RUNNING, is_killed=True)
     assert move(FlowProgress({}), "a").actions == ()
