@@ -146,11 +146,12 @@ def test_job_that_no_other_executor_can_run_waits_for_its_own(service: Service) 
 def test_executor_is_lost_once_jobs_would_wait_for_too_long(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gobblin_dagster.service.executors.dispatcher.LOST_S", 0)
     dispatcher = service.dispatchers["east"]
-    assert not dispatcher.is_lost, "nobody has asked it yet"
+    found = [dispatcher.is_lost]  # nobody has asked it yet
     dispatcher._turn()
-    assert dispatcher.is_lost
+    found.append(dispatcher.is_lost)
     monkeypatch.setattr("gobblin_dagster.service.executors.dispatcher.LOST_S", 3600)
-    assert not dispatcher.is_lost
+    found.append(dispatcher.is_lost)
+    assert found == [False, True, False]
 
 
 def test_moving_is_for_jobs_that_an_executor_has() -> None:
