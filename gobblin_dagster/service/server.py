@@ -203,7 +203,7 @@ class CoreServices:
             resources,
             access,
             Health(lambda: True, self._problems, lambda: self.store.is_open, self._copy_age_s),
-            self._wake_up,
+            self._changed,
             None if self._replica is None else (self._replica, self._on_copy(self._replica, guard, compiler)),
             pages,
         )
@@ -430,6 +430,10 @@ class CoreServices:
         self.orchestrator.report(report)
         if report.status.is_final:
             self._wake_up()
+
+    def _changed(self) -> None:
+        """Look soon what a request changed; executors look for orders many times a second by themselves."""
+        self._wake.set()
 
     def _wake_up(self) -> None:
         self._wake.set()

@@ -29,7 +29,7 @@ from gobblin_dagster.service.api.records import (
 from gobblin_dagster.service.catalog.flow_config import REQUESTERS, parse_flow_config
 from gobblin_dagster.service.compiler.explanation import Explanation
 from gobblin_dagster.service.manager import Checked, FlowManager, Stored, apply_patch
-from gobblin_dagster.service.model import NO_EXECUTION, FlowConfig, FlowId
+from gobblin_dagster.service.model import NO_EXECUTION, FlowConfig, FlowId, FlowSpec
 from gobblin_dagster.service.scheduler.scheduler import epoch_ms
 from gobblin_dagster.service.security.access import Action
 from gobblin_dagster.service.store.flow_rows import FlowFilter, PropertyFilter
@@ -97,7 +97,7 @@ class FlowConfigsResource:
             else:
                 managed_by = request.headers.get("x-gobblin-managed-by", "")[:200]
                 stored = self._manager.create(transaction, checked, request.principal.name, managed_by=managed_by)
-                self._guard.note(transaction, request, Action.CREATE, config.id, f"version {stored.spec.version}")
+                self._note(transaction, request, Action.CREATE, stored.spec)
                 told = None if is_v1 else created_document(document, stored.execution)
                 answer = Answer(201, told, _created_headers(request, config.id, stored.execution))
             if key is not None and answer.status == 201:
@@ -151,8 +151,8 @@ class FlowConfigsResource:
         flow = _flow_of(request)
         self._guard.require(request, Action.DELETE, flow)
         with self._store.write() as transaction:
-            self._manager.delete(transaction, flow, request.principal.name, version=request.expected_version())
-            self._guard.note(transaction, request, Action.DELETE, flow)
+            gone = self._manager.delete(transaction, flow, request.principal.name, version=request.expected_version())
+            self._note(transaction, request, Action.DELETE, gone)
         return Answer()
 
     def action(self, request: Request, name: str) -> Answer:
@@ -177,7 +177,7 @@ class FlowConfigsResource:
                 spec = self._manager.pause(transaction, flow, by, paused=name == "pause", version=version)
             else:
                 spec = self._manager.roll_back(transaction, older, by, version=version)
-            self._guard.note(transaction, request, Action.UPDATE, flow, f"{name}: version {spec.version}")
+            self._note(transaction, request, Action.UPDATE, spec, f"{name}: ")
         return Answer(200, {"value": version_document(spec)})
 
     def find(self, request: Request, name: str) -> Answer:
@@ -198,8 +198,12 @@ class FlowConfigsResource:
         by, version = request.principal.name, request.expected_version()
         managed_by = request.headers.get("x-gobblin-managed-by")
         stored = self._manager.update(transaction, checked, by, version=version, managed_by=managed_by)
-        self._guard.note(transaction, request, Action.UPDATE, flow, f"version {stored.spec.version}")
+        self._note(transaction, request, Action.UPDATE, stored.spec)
         return Answer(200, None, _update_headers(flow, stored))
+
+    def _note(self, transaction: Transaction, request: Request, action: Action, spec: FlowSpec, what: str = "") -> None:
+        """Leave the audit row of a new version, with the time that the version has."""
+        self._guard.note(transaction, request, action, spec.id, f"{what}version {spec.version}", spec.changed_at)
 
     def _create_again(self, transaction: Transaction, request: Request, checked: Checked) -> Answer:
         """Answer a POST to the first resource for a flow that exists: one with a schedule becomes a new version."""
@@ -209,7 +213,7 @@ class FlowConfigsResource:
             return Answer(409, None, headers)
         self._guard.require(request, Action.UPDATE, config.id)
         stored = self._manager.update(transaction, checked, request.principal.name, version=request.expected_version())
-        self._guard.note(transaction, request, Action.UPDATE, config.id, f"version {stored.spec.version}")
+        self._note(transaction, request, Action.UPDATE, stored.spec)
         return Answer(201, None, headers)
 
     def _explain(self, request: Request, config: FlowConfig, document: dict[str, Any]) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import datetime
 
 from gobblin_dagster.service.api.errors import Forbidden
 from gobblin_dagster.service.api.messages import Request
@@ -46,14 +47,37 @@ class Guard:
         log.warning("%s may not %s %s", principal.name, action, resource)
         raise Forbidden(f"{principal.name} may not {action} {resource}.")
 
-    def note(self, transaction: Transaction, request: Request, action: Action, flow: FlowId, detail: str = "") -> None:
-        """Leave a row for a change, in the transaction of the change."""
+    def note(
+        self,
+        transaction: Transaction,
+        request: Request,
+        action: Action,
+        flow: FlowId,
+        detail: str = "",
+        at: datetime | None = None,
+    ) -> None:
+        """Leave a row for a change, in the transaction of the change.
+
+        Args:
+            transaction: of the change.
+            request: asked for it.
+            action: what was done.
+            flow: that was changed.
+            detail: for people.
+            at: when; None: the store is asked.
+        """
         with about(flow):
-            self.note_of(transaction, request.principal, action, str(flow), detail)
+            self.note_of(transaction, request.principal, action, str(flow), detail, at)
 
     def note_of(
-        self, transaction: Transaction, principal: Principal, action: Action, resource: str, detail: str = ""
+        self,
+        transaction: Transaction,
+        principal: Principal,
+        action: Action,
+        resource: str,
+        detail: str = "",
+        at: datetime | None = None,
     ) -> None:
         """Leave a row as `note` does, where the change is not one of a flow."""
         log.info("%s: %s %s%s", principal.name, action, resource, f", {detail}" if detail else "")
-        add_audit_row(transaction, self._store.now(transaction), principal, action, resource, ALLOWED, detail)
+        add_audit_row(transaction, at or self._store.now(transaction), principal, action, resource, ALLOWED, detail)
