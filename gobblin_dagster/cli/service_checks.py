@@ -17,7 +17,7 @@ from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.database.engine import errors_of, make_engine, parse_url, shown_url
 from gobblin_dagster.service.catalog.templates import TemplateCatalog, TemplateError
-from gobblin_dagster.service.store.node_rows import Node, load_nodes
+from gobblin_dagster.service.store.node_rows import BESIDE, Node, load_nodes
 from gobblin_dagster.service.store.role_rows import LEADER, holder_of
 from gobblin_dagster.service.store.schema import CHAIN
 from gobblin_dagster.service.topology.files import read_topology
@@ -42,6 +42,8 @@ def service_checks(root: Path, spec: ServiceSpec) -> Iterator[tuple[str, Callabl
     shared = _shared_executors(root, spec)
     if shared:
         yield "service workers", lambda: _workers(root, spec, shared)
+    if spec.dagster:
+        yield "Dagster beside", lambda: _beside(root, spec)
     yield "service", lambda: _answer(spec)
 
 
@@ -122,6 +124,22 @@ def _nodes(root: Path, spec: ServiceSpec) -> str:
     nodes, leader = found
     told = [f"{node.name} at {node.url or '-'}{', fires schedules' if node.name == leader else ''}" for node in nodes]
     return "; ".join(told) or "none runs"
+
+
+def _beside(root: Path, spec: ServiceSpec) -> str:
+    found = _alive(root, spec, [""])
+    if isinstance(found, str) or not found[0]:
+        return "does not run; `gobblin serve` starts it"
+    programs = {name: problem for node in found[0] for name, problem in node.about.get(BESIDE, {}).items()}
+    if not programs:
+        hint = "Start one with `service: {dagster: true}` in its gobblin.yaml."
+        raise UsageError(problem="No node of the service runs Dagster.", hint=hint)
+    faults = [f"{name} {problem}" for name, problem in programs.items() if problem]
+    if faults:
+        raise UsageError(
+            problem=f"{'; '.join(faults)}.", hint="The service starts it again; the log says what to mend."
+        )
+    return f"{' and '.join(programs)} run"
 
 
 def _workers(root: Path, spec: ServiceSpec, executors: Sequence[str]) -> str:

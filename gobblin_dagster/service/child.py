@@ -9,6 +9,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from gobblin_dagster.core.utils.text import count
+
 log = logging.getLogger(__name__)
 
 FIRST_WAIT_S = 1.0
@@ -39,9 +41,27 @@ class Child:
         self._folder = folder
         self._log_file = log_file
         self._process: subprocess.Popen[bytes] | None = None
+        self._began = 0.0
+        self._ends = 0
+        """How often it ended since it was last started well."""
+        self._last = ""
+        """Why it ended last."""
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
         self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """Name of the program."""
+        return self._name
+
+    @property
+    def problem(self) -> str:
+        """Why the program may not work, for people; empty if it runs and did not end lately."""
+        is_sound = self._process is not None and time.monotonic() - self._began > SOUND_S
+        if is_sound or not self._ends:
+            return ""
+        return f"ended {count(self._ends, 'time')}, last with {self._last}; see {self._log_file}"
 
     @property
     def pid(self) -> int | None:
@@ -75,11 +95,13 @@ class Child:
     def _keep(self) -> None:
         wait_s = FIRST_WAIT_S
         while not self._ending.is_set():
-            began = time.monotonic()
+            self._began = time.monotonic()
             code = self._run()
             if self._ending.is_set():
                 return
-            wait_s = FIRST_WAIT_S if time.monotonic() - began > SOUND_S else min(2 * wait_s, LONGEST_WAIT_S)
+            was_sound = time.monotonic() - self._began > SOUND_S
+            self._ends, self._last = 1 if was_sound else self._ends + 1, code
+            wait_s = FIRST_WAIT_S if was_sound else min(2 * wait_s, LONGEST_WAIT_S)
             log.warning("%s ended (%s) and is started again in %d s; see %s", self._name, code, wait_s, self._log_file)
             self._ending.wait(wait_s)
 

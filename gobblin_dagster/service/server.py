@@ -54,7 +54,7 @@ from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.scheduler.scheduler import BATCH, Scheduler
 from gobblin_dagster.service.security.access import OWNER, Access, digest, load_token
 from gobblin_dagster.service.security.sessions import Sessions
-from gobblin_dagster.service.store.node_rows import Node, delete_node, save_node
+from gobblin_dagster.service.store.node_rows import BESIDE, Node, delete_node, save_node
 from gobblin_dagster.service.store.replica import Replica
 from gobblin_dagster.service.store.role_rows import LEADER, RoleLease
 from gobblin_dagster.service.store.store import ServiceStore
@@ -423,7 +423,8 @@ class CoreServices:
             now = self.store.now(transaction)
             owner = LeaseOwner.current(self.node)
             started_at = self._started_at = self._started_at or now
-            node = Node(self.node, owner, self.url, __version__, started_at, now, self._clock.now())
+            about = {BESIDE: {child.name: child.problem for child in self._dagster}} if self._dagster else {}
+            node = Node(self.node, owner, self.url, __version__, started_at, now, self._clock.now(), about=about)
             save_node(transaction, node)
 
     def _take_in(self, report: JobReport) -> None:

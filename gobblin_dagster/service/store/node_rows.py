@@ -17,6 +17,8 @@ from gobblin_dagster.service.store.tables import nodes
 
 NODE_TTL = timedelta(seconds=15)
 """A node that was silent for so long counts as dead; others take over its jobs."""
+BESIDE = "beside"
+"""Key of `Node.about`: the programs that a node keeps running beside it, and what is wrong with each."""
 _FORGOTTEN = timedelta(days=1)
 
 
@@ -40,7 +42,7 @@ class Node:
     executor: str = ""
     """The executor whose jobs it runs, if it is a worker; empty if it is a node of the service."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What a worker can do: capabilities, jobs at once."""
+    """What a worker can do: capabilities, jobs at once; of a node of the service, the programs beside it (`BESIDE`)."""
 
     def is_alive(self, now: datetime) -> bool:
         """Return whether the node may still work."""

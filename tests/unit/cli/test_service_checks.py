@@ -141,3 +141,23 @@ def test_database_of_an_older_program_is_left_as_it_is(root: Path) -> None:
     told = checked(root, ServiceSpec(port=1))
     assert told["service nodes"] == "not known: the database is of an older program"
     assert "schema version 0005; the next `gobblin serve` brings it to" in told["service store"]
+
+
+def test_programs_of_dagster_beside_the_service_are_told(root: Path) -> None:
+    spec = ServiceSpec(port=1, dagster=True)
+    assert checked(root, spec)["Dagster beside"] == "does not run; `gobblin serve` starts it"
+    with ServiceStore(f"sqlite:///{root}/.gobblin/service.db", SystemClock()) as store:
+
+        def beat(**about: str) -> str:
+            with store.write() as transaction:
+                now = store.now(transaction)
+                owner = LeaseOwner.current("n")
+                told = {"beside": about} if about else {}
+                save_node(transaction, Node("n", owner, "", "0", now, now, now, about=told))
+            return checked(root, spec)["Dagster beside"]
+
+        assert "No node of the service runs Dagster" in beat()
+        assert beat(pages="", daemon="") == "pages and daemon run"
+        assert "FAULT" in (found := beat(pages="ended 3 times, last with code 1; see x", daemon=""))
+    assert "pages ended 3 times, last with code 1; see x." in found
+    assert "Dagster beside" not in checked(root, ServiceSpec(port=1))

@@ -74,3 +74,21 @@ def test_program_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest
     pid = kept.pid
     kept.stop()
     assert not is_alive(pid or 0)
+
+
+def test_program_that_ends_again_and_again_is_told_until_it_runs_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "FIRST_WAIT_S", 0.01)
+    printed = tmp_path / "program.log"
+    kept = Child("the program", WAITS, tmp_path, printed)
+    assert (kept.name, kept.problem) == ("the program", "")
+    kept.start()
+    until(lambda: printed.exists() and printed.read_text() == "begun\n")
+    assert kept.problem == ""
+    os.kill(kept.pid or 0, signal.SIGKILL)
+    until(lambda: printed.read_text() == "begun\nbegun\n")
+    assert kept.problem == f"ended 1 time, last with code -9; see {printed}"
+    monkeypatch.setattr(child, "SOUND_S", 0.0)
+    assert kept.problem == ""
+    kept.stop()
