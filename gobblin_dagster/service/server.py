@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import secrets
 import signal
 import socket
@@ -36,6 +37,7 @@ from gobblin_dagster.service.api.flowexecutions import FlowExecutionsResource
 from gobblin_dagster.service.api.flowtemplates import FlowTemplatesResource
 from gobblin_dagster.service.api.guard import Guard
 from gobblin_dagster.service.api.pages import LOGIN, Pages
+from gobblin_dagster.service.api.rest_server import RestServer
 from gobblin_dagster.service.catalog.feed import CatalogFeed, CatalogListener, LoggingListener
 from gobblin_dagster.service.catalog.listeners import make_listeners
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
@@ -80,6 +82,8 @@ MOVE_S = 5
 PRUNE_S = 60
 """How often old executions are looked for."""
 ROLE_TTL = timedelta(seconds=15)
+MAX_FILES = 4096
+"""Files that the process may have open, connections among them, if its user may have so many."""
 STOP_WAIT_S = 10
 """Seconds that running requests get to end."""
 
@@ -292,12 +296,13 @@ class CoreServices:
         Raises:
             EnvironmentFaultError: the port is taken, or the address is not one of this machine's.
         """
+        _allow_files()
         listener = self._listen()
         address = Address(self._spec.host, listener.getsockname()[1])
         config = uvicorn.Config(
             self.app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=STOP_WAIT_S
         )
-        server = _Server(config)
+        server = RestServer(config)
         signals: list[float] = []
 
         def end(number: int, _frame: FrameType | None) -> None:
@@ -464,8 +469,9 @@ def _catalog_resources(
     return {"flowconfigs": flows, "flowconfigsV2": flows, "flowexecutions": executions, "flowstatuses": executions}
 
 
-class _Server(uvicorn.Server):
-    """Leaves signals to us: ours hand over roles and end jobs too."""
-
-    def install_signal_handlers(self) -> None:
-        """Install none."""
+def _allow_files() -> None:
+    """Let the process open as many files as its user may: each connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(MAX_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
