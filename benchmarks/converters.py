@@ -76,6 +76,7 @@ CONVERTERS: list[dict[str, Any]] = [
 ]
 COLUMNS: dict[str, list[str]] = {
     "add": ["id", "amount"],
+    "child_table": ["id", "tags"],
     "drop": ["id", "amount"],
     "rename": ["id", "amount"],
     "function": ["id", "amount"],

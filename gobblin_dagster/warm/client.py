@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import selectors
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -64,7 +66,7 @@ def run_in_worker(
                 if answer["kind"] != "begun":
                     return Refusal(str(answer.get("detail")))
                 signals.pid = int(answer["pid"])
-                return _wait(connection, signals.pid, root)
+                return _wait(connection, signals, root)
     except (OSError, ValueError) as error:
         return Refusal(str(error))
     return Refusal(f"the worker ended {_TRIES} times before it began; see {root / WORKER_LOG}")
@@ -123,22 +125,21 @@ def _hand_over(connection: socket.socket, arguments: Sequence[str], signals: _Pa
         with signals.held():  # one that came in between would end the client as if nothing had been handed over
             send(connection, "run", files=(0, 1, 2), arguments=list(arguments), folder=here, environment=environment)
             signals.is_passing = True
-        connection.settimeout(ANSWER_S)
-        answer = receive(connection)[0]
-        connection.settimeout(None)
-        return answer
+        signals.await_message(ANSWER_S)
+        return receive(connection)[0]
     except (BrokenPipeError, ConnectionResetError):
         return None
 
 
-def _wait(connection: socket.socket, pid: int, root: Path) -> int:
+def _wait(connection: socket.socket, signals: _PassedSignals, root: Path) -> int:
     """Wait for the end of a command."""
     try:
+        signals.await_message()
         message, _ = receive(connection)
     except OSError:
         message = None
     if message is None:
-        raise WorkerLostError(pid=pid, log=str(root / WORKER_LOG))
+        raise WorkerLostError(pid=signals.pid, log=str(root / WORKER_LOG))
     return int(message["code"])
 
 
@@ -154,12 +155,35 @@ class _PassedSignals:
         """Process of the worker, once it has begun the command."""
 
     def __enter__(self) -> Self:
+        self._woken, self._wake = socket.socketpair()
+        self._wake.setblocking(False)
+        self._former_wake = signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         self._former = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._former.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(self._former_wake)
+        self._woken.close()
+        self._wake.close()
+
+    def await_message(self, timeout_s: float | None = None) -> None:
+        """Wait until the worker has said something, or has closed the connection; raises TimeoutError.
+
+        Signals are passed on meanwhile. One that comes just before a call that waits does not end it: a byte wakes it.
+        """
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        with selectors.DefaultSelector() as selector:
+            for one in (self._connection, self._woken):
+                selector.register(one, selectors.EVENT_READ)
+            while True:
+                ready = selector.select(None if end is None else max(end - time.monotonic(), 0))
+                if any(key.fileobj is self._connection for key, _ in ready):
+                    return
+                if not ready:
+                    raise TimeoutError("the worker does not answer")
+                self._woken.recv(4096)
 
     @contextmanager
     def held(self) -> Iterator[None]:

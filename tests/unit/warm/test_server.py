@@ -135,6 +135,22 @@ def test_signals_act_as_on_a_process_of_its_own(root: Path) -> None:
     until_ended(root, pid)
 
 
+def test_signal_that_interrupts_no_call_reaches_the_command(root: Path) -> None:
+    """Such as one that comes just before the client waits; here another thread takes it."""
+    elsewhere = (
+        "import signal, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\n"
+    )
+    call(root, "nothing")  # the worker must not inherit the mask
+    client = start(root, "wait", program=elsewhere + CLIENT)
+    assert client.stdout is not None
+    assert client.stdout.readline() == "waiting\n"
+    client.send_signal(signal.SIGINT)
+    assert client.communicate(timeout=60) == ("stopped\n", "")
+    assert client.returncode == 130
+
+
 def test_signal_between_handing_over_and_waiting_reaches_the_command(root: Path) -> None:
     struck = f"""
 import os, signal

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from gobblin_dagster.spec.project import ProjectSpec, ServiceSpec, SparkSpec, WorkerSpec
+from gobblin_dagster.spec.project import AlertsSpec, ProjectSpec, ServiceSpec, SparkSpec, WorkerSpec
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.cli.conftest import Cli
 
@@ -42,15 +42,17 @@ def test_every_key_of_the_project_file_stands_on_the_page_with_its_default() -> 
     page = (DOCS / "reference" / "project.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`.*?) \| (.+?) \| ", page, re.MULTILINE)
     told = {name: default.strip("`") for keys, default in rows for name in re.findall(r"`([\w.]+)`", keys)}
-    parts = ("spark", "service", "worker")
+    parts = ("alerts", "spark", "service", "worker")
     fields = {name: field for name, field in ProjectSpec.model_fields.items() if name not in parts}
     fields |= {f"spark.{name}": field for name, field in SparkSpec.model_fields.items()}
     fields |= {f"service.{name}": field for name, field in ServiceSpec.model_fields.items()}
     fields |= {f"worker.{name}": field for name, field in WorkerSpec.model_fields.items()}
+    fields |= {f"alerts.{name}": field for name, field in AlertsSpec.model_fields.items()}
     assert told.keys() == fields.keys()
     for name, text in told.items():
         if text not in {"none", "required"}:
             default = fields[name].default
-            assert yaml.safe_load(text) == (default.model_dump() if isinstance(default, BaseModel) else default), name
+            expected = default.model_dump() if isinstance(default, BaseModel) else default
+            assert yaml.safe_load(text) == (list(expected) if isinstance(expected, tuple) else expected), name
         else:
             assert fields[name].is_required() == (text == "required"), name
