@@ -5,6 +5,7 @@ What was found is a guess, written down as a job file that people can read and c
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections import Counter, defaultdict
@@ -35,6 +36,10 @@ _FORMATS = {
 }
 _PACKED = ("gz", "bz2", "zst", "xz")
 _DATES = ("%Y-%m-%d", "%Y%m%d", "%Y_%m_%d", "%Y-%m")
+_DIALECT = {"delimiter": ",", "encoding": "utf-8"}
+"""How CSV is written if nothing is declared."""
+_JSON = ".json"
+"""Ending of JSON lines, and of JSON documents, which no format reads."""
 _DELIMITERS = ",;\t|"
 _MOST_FILES = 20_000
 _MOST_OPENED = 1000
@@ -69,24 +74,44 @@ def jobs_of_folder(folder: Path, namespace: str) -> list[FoundJob]:
     if not folder.is_dir():
         raise UsageError(problem=f"There is no folder {folder}.", hint="Name the folder that holds your files.")
     groups: dict[str, list[Path]] = defaultdict(list)
+    left_out: list[Path] = []
     there = (path for path in sorted(folder.rglob("*")) if path.is_file() and not _is_hidden(path, folder))
     for path in islice(there, _MOST_FILES):
-        if kind := _format_of(path):
-            groups[kind].append(path.relative_to(folder))
+        kind = _kind_of(folder, path.relative_to(folder))
+        (groups[kind] if kind else left_out).append(path.relative_to(folder))
     if not groups:
         raise UsageError(
-            problem=f"No file in {folder} ends in one of {', '.join(_FORMATS)}.",
+            problem=f"No file in {folder} ends in one of {', '.join(_FORMATS)}."
+            + (f" {_told_left_out(left_out)}" if left_out else ""),
             hint="Name another folder, or write the job by hand: docs/start/own-project.md.",
         )
-    return [job for kind in sorted(groups) for job in _of_format(folder, kind, groups[kind], namespace)]
+    found = [job for kind in sorted(groups) for job in _of_format(folder, kind, groups[kind], namespace, left_out)]
+    jobs = _with_own_names(found)
+    if left_out:
+        jobs[0].remarks.append(_told_left_out(left_out))
+    return jobs
+
+
+def _told_left_out(files: Sequence[Path]) -> str:
+    endings = Counter(
+        "one JSON document" if path.suffix.lower() == _JSON else path.suffix or "no ending" for path in files
+    )
+    told = ", ".join(f"{number} ({ending})" for ending, number in endings.most_common(5))
+    remark = f"Left out, {len(files)} file(s) of no known format: {told}, as {files[0]}."
+    if endings["one JSON document"]:
+        remark += " `jq -c '.[]' FILE.json > FILE.jsonl` makes lines of a list."
+    return remark
+
+
+def _kind_of(folder: Path, path: Path) -> str:
+    """Return the format of a file, by its ending; of `.json`, by its content; empty if no format fits."""
+    if _endings(path)[0].lower() != _JSON:
+        return _FORMATS.get(_endings(path)[0].lower().lstrip("."), "")
+    return "jsonl" if _first_fields(_beginning(folder / path)) else ""
 
 
 def _is_hidden(path: Path, folder: Path) -> bool:
     return any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
-
-
-def _format_of(path: Path) -> str:
-    return _FORMATS.get(_endings(path)[0].lower().lstrip("."), "")
 
 
 def _endings(path: Path) -> tuple[str, str]:
@@ -96,29 +121,54 @@ def _endings(path: Path) -> tuple[str, str]:
     return own, own + packed
 
 
-def _of_format(folder: Path, kind: str, files: Sequence[Path], namespace: str) -> Iterator[FoundJob]:
-    options, remarks = _csv_options(folder, files) if kind == "csv" else ({}, [])
+def _of_format(
+    folder: Path, kind: str, files: Sequence[Path], namespace: str, left_out: Sequence[Path]
+) -> Iterator[FoundJob]:
+    found = _csv_looks(folder, files) if kind == "csv" else _CsvLooks()
     by_ending = Counter(_endings(path)[1] for path in files)
     for ending, _ in by_ending.most_common():
         own = [path for path in files if _endings(path)[1] == ending]
-        for name, pattern in _patterns(folder, kind, own, ending):
+        for name, pattern in _patterns(folder, kind, own, ending, left_out):
             table = name_of(f"{name or folder.name}{'' if len(by_ending) == 1 else ending.replace('.', '_')}")
+            in_place = {path: path.name.removesuffix(ending) for path in own if pattern == _a_dataset(path, ending)}
+            dialects = {urn: found.others[path] for path, urn in in_place.items() if path in found.others}
             body = {
                 "job": table,
                 "source": {
                     "type": "files",
                     "path": f"{folder.as_posix()}/{pattern}",
-                    "format": {"type": kind, **options},
+                    "format": {"type": kind, **found.options, **({"dialects": dialects} if dialects else {})},
                 },
                 "extract": {"namespace": namespace, "table": table},
                 "output": {"path": "lake"},
             }
-            yield FoundJob(
-                table, body, [*remarks, "Each {dataset} has its own watermark, types and folder in the lake."]
-            )
+            odd = sorted(str(path) for path in found.others if path in own and path not in in_place)
+            remarks = [f"{len(odd)} file(s) seem to be written otherwise: {', '.join(odd[:3])}."] if odd else []
+            datasets = "Each {dataset} has its own watermark, types and folder in the lake."
+            yield FoundJob(table, body, [*found.remarks, *remarks, datasets])
 
 
-def _patterns(folder: Path, kind: str, files: Sequence[Path], ending: str) -> Iterator[tuple[str, str]]:
+def _a_dataset(path: Path, ending: str) -> str:
+    """Return the pattern in which each file of a path's folder is a dataset."""
+    return (path.parent / f"{{dataset}}{ending}").as_posix()
+
+
+def _with_own_names(jobs: Sequence[FoundJob]) -> list[FoundJob]:
+    """Give each job a name of its own: that of its format too, then a number, if another job has its name."""
+    named: dict[str, FoundJob] = {}
+    shared = {name for name, times in Counter(job.name for job in jobs).items() if times > 1}
+    for job in jobs:
+        base = f"{job.name}_{job.body['source']['format']['type']}" if job.name in shared else job.name
+        names = (base, *(f"{base}_{number}" for number in range(2, len(jobs) + 2)))
+        job.name = next(name for name in names if name not in named)
+        job.body["job"] = job.body["extract"]["table"] = job.name
+        named[job.name] = job
+    return list(named.values())
+
+
+def _patterns(
+    folder: Path, kind: str, files: Sequence[Path], ending: str, left_out: Sequence[Path]
+) -> Iterator[tuple[str, str]]:
     """Yield a name and a path pattern for files of one format: by date, a dataset a folder, or a dataset a file."""
     depths = {len(path.parts) - 1 for path in files}
     tree = "" if depths == {0} else "{dataset}/" if depths == {1} else "{dataset:**}/"
@@ -136,6 +186,7 @@ def _patterns(folder: Path, kind: str, files: Sequence[Path], ending: str) -> It
     for place, own in sorted(folders.items()):
         prefix = "" if place == Path() else f"{place.as_posix()}/"
         is_one = len(own) > 1 and _have_same_columns(folder, kind, own)
+        is_one = is_one and not any(path.parent == place and path.name.endswith(ending) for path in left_out)
         yield "_".join(place.parts), f"{prefix}{'*' if is_one else '{dataset}'}{ending}"
 
 
@@ -147,41 +198,85 @@ def _is_date(text: str, form: str) -> bool:
 
 
 def _have_same_columns(folder: Path, kind: str, files: Sequence[Path]) -> bool:
-    """Return whether the files look like parts of one dataset; only headers of CSV can tell."""
-    return kind != "csv" or len({_beginning(folder / path).partition("\n")[0] for path in files[:_MOST_OPENED]}) == 1
+    """Return whether the files look like parts of one dataset; headers of CSV and fields of JSON can tell."""
+    looked_at = [_beginning(folder / path) for path in files[:_MOST_OPENED]]
+    if kind == "csv":
+        return len({beginning.partition(b"\n")[0] for beginning in looked_at}) == 1
+    if kind == "jsonl":
+        first, *others = [_first_fields(beginning) for beginning in looked_at]
+        return all(2 * len(first & fields) >= len(first | fields) for fields in others)
+    return True
 
 
-def _beginning(path: Path) -> str:
+def _first_fields(beginning: bytes) -> frozenset[str]:
+    """Return the names of the fields in the first line of JSON lines; empty if it is no object."""
+    line = beginning.decode("utf-8", "replace").lstrip("\ufeff").lstrip().partition("\n")[0]
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return frozenset()
+    return frozenset(record) if isinstance(record, dict) else frozenset()
+
+
+def _beginning(path: Path) -> bytes:
     try:
         stream = InputFile(str(path)).open_text()
     except (OSError, FormatError):
-        return ""
+        return b""
     try:
-        return str(stream.stream.read(_LOOKED_AT).decode("utf-8", "replace"))
+        return bytes(stream.stream.read(_LOOKED_AT))
     except (OSError, ValueError, EOFError):
-        return ""
+        return b""
     finally:
         stream.close()
 
 
-def _csv_options(folder: Path, files: Sequence[Path]) -> tuple[dict[str, Any], list[str]]:
-    """Return the options that most files need, with remarks on the others."""
-    texts = {path: _beginning(folder / path) for path in files[:_MOST_OPENED]}
-    found = {path: _delimiter(text) for path, text in texts.items() if text}
-    delimiter = Counter(found.values()).most_common(1)[0][0] if found else ","
-    options: dict[str, Any] = {} if delimiter == "," else {"delimiter": delimiter}
-    remarks = []
-    if others := [str(path) for path, one in found.items() if one != delimiter]:
-        remarks.append(f"{len(others)} file(s) seem to have another delimiter: {', '.join(others[:3])}.")
-    if odd := [str(path) for path, text in texts.items() if "\ufffd" in text[:-4]]:
-        remarks.append(f"{len(odd)} file(s) are not UTF-8; set `encoding`: {', '.join(odd[:3])}.")
-    edge = f"(?:^|[{re.escape(delimiter)}])"
-    if any(re.search(rf'(?m){edge}"?NA"?(?:$|[{re.escape(delimiter)}\r])', text) for text in texts.values()):
-        options["null_values"] = ["", "NA"]
-        remarks.append("The value NA is read as null.")
-        if any(re.search(rf'(?m){edge}"NA"(?:$|[{re.escape(delimiter)}\r])', text) for text in texts.values()):
-            options["quoted_nulls"] = True
-    return options, remarks
+@dataclass(slots=True)
+class _CsvLooks:
+    """How the CSV files of a folder are written."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options that most files need."""
+    others: dict[Path, dict[str, str]] = field(default_factory=dict)
+    """Delimiter and encoding of the files that are written otherwise."""
+    remarks: list[str] = field(default_factory=list)
+
+
+def _csv_looks(folder: Path, files: Sequence[Path]) -> _CsvLooks:
+    """Return the options that most files need, and what others need."""
+    texts, dialects = {}, {}
+    for path in files[:_MOST_OPENED]:
+        if beginning := _beginning(folder / path):
+            encoding = _encoding(beginning)
+            texts[path] = beginning.decode(encoding, "replace")
+            dialects[path] = {"delimiter": _delimiter(texts[path]), "encoding": encoding}
+    usual = {
+        name: Counter(dialect[name] for dialect in dialects.values()).most_common(1)[0][0] if dialects else default
+        for name, default in _DIALECT.items()
+    }
+    found = _CsvLooks({name: value for name, value in usual.items() if value != _DIALECT[name]})
+    for path, dialect in dialects.items():
+        if other := {name: value for name, value in dialect.items() if value != usual[name]}:
+            found.others[path] = other
+    edges = {path: f"(?:^|[{re.escape(dialect['delimiter'])}])" for path, dialect in dialects.items()}
+    ends = {path: f"(?:$|[{re.escape(dialect['delimiter'])}\r])" for path, dialect in dialects.items()}
+    if any(re.search(rf'(?m){edges[path]}"?NA"?{ends[path]}', text) for path, text in texts.items()):
+        found.options["null_values"] = ["", "NA"]
+        found.remarks.append("The value NA is read as null.")
+        if any(re.search(rf'(?m){edges[path]}"NA"{ends[path]}', text) for path, text in texts.items()):
+            found.options["quoted_nulls"] = True
+    return found
+
+
+def _encoding(beginning: bytes) -> str:
+    """Return the encoding of a text: UTF-8 if it is that, UTF-16 by its mark, else that of Windows in the west."""
+    if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(beginning)  # the last character may be cut
+    except UnicodeDecodeError:
+        return "cp1252"
+    return "utf-8"
 
 
 def _delimiter(text: str) -> str:

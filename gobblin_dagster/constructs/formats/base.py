@@ -186,10 +186,14 @@ def columns_of(
 ) -> dict[str, T]:
     """Return the declared types of a dataset: `columns`, and those of the globs that match; later ones win."""
     declared = dict(columns)
-    for glob, more in dataset_columns.items():
-        if dataset_urn == glob or fnmatchcase(dataset_urn, glob):
-            declared |= more
+    for more in matching(dataset_urn, dataset_columns):
+        declared |= more
     return declared
+
+
+def matching(dataset_urn: str, by_glob: Mapping[str, T]) -> list[T]:
+    """Return the values of the globs that match a dataset, in their order."""
+    return [value for glob, value in by_glob.items() if dataset_urn == glob or fnmatchcase(dataset_urn, glob)]
 
 
 _MOST_NAMES = 12

@@ -26,6 +26,7 @@ from gobblin_dagster.constructs.formats.base import (
     TypeSample,
     columns_of,
     kind_of,
+    matching,
     refuse_new_columns,
     require_columns,
 )
@@ -55,8 +56,8 @@ def _in_ascii(char: str) -> str:
 Char = Annotated[str, StringConstraints(min_length=1, max_length=1), AfterValidator(_in_ascii)]
 
 
-class CsvOptions(SpecModel):
-    """Options of the format `csv`."""
+class CsvDialect(SpecModel):
+    """How the text of a CSV file is written."""
 
     delimiter: Char = ","
     """Character between values."""
@@ -70,6 +71,20 @@ class CsvOptions(SpecModel):
     """Names of the columns, in order, for files without a header."""
     encoding: EncodingName = "utf-8"
     """Encoding of the text, by its Python name."""
+
+    @model_validator(mode="after")
+    def _has_names(self) -> Self:
+        if self.header == bool(self.column_names):
+            raise ValueError("expected either a header or `column_names` (with `header: false`)")
+        return self
+
+
+class CsvOptions(CsvDialect):
+    """Options of the format `csv`."""
+
+    dialects: Mapping[str, CsvDialect] = Field(default_factory=dict)
+    """Other `delimiter`, `quote`, `escape`, `encoding`, `header` or `column_names` for the datasets whose urn matches a
+    glob, e.g. `{"germany/*": {delimiter: ";", encoding: cp1252}}`; of several globs that match, later ones win."""
     null_values: tuple[str, ...] = ("",)
     """Texts that mean null; in quotes they are texts, unless `quoted_nulls` is set."""
     quoted_nulls: bool = False
@@ -89,12 +104,19 @@ class CsvOptions(SpecModel):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        if self.header == bool(self.column_names):
-            raise ValueError("expected either a header or `column_names` (with `header: false`)")
         declared = [*self.columns, *(name for columns in self.dataset_columns.values() for name in columns)]
         if self.include and (unread := [name for name in declared if name not in self.include]):
             raise ValueError(f"`columns` declares {', '.join(unread)}, which `include` leaves out")
         return self
+
+    def of_dataset(self, dataset_urn: str) -> CsvOptions:
+        """Return the options with the dialect of a dataset."""
+        own: dict[str, Any] = {}
+        for dialect in matching(dataset_urn, self.dialects):
+            own |= {name: getattr(dialect, name) for name in dialect.model_fields_set}
+        if own.get("header"):
+            own.setdefault("column_names", ())
+        return self.model_copy(update=own) if own else self
 
 
 class CsvFormat:
@@ -108,7 +130,7 @@ class CsvFormat:
     Published = PublishedCsv
 
     def __init__(self, options: CsvOptions, context: ConstructContext) -> None:
-        self._options = options
+        self._options = options.of_dataset(context.dataset_urn)
         self._context = context
         self._block_bytes = context.block_bytes
         self._declared = columns_of(context.dataset_urn, options.columns, options.dataset_columns)

@@ -67,6 +67,51 @@ def test_layout_of_a_folder_becomes_a_pattern(
     assert set(planned(cli, tmp_path / "p")) == datasets
 
 
+def test_each_format_of_a_folder_has_a_job_of_its_own(cli: Cli, tmp_path: Path) -> None:
+    put(tmp_path / "in", a_csv="x\n1\n", a__b__c_csv="y\n1\n", a_b__c_csv="z\n1\n")
+    (tmp_path / "in" / "b.jsonl").write_text('{"x": 1}\n')
+    (tmp_path / "in" / "c.txt").write_text("text\n")
+    assert cli("init", tmp_path / "p", "--source", "files", "--from", tmp_path / "in").code == 0
+    made = jobs(tmp_path / "p")
+    assert set(made) == {"in_csv", "a_b_csv", "a_b_csv_2", "in_jsonl", "in_text"}
+    assert all((job["job"], job["extract"]["table"]) == (name, name) for name, job in made.items())
+    assert set(planned(cli, tmp_path / "p")) == {"a", "b", "c"}
+
+
+def test_files_of_json_are_lines_or_left_out(cli: Cli, tmp_path: Path) -> None:
+    put(tmp_path / "in")
+    (tmp_path / "in").mkdir()
+    for name, text in {"a": '{"x": 1}\n{"x": 2}\n', "b": '{"y": 1}\n', "c": '[\n{"x": 1}]'}.items():
+        (tmp_path / "in" / f"{name}.json").write_text(text)
+    (tmp_path / "in" / "d.xml").touch()
+    assert cli("init", tmp_path / "p", "--source", "files", "--from", tmp_path / "in").code == 0
+    ((name, job),) = jobs(tmp_path / "p").items()
+    assert job["source"]["path"].endswith("/in/{dataset}.json")
+    said = (tmp_path / "p" / "jobs" / f"{name}.yaml").read_text()
+    assert "# Left out, 2 file(s) of no known format: 1 (one JSON document), 1 (.xml), as c.json. `jq -c" in said
+
+
+def test_files_that_are_written_otherwise_have_a_dialect(cli: Cli, tmp_path: Path) -> None:
+    put(tmp_path / "in", a_csv="id,name\n1,x\n", b_csv="id,name\n2,y\n", german_csv="id;betrag\n1;2\n")
+    (tmp_path / "in" / "windows.csv").write_bytes("id,name\n1,J\xfcrgen \u20ac\n".encode("cp1252"))
+    (tmp_path / "in" / "utf16.csv").write_bytes("id;name\n1;\u017dofie\n".encode("utf-16"))
+    assert cli("init", tmp_path / "p", "--source", "files", "--from", tmp_path / "in").code == 0
+    (job,) = jobs(tmp_path / "p").values()
+    assert job["source"]["format"] == {
+        "type": "csv",
+        "dialects": {
+            "german": {"delimiter": ";"},
+            "windows": {"encoding": "cp1252"},
+            "utf16": {"delimiter": ";", "encoding": "utf-16"},
+        },
+    }
+    types = {"id": "int64", "name": "string"}
+    assert planned(cli, tmp_path / "p") == {
+        **dict.fromkeys(("a", "b", "windows", "utf16"), types),
+        "german": {"id": "int64", "betrag": "int64"},
+    }
+
+
 def test_formats_and_compression_have_jobs_of_their_own(cli: Cli, tmp_path: Path) -> None:
     put(tmp_path / "in", a_csv="x\n1\n")
     (tmp_path / "in" / "b.csv.gz").write_bytes(gzip.compress(b"x\n1\n"))

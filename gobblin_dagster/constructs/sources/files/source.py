@@ -106,7 +106,7 @@ class FilesSource:
         return [f"no file of `path` has {', '.join(absent)} in its name; it is read once it comes."] if absent else []
 
     def extractor(self, unit: WorkUnit) -> Extractor:
-        types, file_format = unit.read.get("types"), self._format
+        types, file_format = unit.read.get("types"), self._format_of(unit.dataset_urn)
         if isinstance(types, Mapping) and isinstance(file_format, InfersTypes):
             file_format = file_format.with_types({name: str(kind) for name, kind in types.items()})
         return FilesExtractor(unit, file_format, self._context)
@@ -134,7 +134,7 @@ class FilesSource:
             files = self._walk(bound, lambda _: True, dataset_urn).files.get(dataset_urn, [])
         except FileNotFoundError:
             return 0
-        was_read, rows = self._discovery.was_read(ranges), 0
+        was_read, rows, file_format = self._discovery.was_read(ranges), 0, self._format_of(dataset_urn)
         wanted = Gate(self._start()).is_wanted
         for file in filter(wanted, files):
             verdict = was_read(file)
@@ -142,7 +142,7 @@ class FilesSource:
                 return None
             if verdict:
                 with translated_errors(dataset_urn, self._label(file.path)):
-                    rows += self._format.count_rows(InputFile(file.path))
+                    rows += file_format.count_rows(InputFile(file.path))
         return rows
 
     def resolve_startpoint(
@@ -323,6 +323,8 @@ class FilesSource:
 
     def _format_of(self, urn: str) -> FileFormat:
         """Return the format with the options of one dataset."""
+        if urn == self._context.dataset_urn:
+            return self._format
         context = replace(self._context, dataset_urn=urn)
         file_format: FileFormat = registry.create(ConstructKind.FORMAT, self._options.format, context)
         return file_format
