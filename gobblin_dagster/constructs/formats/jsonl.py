@@ -294,7 +294,8 @@ def _require_objects(lines: list[bytes], rows_before: int) -> None:
     """
     for number, line in enumerate(lines, start=rows_before + 1):
         if not line.lstrip().startswith(b"{"):
-            raise FormatError(f"expected one object per line, got {line[:80]!r}.", number)
+            hint = " If the file is a list, `jq -c '.[]' FILE` makes lines of it." if line[:1] == b"[" else ""
+            raise FormatError(f"expected one object per line, got {line[:80]!r}.{hint}", number)
 
 
 def _refuse_overflow(table: pa.Table, lines: list[bytes], rows_before: int) -> None:

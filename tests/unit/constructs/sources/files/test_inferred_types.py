@@ -15,6 +15,8 @@ from gobblin_dagster.constructs.formats.base import InfersTypes
 from gobblin_dagster.constructs.sources.files.inferred_types import infer_types
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer
 from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import InvalidSpecError
+from gobblin_dagster.core.watermark.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.spec.job import JobSpec
@@ -155,6 +157,44 @@ def test_columns_of_datasets_are_declared_by_globs(tmp_path: Path) -> None:
     (tmp_path / "in/b/1.csv").unlink()
     lake.run()
     assert kinds(lake.published()) == {"id": "string", "n": "float"}
+
+
+def test_datasets_have_dialects_of_their_own(tmp_path: Path) -> None:
+    put(tmp_path, "in/a/1.csv", text='id,n\n1,"1,5"\n')
+    put(tmp_path, "in/b/1.csv", text="1;2\n'3;\n4';5\n")
+    (tmp_path / "in/c").mkdir()
+    (tmp_path / "in/c/1.csv").write_bytes("id;größe\n1;2\n".encode("utf-16"))
+    dialects = {
+        "[bc]": {"delimiter": ";"},
+        "b": {"quote": "'", "header": False, "column_names": ["id", "n"]},
+        "c": {"encoding": "utf-16"},
+    }
+    files = source(tmp_path, PATH, format={"type": "csv", "dialects": dialects})
+    assert {urn: one.inferred for urn, one in plan(files).items()} == {
+        "a": {"id": "int64", "n": "string"},
+        "b": {"id": "string", "n": "int64"},
+        "c": {"id": "int64", "größe": "int64"},
+    }
+    for urn, rows in {"a": 1, "b": 2, "c": 1}.items():
+        (unit,) = plan(files)[urn].work_units
+        reader = files.extractor(unit)
+        assert sum(chunk.batch.num_rows for chunk in reader.chunks()) == rows
+        read = CommittedRanges(type(unit.low), {}).add(WatermarkInterval(unit.low, unit.expected_high))
+        assert files.count_rows(urn, read) == rows
+
+
+@pytest.mark.parametrize(
+    ("dialects", "said"),
+    [
+        ({"a": {"header": False}}, "expected either a header or `column_names`"),
+        ({"a": {"delimiter": "||"}}, "at most 1 character"),
+        ({"a": {"encoding": "utf-99"}}, "utf-99"),
+        ({"a": {"columns": {}}}, "columns"),
+    ],
+)
+def test_wrong_dialects_are_told(tmp_path: Path, dialects: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidSpecError, match=said):
+        source(tmp_path, PATH, format={"type": "csv", "dialects": dialects})
 
 
 def test_file_that_cannot_be_read_does_not_hinder_the_others(tmp_path: Path) -> None:
