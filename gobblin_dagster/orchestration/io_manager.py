@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -21,6 +22,10 @@ from gobblin_dagster.orchestration.published import PublishedDatasets
 from gobblin_dagster.orchestration.report import RunReport
 from gobblin_dagster.orchestration.resources import GobblinSparkResource
 from gobblin_dagster.state.store import StateStore
+
+URN_COLUMN = "gobblin/urn_column"
+"""Key of the metadata of an input (`dg.AssetIn(metadata=...)`): name of a column that tells the dataset.urn of each
+row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,8 @@ class CommitStepIOManager(dg.IOManager):
     `load_input`, called for an input of a downstream asset, returns the data of the partitions that this asset works
     on. The annotation of the parameter chooses the form: a pyarrow Table or Dataset, a DataFrame of Spark or pandas, a
     DataFrame or LazyFrame of polars, a relation of DuckDB, `dict[str, pa.Table]` (a table per dataset.urn), `list[str]`
-    (paths of the files), or PublishedDatasets, also if there is no annotation.
+    (paths of the files), or PublishedDatasets, also if there is no annotation. With `gobblin/urn_column` in the
+    metadata of the input, rows have one more column of this name, with their dataset.urn.
 
     Source: gobblin-api `DataPublisher` and gobblin-runtime `CommitStep`s. Differs: an IO manager publishes, so that an
     asset is materialized only after its data are committed.
@@ -84,6 +90,9 @@ class CommitStepIOManager(dg.IOManager):
         # For an asset without partitions, Dagster names all keys, also those that were never committed.
         urns = [to_urn(key) for key in context.asset_partition_keys] if context.has_asset_partitions else None
         published = PublishedDatasets.load(self._binding.project, self._binding.job, branch, urns)
+        if column := context.definition_metadata.get(URN_COLUMN):
+            # Dagster makes a metadata value of the text for assets, and leaves it as it is for ops.
+            published = dataclasses.replace(published, urn_column=str(getattr(column, "value", column)))
         return self._as_type(published, context.dagster_type.typing_type)
 
     def _as_type(self, published: PublishedDatasets, wanted: Any) -> Any:

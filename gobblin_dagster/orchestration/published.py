@@ -44,6 +44,8 @@ class PublishedDatasets:
     """Types of columns by dataset.urn, before the writer turned them into text or folders; None for nested columns."""
     writer_options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the branch's writer, needed to read CSV."""
+    urn_column: str = ""
+    """Name of a last column with the dataset.urn of each row; empty for none. `dataclasses.replace` sets it."""
 
     @classmethod
     def load(
@@ -89,9 +91,11 @@ class PublishedDatasets:
         day and nested values. Without any file there are no columns.
 
         Raises:
-            UsageError: pyarrow cannot read the files, or types of a column differ too much between files.
+            UsageError: pyarrow cannot read the files, types of a column differ too much between files, or there is a
+                column `urn_column`.
         """
-        return arrow_dataset(self.paths, self.types, self.writer_options, f"job {self.job!r}, branch {self.branch!r}")
+        whose = f"job {self.job!r}, branch {self.branch!r}"
+        return arrow_dataset(self.paths, self.types, self.writer_options, whose, self.urn_column)
 
     def to_arrow(self) -> pa.Table:
         """Read everything into memory; shape and errors as of `to_dataset`."""
@@ -116,7 +120,14 @@ class PublishedDatasets:
             # Spark would guess types from the names of folders, and read 007 as 7.
             told = {**kind.spark_types(types), **{level: types.get(level) or pa.string() for level in levels}}
             names = kind.column_names(types, levels)
-            frames.append(reader.schema(found.fromJson(spark_fields(found.jsonValue(), told, names))).load(paths))
+            frame = reader.schema(found.fromJson(spark_fields(found.jsonValue(), told, names))).load(paths)
+            frames.append(frame.withColumn(self.urn_column, _literal(urn)) if self.urn_column else frame)
         if not frames:
             return session.createDataFrame([], "struct<>")
         return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+
+
+def _literal(text: str) -> Any:
+    from pyspark.sql.functions import lit  # noqa: PLC0415  # whoever asks for a frame has Spark
+
+    return lit(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import dagster as dg
@@ -52,9 +53,10 @@ def test_demo_runs_on_spark_and_its_delays_are_computed_downstream(tmp_path: Pat
 
     project = open_project(demo)
     published = PublishedDatasets.load(project, project.job("flights"), "all", ["EV-EWR", "HA-JFK"])
-    frame = published.to_spark(GobblinSparkResource.of_project(project).session)
+    with_urn = dataclasses.replace(published, urn_column="urn")
+    frame = with_urn.to_spark(GobblinSparkResource.of_project(project).session)
     assert frame.count() == published.rows == published.to_arrow().num_rows
-    assert dict(frame.dtypes)["flight_date"] == "date"
+    assert (dict(frame.dtypes)["flight_date"], frame.dtypes[-1]) == ("date", ("urn", "string"))
 
 
 def test_downstream_asset_takes_a_spark_frame(tmp_path: Path) -> None:

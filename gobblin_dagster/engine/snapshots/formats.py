@@ -52,6 +52,7 @@ def arrow_dataset(
     types: Mapping[str, Types],
     options: Mapping[str, Any],
     whose: str,
+    urn_column: str = "",
 ) -> ds.Dataset:
     """Return files as one lazy dataset; a column that only some files have is null in the others.
 
@@ -62,9 +63,11 @@ def arrow_dataset(
         types: as of `stored_types`, by dataset.urn.
         options: options of the branch's writer.
         whose: the dataset and branch of the files, for messages.
+        urn_column: name of a column to add at the end, with the dataset.urn of each row; empty for none.
 
     Raises:
-        UsageError: pyarrow cannot read the files, or there is no common type for a column.
+        UsageError: pyarrow cannot read the files, there is no common type for a column, or there is a column
+            `urn_column`.
     """
     import pyarrow.dataset as ds  # noqa: PLC0415  # loads pandas: a fifth of the start of a run in Dagster
 
@@ -79,7 +82,26 @@ def arrow_dataset(
             problem=f"Files of {whose}, have no types in common: {error}.",
             hint="Load fewer at once, or give `paths` to a reader that is told which types to take.",
         ) from error
-    return ds.dataset([factory.finish(schema) for factory, _ in parts])
+    made = [factory.finish(schema) for factory, _ in parts]
+    if urn_column:
+        if urn_column in schema.names:
+            problem = f"Files of {whose}, have a column {urn_column!r} already."
+            raise UsageError(problem=problem, hint="Choose another name for the column with the dataset.urn.")
+        made = [_with_urn(one, urn_column, urn) for one, (_, urn, _) in zip(made, groups, strict=True)]
+    return ds.dataset(made)
+
+
+def _with_urn(files: ds.FileSystemDataset, column: str, urn: str) -> ds.FileSystemDataset:
+    """Return a dataset with one more column, which is the same in all rows; nothing is read."""
+    import pyarrow.dataset as ds  # noqa: PLC0415  # as above
+
+    same = ds.field(column) == urn
+    fragments = [
+        files.format.make_fragment(one.path, one.filesystem, partition_expression=one.partition_expression & same)
+        for one in files.get_fragments()
+    ]
+    schema = files.schema.append(pa.field(column, pa.string()))
+    return ds.FileSystemDataset(fragments, schema, files.format, files.filesystem)
 
 
 def reader_groups(

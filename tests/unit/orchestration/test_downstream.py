@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import dagster as dg
@@ -19,15 +20,20 @@ from gobblin_dagster.orchestration import metadata as md
 from tests.unit.orchestration.world import World
 
 PARTITIONS = dg.DynamicPartitionsDefinition(name="numbers.dataset_urn")
-ALL = {"numbers": dg.AssetIn(key=["test", "numbers", "all"])}
 
 
-def downstream(wanted: Any, seen: list[Any], partitions: dg.PartitionsDefinition[str] | None) -> dg.AssetsDefinition:
+def downstream(
+    wanted: Any,
+    seen: list[Any],
+    partitions: dg.PartitionsDefinition[str] | None,
+    metadata: dict[str, Any] | None = None,
+) -> dg.AssetsDefinition:
     def below(numbers: Any) -> None:
         seen.append(numbers)
 
     below.__annotations__["numbers"] = wanted
-    return dg.asset(ins=ALL, partitions_def=partitions)(below)
+    ins = {"numbers": dg.AssetIn(key=["test", "numbers", "all"], metadata=metadata)}
+    return dg.asset(ins=ins, partitions_def=partitions)(below)
 
 
 def materialize(world: World, asset: dg.AssetsDefinition, partition: str | None = None) -> dg.ExecuteInProcessResult:
@@ -59,6 +65,38 @@ def test_asset_in_a_separate_run_loads_its_partition_as_the_type_it_asks_for(
     seen: list[Any] = []
     assert materialize(world, downstream(wanted, seen, PARTITIONS), "c%20c").success
     assert [rows_of(got) for got in seen] == [20]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "counts_of"),
+    [
+        (pa.Table, lambda got: {one["values"]: one["counts"] for one in got["urn"].value_counts().to_pylist()}),
+        (
+            ds.Dataset,
+            lambda got: {"b/1": got.count_rows(filter=ds.field("urn") == "b/1"), "schema": got.schema.names[-1]},
+        ),
+        (pd.DataFrame, lambda got: got["urn"].value_counts().to_dict()),
+        (pl.LazyFrame, lambda got: dict(got.group_by("urn").len().collect().iter_rows())),
+        (dict[str, pa.Table], lambda got: {"a": got["a"]["urn"].unique().to_pylist()}),
+    ],
+    ids=["table", "dataset", "pandas", "lazy", "tables"],
+)
+def test_rows_tell_their_dataset_where_the_input_asks_for_it(world: World, wanted: Any, counts_of: Any) -> None:
+    world.run_elsewhere()
+    world.add_partitions("a", "b/1", "c c")
+    seen: list[Any] = []
+    asset = downstream(wanted, seen, None, {"gobblin/urn_column": "urn"})
+    assert materialize(world, asset).success
+    rows = {"a": 30, "b/1": 5, "c c": 20}
+    (found,) = [counts_of(got) for got in seen]
+    assert found in (rows, {"b/1": 5, "schema": "urn"}, {"a": ["a"]})
+
+
+def test_column_that_exists_is_not_overwritten(world: World) -> None:
+    world.run_elsewhere()
+    published = PublishedDatasets.load(world.binding.project, world.job, "all")
+    with pytest.raises(UsageError, match="column 'dataset' already"):
+        dataclasses.replace(published, urn_column="dataset").to_arrow()
 
 
 def test_asset_over_all_partitions_loads_only_what_was_ever_committed(world: World) -> None:
