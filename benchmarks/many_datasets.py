@@ -57,8 +57,7 @@ def main() -> None:
     parser.add_argument("--dlt", type=Path, help="a Python that has dlt")
     parser.add_argument("--cache", type=Path, default=HERE.parent / ".work" / "bench", help="folder to work in")
     args = parser.parse_args()
-    # Processes that the command leaves become our children, so that their CPU seconds are counted.
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     sizes = [int(size) for size in args.datasets.split(",")]
     figures: list[Figure] = []
     for size in sizes:
@@ -122,6 +121,11 @@ def write_files(cache: Path, size: int, rows: int) -> Path:
             file.write_text(text, encoding="utf-8")
         part.rename(folder)
     return folder
+
+
+def adopt_orphans() -> None:
+    """Make processes that a command leaves our children, so that their CPU seconds are counted."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def timed(command: Sequence[str], folder: Path) -> Took:

@@ -5,7 +5,6 @@ Both are made for one job or for all jobs of a project: a tick for many jobs cos
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -22,6 +21,7 @@ from gobblin_dagster.orchestration.polling import INTERVAL_S, SPARK_INTERVAL_S, 
 from gobblin_dagster.orchestration.requests import Answer, request, sensor_result
 from gobblin_dagster.orchestration.resources import GobblinSparkResource
 from gobblin_dagster.orchestration.sweep import Sweep, living_datasets
+from gobblin_dagster.orchestration.sweep_cursor import SweepCursor, dump_cursors, load_cursors
 from gobblin_dagster.orchestration.translator import GobblinTranslator
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
@@ -117,7 +117,8 @@ def sweep_sensor(
 
     - It reports commits of the command line, and of runs that died before they reported them, in bounded batches.
     - On a new Dagster instance, or after a reset of its cursor on Dagster's page of the sensor, it compares the newest
-      commit of each dataset with what Dagster shows, and reports those that Dagster does not know.
+      commit of each dataset with what Dagster shows, and reports those that Dagster does not know. From then on it
+      does so for new commits: several Dagster instances may show one project.
     - It reports a run as failed once its leases have expired or its process is provably gone. Dagster itself shows
       such a run as started for ever if its code server died with it.
     - It requests one run of a job to finish commit sequences that dead runs left.
@@ -156,7 +157,7 @@ def sweep_sensor(
                 first = [one.dataset_urn for one in seen.new] if seen else []
                 sweep = Sweep(binding, store, instance)
                 try:
-                    answer, cursor = sweep.result(cursors.get(binding.name, ""), first, max(budget, 1))
+                    answer, cursor = sweep.result(cursors.get(binding.name, SweepCursor()), first, max(budget, 1))
                 except GobblinDagsterError as fault:
                     errors.append((binding.name, fault))
                 else:
@@ -168,18 +169,9 @@ def sweep_sensor(
         for name, error in errors:
             context.log.error(f"Job {name!r}: {error}")
         kept = {one.name: cursors[one.name] for one in bindings if one.name in cursors}
-        return sensor_result(instance, answers, cursor=json.dumps(kept))
+        return sensor_result(instance, answers, cursor=dump_cursors(kept))
 
     return evaluate
-
-
-def load_cursors(text: str | None) -> dict[str, str]:
-    """Return the cursor of each job from the cursor of a sweep sensor; empty if it is none, so that all is compared."""
-    try:
-        found = json.loads(text or "{}")
-    except ValueError:
-        return {}
-    return {str(job): str(cursor) for job, cursor in found.items()} if isinstance(found, dict) else {}
 
 
 class _Target(TypedDict, total=False):

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 import dagster as dg
 
+from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.events import Publication, materializations, to_dagster_run
 from gobblin_dagster.orchestration.reconcile import is_known, last_publication
 from gobblin_dagster.orchestration.requests import Answer, request
+from gobblin_dagster.orchestration.sweep_cursor import SweepCursor
 from gobblin_dagster.state.store import StateStore
-
-ALL_TOLD = "all told"
-"""Cursor of the sweep once it has compared all datasets with what its Dagster instance shows. Before, the cursor is the
-last dataset.urn that was compared; a new instance has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +27,11 @@ class Sweep:
     store: StateStore
     instance: dg.DagsterInstance
 
-    def result(self, cursor: str, first: Sequence[str], at_once: int) -> tuple[Answer, str]:
+    def result(self, cursor: SweepCursor, first: Sequence[str], at_once: int) -> tuple[Answer, SweepCursor]:
         """Return what to do, and the new cursor.
 
         Args:
-            cursor: as an earlier sweep returned it; empty for a new instance.
+            cursor: as an earlier sweep returned it.
             first: datasets that need a partition before their first run.
             at_once: number of commits to report at most.
         """
@@ -40,10 +39,9 @@ class Sweep:
         waiting = [one for one in self.store.load_sequences(self.binding.name) if one.dataset_urn not in held]
         publications = self._unreported(at_once)
         states = self.store.load_readable_states(self.binding.name)[0]
-        if cursor != ALL_TOLD and not publications:
-            compared = sorted(urn for urn in states if urn > cursor)[:at_once]
+        if not publications:
+            compared, cursor = self._newer(cursor, states, at_once)
             publications = self._unknown(compared)
-            cursor = compared[-1] if compared else ALL_TOLD
         urns = [one.dataset_urn for one in waiting]
         found = [[one.id, one.redo_failures] for one in waiting]
         answer = Answer(
@@ -87,6 +85,29 @@ class Sweep:
         self.store.mark_reported(heard)
         return found
 
+    def _newer(
+        self, cursor: SweepCursor, states: Mapping[str, DatasetState], at_once: int
+    ) -> tuple[Sequence[str], SweepCursor]:
+        """Return datasets with commits that this instance may not have heard of, and the cursor behind them."""
+        seen_at = self.store.now()
+        new = [
+            one for urn, one in states.items() if one.updated_at > cursor.since and one.version != cursor.known.get(urn)
+        ]
+        unsure: dict[str, DatasetState] = {}
+        tells: dict[str, bool] = {}
+        for one in sorted(new, key=lambda one: one.updated_at):
+            if max(len(unsure), len(tells)) >= at_once:
+                seen_at = one.updated_at
+                break
+            if one.run_id not in tells:
+                tells[one.run_id] = self._tells_itself(one.run_id)
+            if not tells[one.run_id]:
+                unsure[one.dataset_urn] = one
+        after = SweepCursor(max(cursor.until, seen_at))
+        known = {**cursor.known, **{urn: one.version for urn, one in unsure.items()}}
+        kept = {urn: one for urn, one in known.items() if urn in states and states[urn].updated_at > after.since}
+        return list(unsure), dataclasses.replace(after, known=kept)
+
     def _unknown(self, urns: Iterable[str]) -> dict[str, Publication]:
         """Return the newest commits of datasets that Dagster does not show, by dataset.urn."""
         found = {}
@@ -100,6 +121,11 @@ class Sweep:
         """Return whether a run of Dagster goes on; it reports its commits itself."""
         run = self.instance.get_run_by_id(to_dagster_run(run_id))
         return run is not None and not run.is_finished
+
+    def _tells_itself(self, run_id: str) -> bool:
+        """Return whether a run of this instance goes on or succeeded; others, or dead ones, may not have reported."""
+        run = self.instance.get_run_by_id(to_dagster_run(run_id))
+        return run is not None and (run.is_success or not run.is_finished)
 
 
 def living_datasets(binding: JobBinding, leases: Mapping[str, Lease]) -> frozenset[str]:

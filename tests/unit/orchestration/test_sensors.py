@@ -26,8 +26,7 @@ from gobblin_dagster.engine.project import Project
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration import new_data_sensor, sensors, sweep_sensor
 from gobblin_dagster.orchestration.ops import run_config
-from gobblin_dagster.orchestration.sensors import load_cursors
-from gobblin_dagster.orchestration.sweep import ALL_TOLD
+from gobblin_dagster.orchestration.sweep_cursor import OVERLAP, SweepCursor, dump_cursors, load_cursors
 from gobblin_dagster.spec.job import JobSpec
 from tests.unit.engine.jobs import job_spec, project, run
 from tests.unit.orchestration.world import World
@@ -48,7 +47,8 @@ def new_data(world: World) -> Any:
     return tick(world, new_data_sensor(world.binding.project, world.job))
 
 
-TOLD = json.dumps({"numbers": ALL_TOLD})
+TOLD = dump_cursors({"numbers": SweepCursor(datetime(9999, 1, 1, tzinfo=UTC))})
+"""Cursor of an instance that hears of everything."""
 
 
 def sweep(world: World, cursor: str | None = TOLD) -> Any:
@@ -186,13 +186,55 @@ def test_sweep_tells_a_new_instance_everything_once(world: World, monkeypatch: p
     with dg.DagsterInstance.ephemeral() as other:
         world.instance = other
         cursor, told = None, []
-        while cursor != TOLD:
+        for _ in range(4):
             data = sweep(world, cursor)
             cursor = data.cursor
             told.append(len(data.asset_events))
-        assert told == [4, 2, 0]
+        assert told == [4, 2, 0, 0]
         assert world.status() == ({"a", "b/1", "c%20c"}, set())
         assert not sweep(world, None).asset_events, "a reset cursor compares, and tells only what is unknown"
+
+
+def test_sweeps_of_two_instances_each_tell_what_others_committed(world: World) -> None:
+    """A run tells its own instance; the sweep of the other one tells there, also long after it has begun."""
+    first, cursors = world.instance, dict[str, str | None]()
+    with dg.DagsterInstance.ephemeral() as second:
+
+        def ticks(times: int = 2) -> list[int]:
+            told = []
+            for name, world.instance in (("first", first), ("second", second)):
+                told.append(0)
+                for _ in range(times):
+                    data = sweep(world, cursors.get(name))
+                    cursors[name] = data.cursor
+                    told[-1] += len(data.asset_events)
+            world.instance = first
+            return told
+
+        assert ticks() == [0, 0]
+        world.run_all()
+        assert ticks() == [0, 6], "three datasets of two branches"
+        world.datasets["a"]["rows"] = 31
+        world.run_elsewhere()
+        assert ticks() == [2, 2]
+        world.instance = second
+        world.datasets["c c"]["rows"] = 21
+        world.run_all()
+        assert ticks() == [2, 0]
+        assert ticks() == [0, 0]
+        world.instance = second
+        assert [event[md.ACTUAL_HIGH] for event in world.events("a")] == ["31", "30"]
+
+
+def test_commit_is_seen_that_took_long_to_publish(world: World) -> None:
+    """Its state has an older time than states that were seen before it."""
+    world.run_elsewhere()
+    cursor = json.loads(sweep(world, None).cursor)["numbers"]
+    late = datetime.fromisoformat(cursor["until"]) + OVERLAP / 2
+    later = dump_cursors({"numbers": SweepCursor(late, cursor["known"])})
+    world.datasets["a"]["rows"] = 31
+    world.run_elsewhere()
+    assert [event.partition for event in sweep(world, later).asset_events] == ["a", "a"]
 
 
 def dead_owner(run_id: str) -> LeaseOwner:
@@ -412,9 +454,23 @@ def test_sweep_of_a_project_reports_commits_of_all_jobs_within_its_bound(
         told.append(len(data.asset_events))
     assert sum(told) == 18, "three jobs of three datasets and two branches"
     assert max(told) <= 2 * (4 + 2), "a job that comes after the bound tells one dataset"
-    assert json.loads(str(cursor)) == dict.fromkeys(("first", "second", "third"), ALL_TOLD)
+    assert list(load_cursors(str(cursor))) == ["first", "second", "third"]
 
 
 @pytest.mark.parametrize("text", ["all told", "[1]", '"x"', "{", ""])
 def test_cursor_that_is_none_of_a_sweep_lets_it_compare_all(text: str) -> None:
     assert load_cursors(text) == {}
+
+
+@pytest.mark.parametrize("old", ["all told", "a", {"until": "noon", "known": {}}, {"until": "0001-01-01", "known": {}}])
+def test_cursor_of_an_older_version_lets_the_sweep_compare_all(old: Any) -> None:
+    assert load_cursors(json.dumps({"numbers": old})) == {"numbers": SweepCursor()}
+
+
+def test_cursor_forgets_what_it_need_not_look_for(world: World) -> None:
+    world.run_elsewhere()
+    data = sweep(world, sweep(world, None).cursor)
+    cursor = load_cursors(data.cursor)["numbers"]
+    assert load_cursors(dump_cursors({"numbers": cursor})) == {"numbers": cursor}
+    later = dump_cursors({"numbers": dataclasses.replace(cursor, until=cursor.until + 2 * OVERLAP)})
+    assert load_cursors(sweep(world, later).cursor)["numbers"].known == {}
