@@ -295,7 +295,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "orchestration/report.py": ("unit/orchestration/test_runs.py", "the committed only in part"),
     "orchestration/requests.py": ("unit/orchestration/test_sensors.py", "gobblin_dagster.orchestration.sensors"),
     "orchestration/resources.py": ("integration/test_dagster_spark.py", ""),
-    "orchestration/sweep.py": ("unit/orchestration/test_sensors.py", ""),
+    "orchestration/sweep.py": ("unit/orchestration/test_sensors.py", "gobblin_dagster.orchestration.sensors"),
     "orchestration/sweep_cursor.py": ("unit/orchestration/test_sensors.py", ""),
     "orchestration/translator.py": ("unit/orchestration/test_runs.py", ""),
     "spec/asset.py": ("unit/orchestration/test_upstream.py", ""),
