@@ -218,6 +218,24 @@ class FlowClient:
         """Remove a dataset's startpoint, and return it."""
         return self._startpoint(_dataset_key(group, name, urn, job), "removeStartpoint", {"reason": reason})
 
+    def topology(self) -> list[dict[str, Any]]:
+        """Return the topology files that the service keeps: `name`, `body`, `version`, `changedAt`, `changedBy`."""
+        return self._elements("/topology")
+
+    def put_topology(self, name: str, body: str) -> int:
+        """Store a topology file in the place of one with its name, and return the number of the change.
+
+        Args:
+            name: of the file.
+            body: its YAML; refused if the whole topology would have a fault with it.
+        """
+        version: int = self._document("PUT", f"/topology/(name:{_value(name)})", {"body": body})["version"]
+        return version
+
+    def delete_topology(self, name: str) -> None:
+        """Delete a topology file that the service keeps."""
+        self._call("DELETE", f"/topology/(name:{_value(name)})")
+
     def kill(self, group: str, name: str, number: int) -> None:
         """End an execution."""
         self._call("DELETE", f"/flowexecutions/{_execution_key(group, name, number)}")

@@ -38,6 +38,7 @@ from gobblin_dagster.service.api.flowtemplates import FlowTemplatesResource
 from gobblin_dagster.service.api.guard import Guard
 from gobblin_dagster.service.api.pages import LOGIN, Pages
 from gobblin_dagster.service.api.rest_server import RestServer
+from gobblin_dagster.service.api.topology import TopologyResource
 from gobblin_dagster.service.catalog.feed import CatalogFeed, CatalogListener, LoggingListener
 from gobblin_dagster.service.catalog.listeners import make_listeners
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
@@ -61,6 +62,7 @@ from gobblin_dagster.service.store.replica import Replica
 from gobblin_dagster.service.store.role_rows import LEADER, RoleLease
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.topology.catalog import TopologyCatalog
+from gobblin_dagster.service.topology.stored import StoredTopology
 from gobblin_dagster.spec.project import STATE_STORE, TOKEN_FILE, ServiceSpec
 from gobblin_dagster.state import open_store
 
@@ -158,7 +160,8 @@ class CoreServices:
         self.token, self.is_new_token = load_token(root / TOKEN_FILE)
         self.store = ServiceStore(parse_url(spec.store, root), self._clock, may_be_away=True)
         templates = TemplateCatalog(root / spec.templates)
-        self.topology = TopologyCatalog(root / spec.topology)
+        stored = StoredTopology(self.store, root / spec.topology, templates)
+        self.topology = TopologyCatalog(root / spec.topology, stored=stored)
         compiler = ExecutorCompiler(
             lambda names: make_compiler(spec.compiler, CompilerContext(templates, self.topology, names, allow))
         )
@@ -195,6 +198,7 @@ class CoreServices:
             **_catalog_resources(self.store, self.manager, self.orchestrator, guard, compiler),
             "flowdatasets": FlowDatasetsResource(self.store, self.datasets, guard),
             "flowtemplates": FlowTemplatesResource(templates, guard),
+            "topology": TopologyResource(self.topology, stored, guard),
         }
         # SQLite is a file: it can be read as long as the node lives.
         self._replica = None if self.store.is_sqlite else Replica(self.store, root / REPLICAS, self._clock)
@@ -353,7 +357,7 @@ class CoreServices:
             try:
                 while self.scheduler.fire_due().flows == BATCH:
                     pass
-                if self._role.is_held and self.orchestrator.expire_deadlines() + self.orchestrator.start_accepted():
+                if self._role.is_held and self.orchestrator.expire_deadlines() + self._start_accepted():
                     self._wake_executors()
                 if self._role.is_held and time.monotonic() >= move_at:
                     self._leave_lost_executors()
@@ -372,6 +376,10 @@ class CoreServices:
             # Many requests in a short time are one reason to look, not many.
             self._stopping.wait(max(0.0, began + LEAST_S - time.monotonic()))
             self._wake.clear()
+
+    def _start_accepted(self) -> int:
+        """Start what was accepted, once the topology is known: a flow must not fail for want of what is in the store."""
+        return self.orchestrator.start_accepted() if self.topology.is_known else 0
 
     def _leave_lost_executors(self) -> None:
         """Give the jobs of executors that are lost to others that can run them."""

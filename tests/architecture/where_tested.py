@@ -482,5 +482,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "unit/service/store/test_schema.py",
         "gobblin_flow_executions",
     ),
+    "service/store/migrations/versions/r0008_topology.py": ("unit/service/store/test_schema.py", "r0008"),
     "service/store/worker_rows.py": ("unit/service/store/test_schema.py", ""),
 }

@@ -1,6 +1,6 @@
 """`gobblin topology`: check and show the data landscape that the project's topology files describe.
 
-The commands read the files; the service need not run.
+The commands read the files, and the service need not run; `apply` stores files in a service that runs.
 """
 
 from __future__ import annotations
@@ -8,10 +8,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from gobblin_dagster.cli.commands.flow.connect import UrlOption, connect
 from gobblin_dagster.cli.context import Output, OutputOption, examples, project_root
 from gobblin_dagster.cli.lazy import WholeHelpGroup
 from gobblin_dagster.cli.render.console import console, print_facts, print_status, print_table
@@ -129,6 +131,45 @@ def show(
     if name in graph.nodes:
         for edge in (*graph.incoming[name], *graph.outgoing[name]):
             out.print(f"  {_arrow(edge)}")
+
+
+@app.command(epilog=examples("gobblin topology apply west.yaml", "gobblin topology apply --delete west"))
+def apply(
+    ctx: typer.Context,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE...", help="Topology files, stored one after the other.", show_default=False),
+    ] = None,
+    delete: Annotated[
+        list[str] | None, typer.Option("--delete", metavar="NAME", help="A stored file to delete; may be repeated.")
+    ] = None,
+    url: UrlOption = None,
+) -> None:
+    """Store topology files in a running service, beside those of its folder; all its nodes see them within a second.
+
+    A file takes the place of the stored one with its name. It is refused, with all faults and their lines, if the
+    whole topology would have a fault with it. Without a file the command lists what is stored.
+    """
+    out = console(sys.stdout)
+    with connect(ctx, url) as client:
+        for path in files or ():
+            try:
+                body = path.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise UsageError(problem=f"{path} cannot be read: {error}.") from error
+            version = client.put_topology(path.stem, body)
+            out.print(f"{path} is stored as {path.stem}: change {version} of the topology.")
+        for name in delete or ():
+            client.delete_topology(name)
+            out.print(f"{name} is deleted.")
+        if not files and not delete:
+            stored = [
+                (one["name"], str(one["version"]), one["changedAt"], one["changedBy"]) for one in client.topology()
+            ]
+            if stored:
+                print_table(out, {"file": "left", "change": "right", "at": "left", "by": "left"}, stored)
+            else:
+                out.print("The service keeps no topology files.")
 
 
 def text_lines(graph: FlowGraph) -> Iterator[str]:

@@ -25,6 +25,12 @@ _DATASET_KEY = {
     "description": "`(flowGroup:GROUP,flowName:NAME)` is the whole flow; `datasetUrn:URN` and `jobName:JOB` in it name "
     "one dataset. Values are percent-encoded.",
 }
+_TOPOLOGY_KEY = {**_KEY, "description": "`(name:NAME)`"}
+_TOPOLOGY_FILE = {
+    "type": "object",
+    "required": ["body"],
+    "properties": {"body": {**_TEXT, "description": "the file's YAML: nodes, edges, executors"}},
+}
 _STARTPOINT = {
     "type": "object",
     "required": ["reason"],
@@ -103,6 +109,15 @@ def openapi_document() -> dict[str, Any]:
                 ),
                 "requestBody": {"required": True, "content": {"application/json": {"schema": _STARTPOINT}}},
             },
+        },
+        "/topology": {"get": _operation("Topology files that the service keeps", [])},
+        "/topology/{key}": {
+            "get": _operation("One topology file", [_TOPOLOGY_KEY]),
+            "put": {
+                **_operation("Put a topology file; refused if the topology would have faults", [_TOPOLOGY_KEY]),
+                "requestBody": {"required": True, "content": {"application/json": {"schema": _TOPOLOGY_FILE}}},
+            },
+            "delete": _operation("Delete a topology file", [_TOPOLOGY_KEY]),
         },
         "/health/live": {"get": _operation("Whether the process works", [])},
         "/health/ready": {"get": _operation("Whether requests can be answered", [])},

@@ -233,6 +233,18 @@ worker_jobs = Table(
 )
 """Jobs that were ordered from workers: each attempt is one row, so that it begins once however often it is ordered."""
 
+topology_files = Table(
+    "gobblin_topology_files",
+    metadata,
+    Column("name", Text, primary_key=True),
+    # Empty once the file was deleted: its row stays, so that versions only grow.
+    Column("body", Text),
+    Column("version", BigInteger, nullable=False),
+    Column("changed_at", UtcDateTime, nullable=False),
+    Column("changed_by", Text, nullable=False),
+)
+"""Topology files that came over REST; versions count all changes of all files."""
+
 audit = Table(
     "gobblin_audit",
     metadata,

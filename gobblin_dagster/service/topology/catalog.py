@@ -12,9 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from gobblin_dagster.core.errors import GobblinDagsterError, InvalidSpecError
+from gobblin_dagster.core.errors import GobblinDagsterError, InvalidSpecError, StorageError, TransientError
 from gobblin_dagster.service.topology.files import read_topology, topology_files
 from gobblin_dagster.service.topology.graph import EMPTY, FlowGraph
+from gobblin_dagster.service.topology.stored import StoredTopology
 
 log = logging.getLogger(__name__)
 
@@ -38,13 +39,19 @@ class TopologyCatalog:
     Args:
         folder: the folder of topology files; one that is not there is an empty topology.
         listeners: called in this order.
+        stored: files that came over REST, which belong to the topology too; None: there are none.
 
     Source: gobblin-runtime `TopologyCatalog`, gobblin-service `FSFlowGraphMonitor`. Differs: a folder with a fault
         changes nothing at all.
     """
 
-    def __init__(self, folder: Path, listeners: Sequence[TopologyListener] = ()) -> None:
+    def __init__(
+        self, folder: Path, listeners: Sequence[TopologyListener] = (), stored: StoredTopology | None = None
+    ) -> None:
         self._folder = folder
+        self._stored = stored
+        self.is_known = False
+        """Whether all files could be looked at once: before that, what is missing may be in a store that is away."""
         self._listeners = list(listeners)
         self._stamp: object = None
         self._lock = threading.Lock()
@@ -67,17 +74,20 @@ class TopologyCatalog:
 
     def refresh(self) -> bool:
         """Read the folder again if a file of it has changed; return whether the topology is another one now."""
-        stamp = self._look()
-        if stamp == self._stamp:
-            return False
-        self._stamp = stamp
         try:
+            stamp = self._look()
+            if stamp == self._stamp:
+                return False
             new = self._read()
+        except (TransientError, StorageError) as error:  # the database is away: what is known stays
+            self.problem = str(error)
+            return False
         except GobblinDagsterError as error:
             self.problem = str(error)
             log.warning("the topology stays as it was: %s", error)
+            self._stamp, self.is_known = stamp, True
             return False
-        self.problem = ""
+        self.problem, self._stamp, self.is_known = "", stamp, True
         with self._lock:
             old, self.graph = self.graph, replace(new, lost=self.graph.lost)
         if old.version == new.version:
@@ -97,18 +107,19 @@ class TopologyCatalog:
         return True
 
     def _read(self) -> FlowGraph:
-        if not self._folder.is_dir():
+        more = self._stored.texts() if self._stored is not None else {}
+        if not self._folder.is_dir() and not more:
             return EMPTY
-        found = read_topology(self._folder)
+        found = read_topology(self._folder, more=more)
         if found.faults:
             raise InvalidSpecError(file=str(self._folder), faults=found.faults)
         return found.graph
 
     def _look(self) -> tuple[tuple[str, int, int], ...]:
         """Return what tells whether a file has changed."""
+        stamps = [] if self._stored is None else [("", self._stored.version(), 0)]
         if not self._folder.is_dir():
-            return ()
-        stamps = []
+            return tuple(stamps)
         for path in topology_files(self._folder):
             try:
                 status = path.stat()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -70,17 +70,20 @@ def topology_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
 
 
-def read_topology(folder: Path, templates: TemplateCatalog | None = None) -> TopologyFolder:
+def read_topology(
+    folder: Path, templates: TemplateCatalog | None = None, more: Mapping[str, str] | None = None
+) -> TopologyFolder:
     """Read all files of a folder.
 
     Args:
         folder: the folder; its files are read with those of the folders below it.
         templates: where the edges' templates must be; None: they are not looked for.
+        more: files that are not in the folder, as texts by the names under which faults tell them.
 
     Raises:
-        UsageError: there is no such folder.
+        UsageError: there is no such folder, and no other file.
     """
-    if not folder.is_dir():
+    if not folder.is_dir() and not more:
         raise UsageError(
             problem=f"There is no folder {folder}.",
             hint="Make it and describe nodes, edges and executors in YAML files, or set `service: {topology: ...}`.",
@@ -88,6 +91,8 @@ def read_topology(folder: Path, templates: TemplateCatalog | None = None) -> Top
     reading = _Reading()
     for path in topology_files(folder):
         _read_file(reading, path, shown_path(path))
+    for name, text in (more or {}).items():
+        _read_text(reading, name, text.encode())
     graph = FlowGraph(reading.parts["nodes"], reading.parts["edges"], reading.parts["executors"])
     _check_executors(reading, graph)
     _check_edges(reading, graph)
@@ -107,11 +112,16 @@ def _read_file(reading: _Reading, path: Path, file: str) -> None:
         if path.stat().st_size > MAX_BYTES:
             reading.faults.append(SpecFault("", f"is larger than {MAX_BYTES >> 20} MiB", 1, file))
             return
-        # References to variables stay: the executor that runs the job replaces them.
-        document = read_document(path.read_bytes(), None)
+        content = path.read_bytes()
     except OSError as error:
         reading.faults.append(SpecFault("", f"cannot be read: {error.strerror}", 1, file))
         return
+    _read_text(reading, file, content)
+
+
+def _read_text(reading: _Reading, file: str, content: bytes) -> None:
+    # References to variables stay: the executor that runs the job replaces them.
+    document = read_document(content, None)
     reading.documents[file] = document
     found = [document.fault(*fault) for fault in document.faults]
     data = document.data

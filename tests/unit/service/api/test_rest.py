@@ -478,3 +478,21 @@ def test_flow_that_does_not_wait_for_the_quota_is_503_with_retry_after(
     assert (told.status, told.headers["retry-after"]) == (503, "30")
     assert "flow group g has 1 executions" in told.json["message"]
     assert rest("GET", "/flowconfigsV2/($params:(),flowGroup:g,flowName:second)").status == 404
+
+
+def test_topology_files_are_put_read_and_deleted_and_faults_are_422(rest: Rest) -> None:
+    body = "nodes: {lake: {type: lake}}\n"
+    assert rest("PUT", "/topology/(name:west)", {"body": body}).json == {"version": 1}
+    told = rest("GET", "/topology").json
+    assert (told["nodes"], told["problem"], told["lost"]) == (1, "", [])
+    assert [(one["name"], one["body"], one["changedBy"]) for one in told["elements"]] == [("west", body, "owner")]
+    assert rest("GET", "/topology/(name:west)").json["version"] == 1
+    refused = rest("PUT", "/topology/(name:more)", {"body": body})
+    assert (refused.status, "the name 'lake' is taken" in refused.json["message"]) == (422, True)
+    assert rest("PUT", "/topology/(name:more)", {"text": body}).status == 400
+    assert rest("GET", "/topology/(name:more)").status == 404
+    assert rest("DELETE", "/topology/(name:west)").status == 200
+    assert rest("DELETE", "/topology/(name:west)").status == 404
+    assert rest("GET", "/topology").json["nodes"] == 0
+    rest.token = None
+    assert rest("PUT", "/topology/(name:west)", {"body": body}).status == 401

@@ -1,0 +1,109 @@
+"""Topology files that came over REST: with those of the folder they are one topology, without faults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.clock import SystemClock
+from gobblin_dagster.core.errors import FlowNotFoundError, InvalidSpecError, UsageError
+from gobblin_dagster.service.catalog.templates import TemplateCatalog
+from gobblin_dagster.service.store.store import ServiceStore, Transaction
+from gobblin_dagster.service.topology.catalog import TopologyCatalog
+from gobblin_dagster.service.topology.stored import StoredTopology
+from tests.unit.service.topology.conftest import SOUND, Write
+
+TEMPLATE = "template: {0}\njob: {{source: {{type: files}}}}\n"
+MORE = """\
+nodes: {cellar: {type: lake}}
+edges: {down: {source: lake, destination: cellar, template: "FS:///in.template", executors: [there]}}
+"""
+
+
+def no_note(_: Transaction) -> None:
+    """Leave none."""
+
+
+class Nodes:
+    """Two nodes of one service, with a folder of templates and a folder of files."""
+
+    def __init__(self, write: Write, root: Path) -> None:
+        (root / "templates").mkdir()
+        for name in ("in", "out"):
+            (root / "templates" / f"{name}.template").write_text(TEMPLATE.format(name))
+        self.folder = write(a=SOUND)
+        self.store = ServiceStore(f"sqlite:///{root}/service.db", SystemClock())
+        self.stored = StoredTopology(self.store, self.folder, TemplateCatalog(root / "templates"))
+        self.catalog = TopologyCatalog(self.folder, stored=self.stored)
+
+
+@pytest.fixture
+def nodes(write: Write, tmp_path: Path) -> Nodes:
+    return Nodes(write, tmp_path)
+
+
+def test_stored_files_and_those_of_the_folder_are_one_topology_on_every_node(nodes: Nodes) -> None:
+    other = TopologyCatalog(nodes.folder, stored=nodes.stored)
+    assert nodes.stored.put("west", MORE, "me", no_note) == 1
+    for catalog in (nodes.catalog, other):
+        assert catalog.refresh()
+        assert set(catalog.graph.edges) == {"in", "out", "down"}
+        assert not catalog.refresh()
+    assert nodes.stored.put("west", "nodes: {cellar: {type: lake}}", "me", no_note) == 2
+    assert other.refresh()
+    assert set(other.graph.edges) == {"in", "out"}
+    assert nodes.stored.delete("west", "you", no_note) == 3
+    assert other.refresh()
+    assert "cellar" not in other.graph.nodes
+    assert (nodes.stored.version(), nodes.stored.files()) == (3, [])
+    nodes.store.close()
+
+
+def test_file_with_which_the_topology_has_a_fault_is_refused_and_not_stored(nodes: Nodes) -> None:
+    for body, told in (
+        ("nodes: {lake: {type: lake}}", r"west \(in the service\):1: nodes.lake: the name 'lake' is taken in"),
+        ("edges: {x: {source: lake, destination: moon, template: FS:///in.template}}", "there is no node 'moon'"),
+        (MORE.replace("in.template", "no.template"), "no.template cannot be read"),
+        ("nodes: [", "west"),
+    ):
+        with pytest.raises(InvalidSpecError, match=told):
+            nodes.stored.put("west", body, "me", no_note)
+    nodes.stored.put("base", "nodes: {cellar: {type: lake}}", "me", no_note)
+    edge = MORE.partition("\n")[2]
+    nodes.stored.put("edge", edge, "me", no_note)
+    with pytest.raises(InvalidSpecError, match="there is no node 'cellar'"):
+        nodes.stored.delete("base", "me", no_note)
+    assert [(one.name, one.version, one.changed_by) for one in nodes.stored.files()] == [
+        ("base", 1, "me"),
+        ("edge", 2, "me"),
+    ]
+    nodes.store.close()
+
+
+def test_names_and_texts_that_no_file_can_have_are_refused(nodes: Nodes) -> None:
+    with pytest.raises(UsageError, match="no name of a topology file"):
+        nodes.stored.put("../west", MORE, "me", no_note)
+    with pytest.raises(UsageError, match="NUL"):
+        nodes.stored.put("west", "a: '\0'", "me", no_note)
+    with pytest.raises(FlowNotFoundError, match="keeps no topology file 'west'"):
+        nodes.stored.delete("west", "me", no_note)
+    nodes.store.close()
+
+
+def test_topology_is_not_known_before_the_store_was_there_and_stays_while_it_is_away(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes.stored.put("west", MORE, "me", no_note)
+    away = ServiceStore("postgresql://nobody@127.0.0.1:1/none", SystemClock(), may_be_away=True)
+    monkeypatch.setattr(nodes.stored, "_store", away)
+    catalog = TopologyCatalog(nodes.folder, stored=nodes.stored)
+    assert (catalog.is_known, catalog.graph.edges) == (False, {})
+    monkeypatch.setattr(nodes.stored, "_store", nodes.store)
+    assert catalog.refresh()
+    assert (catalog.is_known, len(catalog.graph.edges)) == (True, 3)
+    monkeypatch.setattr(nodes.stored, "_store", away)
+    assert not catalog.refresh()
+    assert len(catalog.graph.edges) == 3
+    nodes.store.close()
+    away.close()
