@@ -378,7 +378,7 @@ class CoreServices:
             self._wake.clear()
 
     def _start_accepted(self) -> int:
-        """Start what was accepted, once the topology is known: a flow must not fail for want of what is in the store."""
+        """Start what was accepted, once the topology is known: no flow must fail for want of what is in the store."""
         return self.orchestrator.start_accepted() if self.topology.is_known else 0
 
     def _leave_lost_executors(self) -> None:

@@ -449,6 +449,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "gobblin_dagster.service.server > gobblin_dagster.service.api.pages",
     ),
     "service/api/records.py": ("unit/service/api/test_rest.py", "flow.runImmediately"),
+    "service/api/topology.py": ("unit/service/api/test_rest.py", "gobblin_dagster.service.server"),
     "service/api/unix_http.py": (
         "unit/service/api/test_pages.py",
         "gobblin_dagster.service.server > gobblin_dagster.service.api.dagster_pages",
@@ -482,6 +483,13 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "unit/service/store/test_schema.py",
         "gobblin_flow_executions",
     ),
-    "service/store/migrations/versions/r0008_topology.py": ("unit/service/store/test_schema.py", "r0008"),
+    "service/store/migrations/versions/r0008_topology.py": (
+        "unit/service/store/test_schema.py",
+        "gobblin_topology_files",
+    ),
+    "service/store/topology_rows.py": (
+        "unit/service/topology/test_stored.py",
+        "gobblin_dagster.service.topology.stored",
+    ),
     "service/store/worker_rows.py": ("unit/service/store/test_schema.py", ""),
 }

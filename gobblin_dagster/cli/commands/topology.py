@@ -163,9 +163,8 @@ def apply(
             client.delete_topology(name)
             out.print(f"{name} is deleted.")
         if not files and not delete:
-            stored = [
-                (one["name"], str(one["version"]), one["changedAt"], one["changedBy"]) for one in client.topology()
-            ]
+            fields = ("name", "version", "changedAt", "changedBy")
+            stored = [tuple(str(one[name]) for name in fields) for one in client.topology()]
             if stored:
                 print_table(out, {"file": "left", "change": "right", "at": "left", "by": "left"}, stored)
             else:

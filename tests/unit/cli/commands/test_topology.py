@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from gobblin_dagster.core.exit_codes import ExitCode
+from tests.services.flow_project import open_core
+from tests.services.rest_service import answering
 from tests.unit.cli.conftest import Cli
 from tests.unit.service.topology.conftest import SOUND
 
@@ -87,3 +89,26 @@ def test_show_tells_all_of_one_part(cli: Cli, root: Path) -> None:
     missing = cli("topology", "show", "laek")
     assert missing.code == ExitCode.USAGE
     assert "did you mean 'lake'?" in missing.err
+
+
+def test_apply_stores_files_in_the_service_and_refuses_faults(
+    cli: Cli, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = open_core(root)
+    (root / "west.yaml").write_text("nodes: {cellar: {type: lake}}\n")
+    (root / "bad.yaml").write_text("nodes:\n  lake: {type: lake}\n")
+    with answering(core) as url:
+        monkeypatch.setenv("GOBBLIN_SERVICE_URL", url)
+        monkeypatch.setenv("GOBBLIN_SERVICE_TOKEN", core.token)
+        assert cli("topology", "apply").out == "The service keeps no topology files.\n"
+        assert cli("topology", "apply", "west.yaml").out == "west.yaml is stored as west: change 1 of the topology.\n"
+        assert "cellar" in core.topology.graph.nodes
+        refused = cli("topology", "apply", "bad.yaml")
+        assert refused.code == ExitCode.USAGE
+        assert "bad (in the service):2: nodes.lake: the name 'lake' is taken in" in refused.err
+        assert cli("topology", "apply", "gone.yaml").code == ExitCode.USAGE
+        assert "west" in cli("topology", "apply").out
+        assert cli("topology", "apply", "--delete", "west").out == "west is deleted.\n"
+        assert "cellar" not in core.topology.graph.nodes
+    core.datasets.close()
+    core.store.close()

@@ -114,6 +114,7 @@ def test_executions_of_revision_0006_are_nobodys(store_url: str) -> None:
         assert found is not None
         assert (found.user, found.on_failure) == ("", FailureOption.FINISH_RUNNING)
         assert (running_by_group(transaction), running_by_user(transaction)) == ({"g": 1}, {})
+        assert transaction.execute(text("SELECT count(*) FROM gobblin_topology_files")).scalar_one() == 0
 
 
 def test_store_of_a_newer_program_is_refused_and_left_alone(store: ServiceStore, store_url: str) -> None:
