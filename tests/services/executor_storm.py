@@ -2,9 +2,10 @@
 
     python -m tests.services.executor_storm --kills 50 --seed 1
 
-Each flow goes from one node to two destinations: a first hop on the executor `embedded`, then one hop each on workers
-that poll the service's database and on workers behind Kafka. Jobs run on the inline runner: the subject is how orders
-and reports travel, and that each row is published once; real kills of Spark are tested elsewhere.
+Each flow goes from one node to three destinations: a first hop on the executor `embedded`, then one hop each on workers
+that poll the service's database, on workers behind Kafka, and on a worker that is called over HTTPS. Jobs run on the
+inline runner: the subject is how orders and reports travel, and that each row is published once; real kills of Spark
+are tested elsewhere.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -34,9 +36,11 @@ from gobblin_dagster.service.store.execution_rows import list_executions, load_j
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.worker_node import WorkerNode
 from gobblin_dagster.spec.load import load_project
+from tests.services.certificates import Authority
 from tests.services.kafka import KafkaBroker, jars, running_kafka
 
 ROWS, DATASETS = 3000, 3
+WORKERS = ("east", "west", "south")
 NEVER = "0 0 0 ? 1 1 2050"
 TEMPLATE = """
 template: rows
@@ -54,6 +58,7 @@ nodes:
   lake: {{type: lake, properties: {{folder: lake}}}}
   shop: {{type: database, properties: {{folder: shop}}}}
   copy: {{type: copy, properties: {{folder: copy}}}}
+  cold: {{type: cold, properties: {{folder: cold}}}}
 executors:
   here: {{capabilities: [{{source: files}}]}}
   east: {{type: store, state: east, capabilities: [{{destination: database}}]}}
@@ -62,10 +67,16 @@ executors:
     state: west
     kafka: {{brokers: "{brokers}", orders: orders, reports: reports, timeout_s: 5}}
     capabilities: [{{destination: copy}}]
+  south:
+    type: rest
+    state: south
+    rest: {{url: "https://127.0.0.1:{port}", {service}}}
+    capabilities: [{{destination: cold}}]
 edges:
   in: {{source: files, destination: lake, template: FS:///rows.template, executors: [here]}}
   out: {{source: lake, destination: shop, template: FS:///rows.template, executors: [east]}}
   over: {{source: lake, destination: copy, template: FS:///rows.template, executors: [west]}}
+  far: {{source: lake, destination: cold, template: FS:///rows.template, executors: [south]}}
 """
 
 
@@ -77,17 +88,23 @@ class Storm:
         self._broker = broker
         self.url = f"sqlite:///{folder}/service/.gobblin/service.db"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        for name in ("service", "east", "west"):
+        for name in ("service", *WORKERS):
             (folder / name).mkdir()
         for part in ("templates", "topology", ".gobblin"):
             (folder / "service" / part).mkdir()
+        authority = Authority(folder / "authority")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
         datasets = ", ".join(f"d{one}: {{rows: {ROWS}, unit_rows: 500}}" for one in range(DATASETS))
         (folder / "service" / "templates" / "rows.template").write_text(TEMPLATE % datasets)
-        (folder / "service" / "topology" / "all.yaml").write_text(TOPOLOGY.format(brokers=broker.address))
+        (folder / "service" / "topology" / "all.yaml").write_text(
+            TOPOLOGY.format(brokers=broker.address, port=port, service=_files(authority, "service"))
+        )
         (folder / "service" / "gobblin.yaml").write_text("project: service\nservice: {port: 0}\nlease_ttl_s: 5\n")
         inlets = {
             "east": f"store: '{self.url}'",
             "west": f"inlet: {{type: kafka, brokers: '{broker.address}', orders: orders, reports: reports}}",
+            "south": f"inlet: {{type: rest, port: {port}, {_files(authority, 'south')}}}",
         }
         for name, inlet in inlets.items():
             (folder / name / "gobblin.yaml").write_text(f"project: {name}\nlease_ttl_s: 5\nworker: {{{inlet}}}\n")
@@ -95,7 +112,7 @@ class Storm:
     @property
     def victims(self) -> list[str]:
         """What can be killed."""
-        return ["service", "east-1", "east-2", "west-1", "west-2", "broker"]
+        return ["service", "east-1", "east-2", "west-1", "west-2", "south", "broker"]
 
     def start(self, name: str) -> None:
         """Start a process."""
@@ -122,6 +139,11 @@ class Storm:
             process.terminate()
         for process in self._processes.values():
             process.wait(60)
+
+
+def _files(authority: Authority, name: str) -> str:
+    certificate, key = authority.signed(name)
+    return f"ca: '{authority.ca}', certificate: '{certificate}', key: '{key}'"
 
 
 def run_process(kind: str, folder: Path) -> int:
@@ -177,8 +199,8 @@ def main() -> int:
         store.close()
     told = (
         f"seed {arguments.seed}: {sum(killed.values())} kills ({dict(sorted(killed.items()))}),",
-        f"{len(flows)} flows, {over} of them over, {3 * len(flows)} jobs, {time.monotonic() - begun:.0f} s;",
-        f"{3 * len(flows) * ROWS * DATASETS:,} rows expected once each; problems: {problems or 'none'}",
+        f"{len(flows)} flows, {over} of them over, {4 * len(flows)} jobs, {time.monotonic() - begun:.0f} s;",
+        f"{4 * len(flows) * ROWS * DATASETS:,} rows expected once each; problems: {problems or 'none'}",
         f"logs and data: {folder}",
     )
     sys.stdout.write("\n".join(told) + "\n")
@@ -192,7 +214,7 @@ def _create(store: ServiceStore, number: int) -> FlowId:
         return Dag(())
 
     flow = FlowId("storm", f"f{number}")
-    ends = {"gobblin.flow.sourceIdentifier": "files", "gobblin.flow.destinationIdentifier": "shop,copy"}
+    ends = {"gobblin.flow.sourceIdentifier": "files", "gobblin.flow.destinationIdentifier": "shop,copy,cold"}
     manager = FlowManager(store, compiled, Orchestrator(store, compiled))
     with store.write() as transaction:
         manager.create(transaction, FlowConfig(flow, "", ends, Schedule(NEVER)), "storm")
@@ -213,7 +235,7 @@ def _wait(store: ServiceStore, flows: list[FlowId], timeout_s: float) -> int:
 def _problems(store: ServiceStore, flows: list[FlowId], folder: Path) -> list[str]:
     """Return what is wrong: executions that are not complete, rows that are missing or there twice."""
     found = []
-    where = {"in": "service", "out": "east", "over": "west"}
+    where = {"in": "service", "out": "east", "over": "west", "far": "south"}
     expected = list(range(ROWS))
     for flow in flows:
         with store.read() as transaction:
