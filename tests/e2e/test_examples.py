@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import fastavro
 import pyarrow.dataset as ds
 import pytest
+
+import gobblin_dagster
+from gobblin_dagster import open_project
+from gobblin_dagster.testing.inline_runner import InlineRunner
+from tests.e2e.test_from_python import masked
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GOBBLIN = Path(sys.executable).with_name("gobblin")
@@ -129,3 +136,27 @@ def test_sensitive_data_is_purged_in_a_branch_of_its_own(example: Path) -> None:
     # The policies of a branch take the place of the job's.
     assert "mandatory_fields: 1 passed" in output
     assert "row_count: 1 passed" in output
+
+
+def test_notebook_shows_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = json.loads((EXAMPLES / "notebook" / "flights.ipynb").read_text(encoding="utf-8"))
+    monkeypatch.chdir(tmp_path)
+    # Spark is tested by the other examples.
+    monkeypatch.setattr(gobblin_dagster, "open_project", partial(open_project, runner=InlineRunner()))
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for cell in document["cells"]:
+        if cell["cell_type"] == "code":
+            value = value_of("".join(cell["source"]), names)
+            (output,) = cell["outputs"]
+            if "image/svg+xml" in output["data"]:
+                assert [value._repr_svg_()] == output["data"]["image/svg+xml"]
+            else:
+                assert masked(repr(value)) == masked("".join(output["data"]["text/plain"]))
+
+
+def value_of(cell: str, names: dict[str, Any]) -> Any:
+    """Run a cell and return its last expression, which a notebook shows."""
+    *statements, last = ast.parse(cell).body
+    assert isinstance(last, ast.Expr)
+    exec(compile(ast.Module(statements, []), "cell", "exec"), names)
+    return eval(compile(ast.Expression(last.value), "cell", "eval"), names)
