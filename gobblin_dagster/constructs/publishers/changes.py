@@ -48,6 +48,11 @@ class Changes:
     """For tables that keep history: key, beginning and new end of versions that are in the table."""
 
     @property
+    def is_whole(self) -> bool:
+        """True if each row of the files has a key of its own."""
+        return bool(self._chosen.all())
+
+    @property
     def keys(self) -> pa.Table:
         """The columns of the key, and others, of `compared` and then of `ends`."""
         return (

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, Self, TypeVar
 
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from gobblin_dagster.constructs.publishers.tables import TablePublisher
+from gobblin_dagster.constructs.publishers.tables import TablePublisher, unfit_type
 from gobblin_dagster.constructs.sql.masks import SqlMasks
 from gobblin_dagster.constructs.sql.syntax import SqlExpression
 from gobblin_dagster.core.constructs import ConstructContext, PublishView
@@ -42,20 +42,25 @@ def is_older(new: str, old: str, names: Sequence[str]) -> str:
     return older
 
 
-class MergeOptions(SpecModel):
-    """Options of publishers that can merge."""
+class KeyOptions(SpecModel):
+    """Options of all publishers that merge."""
+
+    key: tuple[str, ...] = ()
+    """Columns that identify a row. Default: `extract.primary_keys`."""
+    delete_when: SqlExpression | None = None
+    """A condition on the new rows, e.g. `is_deleted` or `op = 'D'`. A row for which it holds deletes the one with its
+    key, or ends its newest version. Default: nothing is deleted."""
+    delete_missing: bool = False
+    """For full extracts: delete the rows, or end the versions, whose keys the new rows lack."""
+
+
+class MergeOptions(KeyOptions):
+    """Options of publishers of tables that can merge; those of keys are for `merge` and `scd2`."""
 
     mode: Literal["append", "merge", "scd2"] = "append"
     """`append`: add rows. `merge`: a row replaces the one with its `key`, unless that one is newer by the job's
     `extract.delta_fields`; if they are equal, the last one is kept. `scd2`: the table keeps all versions of a row, each
     with the time from which and to which it was valid (a slowly changing dimension of type 2)."""
-    key: tuple[str, ...] = ()
-    """Columns that identify a row, for `merge` and `scd2`. Default: `extract.primary_keys`."""
-    delete_when: SqlExpression | None = None
-    """For `merge` and `scd2`: a condition on the new rows, e.g. `is_deleted` or `op = 'D'`. A row for which it holds
-    deletes the one with its key, or ends its newest version. Default: nothing is deleted."""
-    delete_missing: bool = False
-    """For `merge` and `scd2` of full extracts: delete the rows, or end the versions, whose keys the new rows lack."""
     valid_at: str = ""
     """For `scd2`: column with the time since which a row is valid. Default: the time of the publication."""
     valid_from: str = Field(default="valid_from", min_length=1)
@@ -82,6 +87,7 @@ class MergeOptions(SpecModel):
         return self
 
 
+KeyOptionsT = TypeVar("KeyOptionsT", bound=KeyOptions)
 MergeOptionsT = TypeVar("MergeOptionsT", bound=MergeOptions)
 
 
@@ -161,33 +167,32 @@ class MergeRule:
         return SqlMasks([self.delete_when or "false"], "publisher's `delete_when`", context)
 
 
-class MergingPublisher(TablePublisher[MergeOptionsT]):
-    """Publish Parquet files to a table: as they are, or, with `mode: merge`, row by row from staging."""
+class JudgesMerges(Generic[KeyOptionsT]):
+    """What publishers that merge need of a job and of its rows."""
 
-    def __init__(self, options: MergeOptionsT, context: ConstructContext) -> None:
-        super().__init__(options, context)
-        self.merges = options.mode != "append"
+    def __init__(self, options: KeyOptionsT, context: ConstructContext) -> None:
+        self._options = options
+        self._context = context
         self.needs_all_units = options.delete_missing
-        self.publishes_files = not self.merges
-        self.on_again = "upsert" if self.merges else "append"
+
+    @property
+    def _what(self) -> str:
+        """What merges, for messages."""
+        return "`type: merge`"
 
     def unfit_writer(self, type_name: str, options: Mapping[str, Any]) -> str:
-        levels = options.get("partition_by") or ()
-        if self.merges and levels:
+        """Return why the branch's writer does not fit this publisher; empty if it does."""
+        if levels := options.get("partition_by") or ():
             if lost := [level for level in levels if not isinstance(level, str)]:
-                return (
-                    f"`mode: merge` and `scd2` read rows, not folders: `partition_by` must name columns, got {lost[0]}"
-                )
+                return f"{self._what} reads rows, not folders: `partition_by` must name columns, got {lost[0]}"
             if not options.get("keep_partition_columns"):
-                return (
-                    "`mode: merge` and `scd2` read rows, not folders; set the writer's `keep_partition_columns: true`"
-                )
-        return super().unfit_writer(type_name, options)
+                return f"{self._what} reads rows, not folders; set the writer's `keep_partition_columns: true`"
+        return unfit_type(type_name)
 
     def unfit_extract(self, extract: Extract) -> str:
         """Return why the extraction cannot be merged: there is no key, or rows may be missing; empty if it can."""
-        if self.merges and not self.rule(extract).key:
-            return f"`mode: {self._options.mode}` needs `key`, or `extract.primary_keys` for all publishers"
+        if not self.rule(extract).key:
+            return f"{self._what} needs `key`, or `extract.primary_keys` for all publishers"
         if self._options.delete_missing and not (extract.is_full or extract.type is ExtractType.SNAPSHOT_ONLY):
             return (
                 "`delete_missing` needs full extracts: `extract: {type: snapshot_only}`, or all other rows are deleted"
@@ -196,11 +201,43 @@ class MergingPublisher(TablePublisher[MergeOptionsT]):
 
     def unfit_columns(self, extract: Extract, schema: pa.Schema) -> str:
         """Return why rows of a schema cannot be merged; empty if they can."""
-        return self.rule(extract).unfit(schema, self._context) if self.merges else ""
+        return self.rule(extract).unfit(schema, self._context)
 
     def key_columns(self, extract: Extract) -> Sequence[str]:
         """Return the columns that must not be null."""
-        return self.rule(extract).version_key if self.merges else ()
+        return self.rule(extract).version_key
+
+    def rule(self, extract: Extract, *, is_part: bool = False) -> MergeRule:
+        """Return how rows of the extraction are merged; `is_part`: they are not all that it has."""
+        options = self._options
+        key = options.key or extract.primary_keys
+        return MergeRule(key, extract.delta_fields, options.delete_when, options.delete_missing and not is_part)
+
+
+class MergingPublisher(JudgesMerges[MergeOptionsT], TablePublisher[MergeOptionsT]):
+    """Publish Parquet files to a table: as they are, or, with `mode: merge`, row by row from staging."""
+
+    def __init__(self, options: MergeOptionsT, context: ConstructContext) -> None:
+        super().__init__(options, context)
+        self.merges = options.mode != "append"
+        self.publishes_files = not self.merges
+        self.on_again = "upsert" if self.merges else "append"
+
+    @property
+    def _what(self) -> str:
+        return f"`mode: {self._options.mode}`"
+
+    def unfit_writer(self, type_name: str, options: Mapping[str, Any]) -> str:
+        return super().unfit_writer(type_name, options) if self.merges else unfit_type(type_name)
+
+    def unfit_extract(self, extract: Extract) -> str:
+        return super().unfit_extract(extract) if self.merges else ""
+
+    def unfit_columns(self, extract: Extract, schema: pa.Schema) -> str:
+        return super().unfit_columns(extract, schema) if self.merges else ""
+
+    def key_columns(self, extract: Extract) -> Sequence[str]:
+        return super().key_columns(extract) if self.merges else ()
 
     def targets_of(self, datasets: Collection[str]) -> Mapping[str, str]:
         """Return the one table of all datasets if none of them may share it: missing rows would be those of others."""
@@ -211,16 +248,9 @@ class MergingPublisher(TablePublisher[MergeOptionsT]):
         """Return the name of the table that all datasets share."""
 
     def rule(self, extract: Extract, *, is_part: bool = False) -> MergeRule:
-        """Return how rows of the extraction are merged; `is_part`: they are not all that it has."""
         options = self._options
         history = History(options.valid_at, options.valid_from, options.valid_to) if options.mode == "scd2" else None
-        return MergeRule(
-            options.key or extract.primary_keys,
-            extract.delta_fields,
-            options.delete_when,
-            options.delete_missing and not is_part,
-            history,
-        )
+        return replace(super().rule(extract, is_part=is_part), history=history)
 
     @staticmethod
     def partition_columns(view: PublishView) -> tuple[str, ...]:

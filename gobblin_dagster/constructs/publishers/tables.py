@@ -123,9 +123,7 @@ class TablePublisher(ABC, Generic[OptionsT]):
 
     def unfit_writer(self, type_name: str, options: Mapping[str, Any]) -> str:
         """Return why the branch's writer does not fit this publisher; empty if it does."""
-        if type_name == "parquet":
-            return ""
-        return f"it takes Parquet files; give the branch `writer: {{type: parquet}}`, not {type_name!r}"
+        return unfit_type(type_name)
 
     def publish(self, view: PublishView) -> Publication:
         steps = (self._step(view),) if self._has_work(view) else ()
@@ -137,6 +135,15 @@ class TablePublisher(ABC, Generic[OptionsT]):
     @abstractmethod
     def _step(self, view: PublishView) -> CommitStep:
         """Return the step; raises UsageError if the table or topic cannot take the files."""
+
+
+def unfit_type(writer: str) -> str:
+    """Return why a publisher that reads Parquet cannot use a type of writer; empty if it can."""
+    return (
+        ""
+        if writer == "parquet"
+        else f"it takes Parquet files; give the branch `writer: {{type: parquet}}`, not {writer!r}"
+    )
 
 
 def open_parquet(path: str) -> pq.ParquetFile:
