@@ -149,6 +149,7 @@ _BUILT_IN: dict[ConstructKind, dict[str, str]] = {
         "delta": "publishers.delta:DeltaPublisher",
         "iceberg": "publishers.iceberg:IcebergPublisher",
         "kafka_topic": "publishers.kafka_topic:KafkaTopicPublisher",
+        "merge": "publishers.snapshot_merge:MergePublisher",
         "noop": "publishers.files:NoopPublisher",
         "replace": "publishers.files:ReplacePublisher",
         "replace_partitions": "publishers.files:ReplacePartitionsPublisher",

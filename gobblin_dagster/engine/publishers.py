@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pyarrow as pa
+
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import (
     ConstructContext,
     DataPublisher,
+    DataWriter,
     KeepsLedger,
+    WriterContext,
 )
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.traits import PublisherTraits, WriterTraits, traits_of
 from gobblin_dagster.engine.commit.steps import load_own_steps
 from gobblin_dagster.engine.task.context import RunContext
@@ -23,6 +30,31 @@ def make_publishers(job: JobSpec, context: RunContext, dataset_urn: str) -> dict
         )
         for branch in job.fork.branches
     }
+
+
+def branch_writers(
+    job: JobSpec, context: RunContext, storage: Storage, dataset_urn: str, commit_id: str
+) -> Callable[[str, pa.Schema], DataWriter]:
+    """Return what makes the writer of a branch on the driver, for files that a publisher writes again."""
+    branches = {branch.name: branch for branch in job.fork.branches}
+
+    def make(name: str, schema: pa.Schema) -> DataWriter:
+        where = WriterContext(
+            storage=storage,
+            staging_dir=context.staging_dir(commit_id),
+            target_dir=job.dataset_folder(name, dataset_urn),
+            file_stem=f"{commit_id}-merged",
+            branch=name,
+            dataset_urn=dataset_urn,
+            schema=schema,
+        )
+        made = context.construct_context(job, dataset_urn, name)
+        writer: DataWriter = registry.create(
+            ConstructKind.WRITER, job.writer_of(branches[name]), made, writer_context=where
+        )
+        return writer
+
+    return make
 
 
 def publisher_traits(job: JobSpec) -> dict[str, PublisherTraits]:

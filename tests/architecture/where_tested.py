@@ -79,6 +79,10 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "gobblin_dagster.constructs.publishers.iceberg_steps",
     ),
     "constructs/publishers/iceberg_steps.py": ("unit/constructs/publishers/test_merge_rule.py", ""),
+    "constructs/publishers/merge_files.py": (
+        "unit/constructs/publishers/test_merge_rule.py",
+        "gobblin_dagster.constructs.publishers.iceberg_steps > gobblin_dagster.constructs.publishers.iceberg_merge",
+    ),
     "constructs/publishers/sql_ledger.py": (
         "unit/constructs/publishers/test_sql_table.py",
         "gobblin_dagster.constructs.publishers.sql_table",

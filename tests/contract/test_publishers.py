@@ -24,6 +24,7 @@ CASES: dict[str, Mapping[str, Any]] = {
         "catalog": {"type": "sql", "uri": "sqlite:///catalog.db"},
     },
     "kafka_topic": {"brokers": "127.0.0.1:9", "topic": "rows"},
+    "merge": {"key": ["id"]},
     "noop": {},
     "replace": {},
     "replace_partitions": {},

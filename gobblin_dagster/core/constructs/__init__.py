@@ -29,6 +29,8 @@ from gobblin_dagster.core.constructs.publisher import (
     NotedCommit,
     Publication,
     PublishView,
+    RewritesFiles,
+    Rewritten,
 )
 from gobblin_dagster.core.constructs.quality import BatchObserver, BranchView, RowLevelPolicy, TaskLevelPolicy
 from gobblin_dagster.core.constructs.source import (
@@ -75,6 +77,8 @@ __all__ = [
     "Publication",
     "PublishView",
     "ReadsPaths",
+    "RewritesFiles",
+    "Rewritten",
     "RowLevelPolicy",
     "Source",
     "SourceContext",

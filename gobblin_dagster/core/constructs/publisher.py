@@ -5,7 +5,7 @@ Below `DataPublisher` stand the optional additions to it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
@@ -13,7 +13,9 @@ from typing import Any, Protocol, runtime_checkable
 import pyarrow as pa
 
 from gobblin_dagster.core.commit import CommitStep, PublishedFile
+from gobblin_dagster.core.constructs.writer import DataWriter
 from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.core.task_state import StagedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,37 @@ class DataPublisher(Protocol):
 
         Raises:
             UsageError, SourceError: the files cannot be published; only this dataset fails.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """Files that a publisher has staged in place of those of a publication."""
+
+    staged: tuple[StagedFile, ...] = ()
+    """They are published; the files of the view are not."""
+    removed: tuple[str, ...] = ()
+    """As `Publication.removed`."""
+
+
+@runtime_checkable
+class RewritesFiles(Protocol):
+    """Optional addition to `DataPublisher`: it writes published files again, because new rows replace some of theirs.
+
+    Set `reads_current = True`. A replay calls it too: its rows replace others.
+    """
+
+    def rewrite(self, view: PublishView, new_writer: Callable[[pa.Schema], DataWriter]) -> Rewritten | None:
+        """Stage files and return them; None to publish the files of the view as they are.
+
+        Called on the driver before `publish`, if the view has files. What it stages is deleted if nothing is committed.
+
+        Args:
+            view: the publication.
+            new_writer: makes the branch's writer for rows of a schema.
+
+        Raises:
+            GobblinDagsterError: the rows cannot be published; only this dataset fails.
         """
 
 

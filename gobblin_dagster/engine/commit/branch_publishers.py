@@ -1,13 +1,23 @@
-"""Ask the publishers of a dataset's branches what to do with its staged files: pure, like all before the commit."""
+"""Ask the publishers of a dataset's branches what to do with its staged files; nothing that readers see changes."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+
+import pyarrow as pa
 
 from gobblin_dagster.core.commit import CommitStep, PublishedFile
-from gobblin_dagster.core.constructs import ChoosesFolder, DataPublisher, Publication, PublishView
+from gobblin_dagster.core.constructs import (
+    ChoosesFolder,
+    DataPublisher,
+    DataWriter,
+    PublishView,
+    RewritesFiles,
+    Rewritten,
+)
 from gobblin_dagster.core.errors import StepRefusedError
 from gobblin_dagster.core.task_state import StagedFile
 from gobblin_dagster.core.traits import PublisherTraits, traits_of
@@ -42,6 +52,8 @@ class Publishers:
     """Files of earlier snapshots that leave, whatever the publishers say; their rows were read again."""
     folders: Mapping[str, str] = field(default_factory=dict)
     """The dataset's folder by branch, relative to the output's root."""
+    new_writer: Callable[[str, pa.Schema], DataWriter] | None = None
+    """Makes the writer of a branch, for publishers that write published files again; None: there are none."""
 
     def plan(
         self, frame: PublishView, moves: Iterable[Move], schemas: Mapping[str, str], snapshot: int
@@ -77,8 +89,17 @@ class Publishers:
             for number in mine:
                 moves[number] = _moved(moves[number], view.folder, subfolder)
             view = _with_files(view, [moves[number] for number in mine], snapshot)
+            rewritten = self._rewritten(publisher, view)
+            if rewritten is not None:
+                kept.update(dict.fromkeys(mine, False))
+                new = [Move(file, posixpath.join(frame.output_root, file.target)) for file in rewritten.staged]
+                kept.update(dict.fromkeys(range(len(moves), len(moves) + len(new)), True))
+                moves += new
+                _check(view, rewritten.removed)
+                removed += rewritten.removed
+                continue
             publication = publisher.publish(view)
-            _check(view, publication)
+            _check(view, publication.removed)
             kept.update(dict.fromkeys(mine, publication.publishes_files))
             removed += publication.removed
             steps += publication.steps
@@ -87,6 +108,12 @@ class Publishers:
             tuple(dict.fromkeys((*removed, *self.replaced))),
             tuple(steps),
         )
+
+    def _rewritten(self, publisher: DataPublisher, view: PublishView) -> Rewritten | None:
+        """Let a publisher write published files again; None if it does not."""
+        if self.new_writer is None or not view.files or not isinstance(publisher, RewritesFiles):
+            return None
+        return publisher.rewrite(view, partial(self.new_writer, view.branch))
 
 
 def reads_current(publishers: Iterable[DataPublisher]) -> bool:
@@ -124,8 +151,8 @@ def _with_files(view: PublishView, moves: Sequence[Move], snapshot: int) -> Publ
     return replace(view, files=files, staged={move.target: move.staged.path for move in moves})
 
 
-def _check(view: PublishView, publication: Publication) -> None:
-    if foreign := set(publication.removed) - {file.path for file in view.current}:
+def _check(view: PublishView, removed: Iterable[str]) -> None:
+    if foreign := {*removed} - {file.path for file in view.current}:
         raise StepRefusedError(
             step=f"publish branch {view.branch!r}", problem=f"it removes {min(foreign)}, which it does not hold"
         )

@@ -21,7 +21,7 @@ import pyarrow as pa
 from gobblin_dagster.constructs.writers.parquet import ParquetWriter
 from gobblin_dagster.constructs.writers.quarantine import BY_CONVERTER, QUARANTINE_SCHEMA
 from gobblin_dagster.core.commit import CommitSequence, ManualChange, PublishedFile
-from gobblin_dagster.core.constructs import Chunk, ConstructContext, WriterContext
+from gobblin_dagster.core.constructs import Chunk, ConstructContext, RewritesFiles, WriterContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.ids import new_run_id
@@ -35,7 +35,7 @@ from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.manifest import fill_manifests
 from gobblin_dagster.engine.maintenance.rewrite import Rewriting
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.engine.publishers import dataset_folders, load_step_types, make_publishers
+from gobblin_dagster.engine.publishers import branch_writers, dataset_folders, load_step_types, make_publishers
 from gobblin_dagster.engine.task.context import TaskInput
 from gobblin_dagster.engine.task.work_unit import run_part
 from gobblin_dagster.spec.job import PRE_FORK, QUARANTINE_BRANCH, BranchSpec, ExecutionSpec, ForkSpec, JobSpec
@@ -287,14 +287,21 @@ class _Replayer:
     ) -> CommitSequence:
         state, now = rewriting.before, self._project.clock.now()
         staged = [*(file for unit in units for file in unit.files), *rest]
-        # Replayed rows are added to the published ones, so publishers that replace data are not asked.
+        # Replayed rows are added to the published ones, so publishers that replace data are not asked; but those that
+        # replace single rows are.
         publishers = {
             name: publisher
             for name, publisher in make_publishers(self._job, self._runner, state.dataset_urn).items()
-            if not reads_current([publisher])
+            if isinstance(publisher, RewritesFiles) or not reads_current([publisher])
         }
+        urn = state.dataset_urn
+        held = (
+            self._store.load_snapshot(self._job.job, urn, state.snapshot) if reads_current(publishers.values()) else ()
+        )
+        new_writer = branch_writers(self._job, self._runner, self._storage, urn, rewriting.commit_id)
         moves = [Move(file, f"{rewriting.output_root}/{file.target}") for file in staged]
-        done = Publishers(publishers, folders=dataset_folders(self._job, state.dataset_urn)).plan(
+        folders = dataset_folders(self._job, urn)
+        done = Publishers(publishers, held, folders=folders, new_writer=new_writer).plan(
             rewriting.view(now), moves, state.schemas, state.snapshot + 1
         )
         came = totals_of(TaskSums.of(units))
@@ -308,7 +315,7 @@ class _Replayer:
         )
         return rewriting.sequence(
             done.moves,
-            [file.path for file in touched],
+            [*(file.path for file in touched), *done.removed],
             now,
             change=ManualChange("replay of the quarantine", who, f"rule {self._rule}" if self._rule else ""),
             note=f"{replayed} rows of the quarantine went through the pipeline again",

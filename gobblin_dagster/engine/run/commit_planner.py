@@ -12,6 +12,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import GobblinDagsterError, UsageError, WatermarkMovedError
 from gobblin_dagster.core.failure import describe_failure
 from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import QueueStats, TaskFailure, TaskState, TaskSums
 from gobblin_dagster.engine.commit.branch_publishers import Publishers, needs_all_units, reads_current
 from gobblin_dagster.engine.commit.build import build_sequence
@@ -20,7 +21,7 @@ from gobblin_dagster.engine.commit.steps import plan_own_steps
 from gobblin_dagster.engine.commit.steps.permissions import permissions_of
 from gobblin_dagster.engine.plan.model import DatasetPlan
 from gobblin_dagster.engine.plan.startpoints import begin_at
-from gobblin_dagster.engine.publishers import dataset_folders, make_publishers
+from gobblin_dagster.engine.publishers import branch_writers, dataset_folders, make_publishers
 from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
 from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.spec.job import JobSpec
@@ -38,9 +39,11 @@ def plan_commit(
     context: RunContext,
     now: datetime,
     load_snapshot: LoadSnapshot,
+    storage: Storage,
 ) -> DatasetCommit:
-    """Choose by the commit policy what is published of a dataset. Changes nothing; its errors are in the result.
+    """Choose by the commit policy what is published of a dataset; its errors are in the result.
 
+    Changes nothing that readers see; publishers that write published files again stage these on `storage`.
     `load_snapshot` is called only if a publisher must know the current files of its branch.
     """
     if plan.quarantined:
@@ -75,7 +78,8 @@ def plan_commit(
         is_read = reads_current(publishers.values())
         current = load_snapshot(job.job, plan.dataset_urn, before.snapshot) if before and is_read else []
         folders = dataset_folders(job, plan.dataset_urn)
-        publishing = Publishers(publishers, current, plan.replaces, folders)
+        new_writer = branch_writers(job, context, storage, plan.dataset_urn, plan.commit_id)
+        publishing = Publishers(publishers, current, plan.replaces, folders, new_writer)
         return _publication(job, plan, decision, before, summed, context, now, publishing)
     except GobblinDagsterError as error:
         failures = (*summed.failures, describe_failure(error))

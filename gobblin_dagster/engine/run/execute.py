@@ -74,6 +74,7 @@ def _decide(
             context=opened.context,
             now=opened.project.clock.now(),
             load_snapshot=opened.store.load_snapshot,
+            storage=opened.storage,
         )
     except CorruptRecordError as error:  # its snapshot's file list is damaged: the other datasets go on
         return DatasetCommit(without_commit(dataset, DatasetOutcome.FAILED, error.code, str(error)))

@@ -221,8 +221,9 @@ def test_versions_that_a_full_extract_lacks_are_ended(lake: Lake) -> None:
     assert versions(lake) == [(1, "a", 1, 2), (1, "a", 3, None), (2, "b", 1, 3), (3, "c", 3, None)]
 
 
-def test_rows_of_others_are_not_missing(lake: Lake) -> None:
-    lake.merge(rows((1, "a")), **MISSING)
+@pytest.mark.parametrize("mode", ["merge", "scd2"])
+def test_rows_of_others_are_not_missing(lake: Lake, mode: str) -> None:
+    lake.options["mode"] = mode
     lake.merge(rows((2, "b")), branch="other")
     with pytest.raises(StepRefusedError, match="also has rows of job 'numbers', dataset 'c', branch 'other'"):
         lake.step(rows((3, "c")), **MISSING).execute(STORAGE)

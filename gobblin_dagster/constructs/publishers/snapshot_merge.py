@@ -1,0 +1,121 @@
+"""MergePublisher: merge rows into the Parquet files of a snapshot by key.
+
+Only files with a row that is replaced or deleted are written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gobblin_dagster.constructs.publishers.changes import Bounds, Changes, bounds, read_changes
+from gobblin_dagster.constructs.publishers.merge_files import FileMerge, Read
+from gobblin_dagster.constructs.publishers.merge_rule import JudgesMerges, KeyOptions, plain
+from gobblin_dagster.constructs.publishers.tables import open_parquet, unified_schema
+from gobblin_dagster.constructs.quality.contract import is_wider
+from gobblin_dagster.core.commit import PublishedFile
+from gobblin_dagster.core.constructs import DataWriter, Publication, PublishView, Rewritten
+from gobblin_dagster.core.errors import StepRefusedError, StorageError
+from gobblin_dagster.core.task_state import StagedFile
+
+_BATCH_ROWS = 16_384
+
+
+class MergePublisher(JudgesMerges[KeyOptions]):
+    """Publish Parquet files whose rows replace, add to and delete those of the newest snapshot by key.
+
+    Files with a row to replace or delete leave the snapshot, and are written again without it; all others stay. Older
+    snapshots stay as they were.
+
+    Source: none; Gobblin's compaction removes rows with equal keys afterwards, by MapReduce.
+    """
+
+    Options = KeyOptions
+    reads_current: ClassVar = True
+    allows_compaction: ClassVar = True
+    on_again: ClassVar = "upsert"
+
+    def publish(self, view: PublishView) -> Publication:
+        return Publication()
+
+    def rewrite(self, view: PublishView, new_writer: Callable[[pa.Schema], DataWriter]) -> Rewritten | None:
+        step = f"merge into the newest snapshot of branch {view.branch!r}"
+        rule = self.rule(view.extract, is_part=view.joins)
+        paths = [view.staged[file.path] for file in view.files]
+        try:
+            changes = read_changes(step, paths, unified_schema(step, paths), rule, self._context)
+            files = [(file, _footer(file)) for file in view.current]
+            schema = _schema(step, changes, files)
+            ends = {} if rule.delete_missing else bounds(changes.keys, rule.key)
+            readers = ((file.path, _reader(file.path)) for file, footer in files if _may_hold(footer, ends))
+            known = {name for _, footer in files for name in footer.schema.to_arrow_schema().names}
+            merged = FileMerge(step, readers, known, schema, changes, rule)
+            return None if merged.only_adds else Rewritten(_staged(merged, new_writer(schema)), tuple(merged.touched))
+        except pa.ArrowInvalid as error:
+            raise StepRefusedError(step=step, problem=str(error)[:500]) from error
+        except OSError as error:
+            path = str(error.filename or view.folder)
+            raise StorageError(operation="merge files of", path=path, problem=error.strerror or str(error)) from error
+
+
+def _staged(merged: FileMerge[str], writer: DataWriter) -> tuple[StagedFile, ...]:
+    try:
+        for batch in merged.rows():
+            writer.write(batch)
+        return tuple(writer.finish())
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def _footer(file: PublishedFile) -> pq.FileMetaData:
+    with open_parquet(file.path) as opened:
+        return opened.metadata
+
+
+def _reader(path: str) -> Read:
+    def read(names: list[str] | None) -> Iterator[pa.RecordBatch]:
+        with open_parquet(path) as file:
+            there = [name for name in names if name in file.schema_arrow.names] if names is not None else None
+            yield from file.iter_batches(_BATCH_ROWS, columns=there)
+
+    return read
+
+
+def _schema(step: str, changes: Changes, files: list[tuple[PublishedFile, pq.FileMetaData]]) -> pa.Schema:
+    """Return all columns, those of the snapshot first, each in the widest of its types; raises StepRefusedError."""
+    columns: dict[str, pa.Field] = {}
+    for fields in (*(footer.schema.to_arrow_schema() for _, footer in files), changes.schema):
+        for field in fields:
+            kind = plain(field.type)
+            known = columns.setdefault(field.name, pa.field(field.name, kind)).type
+            if is_wider(kind, known):
+                columns[field.name] = pa.field(field.name, kind)
+            elif kind != known and not is_wider(known, kind):
+                problem = (
+                    f"column {field.name!r} is {known} in published files and {kind} in the new rows, and neither is "
+                    "wider; give the job a `schema_contract`, or convert the column"
+                )
+                raise StepRefusedError(step=step, problem=problem)
+    return pa.schema(columns.values())
+
+
+def _may_hold(footer: pq.FileMetaData, ends: Bounds) -> bool:
+    """Return False if the statistics of a file show that no row lies between the bounds."""
+    return not footer.num_rows or any(
+        all(_meets(footer.row_group(number), name, both) for name, both in ends.items())
+        for number in range(footer.num_row_groups)
+    )
+
+
+def _meets(group: pq.RowGroupMetaData, name: str, ends: tuple[Any, Any]) -> bool:
+    columns: Mapping[str, pq.ColumnChunkMetaData] = {
+        column.path_in_schema: column for column in map(group.column, range(group.num_columns))
+    }
+    found = columns[name].statistics if name in columns else None
+    if found is None or not found.has_min_max or type(found.min) is not type(ends[0]):
+        return True
+    return bool(found.min <= ends[1] and found.max >= ends[0])

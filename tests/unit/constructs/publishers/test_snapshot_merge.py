@@ -1,0 +1,181 @@
+"""Publisher `merge` of Parquet snapshots: the rows and files that a snapshot holds after merges, whatever fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gobblin_dagster.constructs.writers.parquet import ParquetWriter
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.engine.maintenance.replay import replay_quarantine
+from gobblin_dagster.engine.snapshots.reader import read_published
+from gobblin_dagster.engine.validation import check_parts
+from gobblin_dagster.spec.job import JobSpec
+from tests.unit.constructs.publishers.table_jobs import at_commit, table_job
+from tests.unit.engine.jobs import project, run
+
+MERGE: dict[str, Any] = {"type": "merge", "key": ["id"]}
+SOURCE = {"type": "files", "path": "in/{dataset}-*.csv", "format": "csv"}
+INCREMENTAL = {"namespace": "test", "table": "numbers"}
+FULL = INCREMENTAL | {"type": "snapshot_only"}
+
+
+def job(publisher: dict[str, Any] | None = None, **parts: Any) -> JobSpec:
+    """Return a job over the CSV files `in/c-*.csv`."""
+    return table_job(MERGE | (publisher or {}), {}, **({"source": SOURCE, "extract": INCREMENTAL} | parts))
+
+
+class Snapshots:
+    """The published snapshots of dataset `c`, and the files that it comes from."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "in").mkdir()
+        self._files = 0
+
+    def add(self, *lines: str, names: str = "id,v") -> None:
+        self._files += 1
+        (self.root / f"in/c-{self._files}.csv").write_text("\n".join([names, *lines, ""]))
+
+    def publish(self, spec: JobSpec, *lines: str, names: str = "id,v") -> None:
+        self.add(*lines, names=names)
+        result = run(self.root, spec)
+        assert result.status is RunStatus.SUCCEEDED, result
+
+    def rows(self, snapshot: int | None = None) -> list[tuple[Any, ...]]:
+        found = read_published(self.root / "lake", "numbers", "c", snapshot)
+        return sorted((tuple(row.values()) for row in found.to_arrow("all").to_table().to_pylist()), key=str)
+
+    def files(self) -> set[str]:
+        return {file.path for file in read_published(self.root / "lake", "numbers", "c").files}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Snapshots:
+    return Snapshots(tmp_path)
+
+
+def test_rows_are_replaced_added_and_deleted_and_untouched_files_stay(lake: Snapshots) -> None:
+    spec = job({"delete_when": "v = 'gone'"})
+    lake.publish(spec, "1,a", "2,b")
+    lake.publish(spec, "11,c", "12,d")
+    before = lake.files()
+    lake.publish(spec, "2,B", "1,gone", "3,e", "3,f", "9,gone")
+
+    assert lake.rows() == [(11, "c"), (12, "d"), (2, "B"), (3, "f")]
+    assert lake.rows(2) == [(1, "a"), (11, "c"), (12, "d"), (2, "b")]
+    assert len(before) == 2
+    assert len(before & lake.files()) == 1
+    with project(lake.root, spec).use_store(None) as store:
+        assert store.load_dataset_states("numbers", ["c"])["c"].snapshot == 3
+
+
+def test_new_rows_alone_are_published_as_they_were_written(lake: Snapshots, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.publish(job(), "1,a")
+    monkeypatch.setattr(ParquetWriter, "abort", None)
+    monkeypatch.setattr("gobblin_dagster.constructs.publishers.snapshot_merge._staged", None)
+    lake.publish(job(), "2,b", "3,c")
+
+    assert lake.rows() == [(1, "a"), (2, "b"), (3, "c")]
+
+
+def test_late_rows_replace_nothing_and_columns_come_widen_and_go(lake: Snapshots) -> None:
+    def newest(select: str) -> JobSpec:
+        converters = [{"type": "sql", "select": select}]
+        return job(converters=converters, extract=INCREMENTAL | {"delta_fields": ["n"]})
+
+    lake.publish(newest("id, v, n::INT AS n"), "1,a,5", "2,b,5", names="id,v,n")
+    lake.publish(newest("id, n, 'x' AS w"), "1,late,4", "2,B,5000000000", names="id,v,n")
+
+    assert lake.rows() == [(1, "a", 5, None), (2, "b", 5_000_000_000, "x")]
+
+
+@pytest.mark.parametrize("place", ["rewrite", "commit"])
+def test_rows_are_in_the_snapshot_once_whatever_fails(
+    lake: Snapshots, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    lake.publish(job(), "1,a", "2,b")
+    lake.add("2,B", "3,c")
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise OSError("no connection")
+
+    fail: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+        "rewrite": lambda patch: patch.setattr(ParquetWriter, "finish", fails),
+        "commit": at_commit,
+    }
+    with monkeypatch.context() as patched:
+        fail[place](patched)
+        assert run(lake.root, job()).status is RunStatus.FAILED
+    assert lake.rows() == [(1, "a"), (2, "b")]
+    assert run(lake.root, job()).status is RunStatus.SUCCEEDED
+    assert lake.rows() == [(1, "a"), (2, "B"), (3, "c")]
+    assert run(lake.root, job()).datasets[0].rows_read == 0
+
+
+def test_rows_that_a_full_extract_lacks_are_deleted(lake: Snapshots) -> None:
+    spec = job({"delete_missing": True}, extract=FULL)
+    lake.publish(spec, "1,a", "2,b")
+    (lake.root / "in/c-1.csv").unlink()
+    lake.publish(spec, "2,b", "3,c")
+
+    assert lake.rows() == [(2, "b"), (3, "c")]
+
+
+def test_replayed_rows_replace_those_of_their_keys(lake: Snapshots) -> None:
+    strict = job(row_policies=[{"name": "short", "type": "sql", "rule": "length(v) < 3"}])
+    lake.publish(strict, "1,a", "2,b")
+    lake.publish(strict, "1,long", "2,B")
+    assert lake.rows() == [(1, "a"), (2, "B")]
+
+    wider = job(row_policies=[{"name": "short", "type": "sql", "rule": "length(v) < 9"}])
+    replay_quarantine(project(lake.root, wider), wider, "c")
+    assert [row for row in lake.rows() if row[0] is not None] == [(1, "long"), (2, "B")]
+
+
+def test_partitions_keep_their_folders(lake: Snapshots) -> None:
+    writer = {"type": "parquet", "partition_by": ["v"], "keep_partition_columns": True}
+    spec = job(writer=writer)
+    lake.publish(spec, "1,a", "2,b", "3,b")
+    lake.publish(spec, "2,a")
+
+    assert lake.rows() == [(1, "a"), (2, "a"), (3, "b")]
+    assert {Path(path).parent.name for path in lake.files()} == {"v=a", "v=b"}
+
+
+@pytest.mark.parametrize(
+    ("first", "converters", "says"),
+    [
+        ({"type": "append"}, [], "several rows with one key (id), so it is not known which one to replace: id=1 (1 of"),
+        (MERGE, [{"type": "sql", "select": "id, 1 AS v"}], "column 'v' is string in published files and int32 in the"),
+    ],
+)
+def test_snapshot_that_cannot_be_merged_into_fails_its_dataset(
+    lake: Snapshots, first: dict[str, Any], converters: list[Any], says: str
+) -> None:
+    lines = ("1,a", "1,b") if first["type"] == "append" else ("1,b",)
+    lake.publish(table_job(first, {}, source=SOURCE, extract=INCREMENTAL), *lines)
+    lake.add("1,x")
+    (result,) = run(lake.root, job(converters=converters)).datasets
+
+    assert says in result.failures[0].message
+    assert lake.rows()[-1] == (1, "b")
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        (job({"key": []}), "`type: merge` needs `key`"),
+        (job({"delete_missing": True}), "`delete_missing` needs full extracts"),
+        (job(writer={"type": "jsonl"}), "it takes Parquet files"),
+        (job(writer={"type": "parquet", "partition_by": ["v"]}), "set the writer's `keep_partition_columns: true`"),
+    ],
+)
+def test_job_that_cannot_merge_is_refused_when_it_is_checked(tmp_path: Path, spec: JobSpec, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_parts(spec, tmp_path)
+    assert says in str(caught.value)
