@@ -50,6 +50,8 @@ if TYPE_CHECKING:
         Publication,
         PublishView,
         ReadsPaths,
+        RewritesFiles,
+        Rewritten,
         RowLevelPolicy,
         Source,
         SourceContext,
@@ -299,6 +301,8 @@ __all__ = [
     "ReadsPaths",
     "RecoveredDataset",
     "Replay",
+    "RewritesFiles",
+    "Rewritten",
     "RollbackPlan",
     "RowLevelPolicy",
     "RunListener",
@@ -398,8 +402,8 @@ _HOMES: Mapping[str, str] = {
         "BatchObserver BranchView ChecksExtract ChecksPositions ChoosesFolder Chunk ConstructContext Converter "
         "DataPublisher DataWriter DatasetOffer Extractor ForkOperator FrameSource JudgesExtract JudgesRows "
         "JudgesTargets JudgesWriter KeepsLedger NamesTargets NotedCommit PartitionStartpointResolver "
-        "PositionedExtractor PositionedSource PreviewsSchema Publication PublishView ReadsPaths RowLevelPolicy "
-        "Source SourceContext StartpointResolver TaskLevelPolicy WriterContext"
+        "PositionedExtractor PositionedSource PreviewsSchema Publication PublishView ReadsPaths RewritesFiles "
+        "Rewritten RowLevelPolicy Source SourceContext StartpointResolver TaskLevelPolicy WriterContext"
     ),
     "core.dataset_state": "DatasetState Totals",
     "core.errors": (

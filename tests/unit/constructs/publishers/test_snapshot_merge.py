@@ -94,6 +94,18 @@ def test_late_rows_replace_nothing_and_columns_come_widen_and_go(lake: Snapshots
     assert lake.rows() == [(1, "a", 5, None), (2, "b", 5_000_000_000, "x")]
 
 
+@pytest.mark.parametrize(
+    ("contract", "expected"),
+    [("evolve", [(1, None, 7), (2, "b", None)]), ("discard_row", [(1, "a"), (2, "b")])],
+)
+def test_contract_works_before_the_merge(lake: Snapshots, contract: str, expected: list[Any]) -> None:
+    lake.publish(job(schema_contract=contract), "1,a", "2,b")
+    changed = [{"type": "sql", "select": "id, 7 AS w"}]
+    lake.publish(job(schema_contract=contract, converters=changed), "1,a")
+
+    assert lake.rows() == expected
+
+
 @pytest.mark.parametrize("place", ["rewrite", "commit"])
 def test_rows_are_in_the_snapshot_once_whatever_fails(
     lake: Snapshots, monkeypatch: pytest.MonkeyPatch, place: str
