@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from gobblin_dagster.core.utils.table import ShownAsFacts
@@ -108,6 +108,7 @@ class DatasetState(ShownAsFacts):
     run_id: str
     """Id of the run, or of the change by a person, that committed last."""
     updated_at: datetime
+    """Time of the commit; grows with each, also if the clock was set back (`later`)."""
     totals: Totals = field(default_factory=Totals)
     schemas: Mapping[str, str] = field(default_factory=dict)
     """Last published Arrow schema by branch, as `name: type` lines."""
@@ -138,6 +139,13 @@ class DatasetState(ShownAsFacts):
     inferred: Mapping[str, str] = field(default_factory=dict)
     """Types that the source inferred for its columns, by name, in the words of job files; they stay until the state is
     reset. Empty if it infers none, and in states of older programs."""
+
+    def later(self, now: datetime) -> datetime:
+        """Return the time of the next commit: now, or just after the last one if the clock was set back since.
+
+        Delta tables and ledgers take the commit with the greatest time for the newest.
+        """
+        return max(now, self.updated_at + timedelta(milliseconds=1))
 
     def is_other(self, name: str, identity: str) -> bool:
         """Return whether a topic or table was deleted and created again since it was read.

@@ -273,7 +273,7 @@ class StateMethods:
 
 def _changed(store: StateStore, change: Change, *, dry_run: bool) -> Change:
     before = change.before
-    require_free(store, before.job, before.dataset_urn, change.after.updated_at)
+    require_free(store, before.job, before.dataset_urn, store.now())
     if not dry_run:
         apply_change(store, change)
     return change

@@ -112,5 +112,4 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
 
 
 def _transaction_number(now: datetime) -> int:
-    # A float has too few digits for a microsecond in some years: the number is never greater than the time.
-    return int(now.timestamp() * 1_000_000)
+    return (now - _EPOCH) // timedelta(microseconds=1)

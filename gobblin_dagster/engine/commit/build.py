@@ -82,6 +82,7 @@ def build_sequence(
         raise UsageError(problem=f"Dataset {dataset_urn!r} has no work unit to publish.")
     for unit in decision.publish:
         advance(unit.state, WorkingState.COMMITTED)
+    now = now if before is None else before.later(now)
     root = output_root.rstrip("/")
     moves = [
         Move(file, posixpath.join(root, _checked(file, commit_id))) for unit in decision.publish for file in unit.files

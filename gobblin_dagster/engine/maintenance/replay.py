@@ -285,7 +285,8 @@ class _Replayer:
         rest: Sequence[StagedFile],
         who: str,
     ) -> CommitSequence:
-        state, now = rewriting.before, self._project.clock.now()
+        state = rewriting.before
+        now = state.later(self._project.clock.now())
         staged = [*(file for unit in units for file in unit.files), *rest]
         # Replayed rows are added to the published ones, so publishers that replace data are not asked; but those that
         # replace single rows are.

@@ -87,6 +87,7 @@ class Rewriting:
             StepRefusedError: the sequence must not touch one of its paths.
         """
         before, counts = self.before, totals or self.before.totals
+        now = before.later(now)
         after = replace(
             before,
             version=before.version + 1,

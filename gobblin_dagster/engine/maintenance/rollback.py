@@ -81,7 +81,7 @@ def plan_rollback(store: StateStore, spec: JobSpec, dataset_urn: str, to_snapsho
         rollbacks=(*state.rollbacks, Rollback(state.snapshot + 1, to_snapshot)),
         oldest_snapshot=state.oldest_snapshot,
         run_id=new_run_id(now),
-        updated_at=now,
+        updated_at=state.later(now),
     )
     files = store.load_snapshot(job, dataset_urn, to_snapshot)
     kept = {file.path for file in files}

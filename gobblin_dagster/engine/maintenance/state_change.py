@@ -154,7 +154,7 @@ def _successor(state: DatasetState, committed: CommittedRanges, now: datetime) -
         with_committed(state, committed),
         version=state.version + 1,
         run_id=new_person_id(),
-        updated_at=now,
+        updated_at=state.later(now),
     )
 
 

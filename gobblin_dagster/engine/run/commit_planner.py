@@ -158,7 +158,7 @@ def _unread(
         begun,
         version=plan.version_read + 1,
         run_id=context.run_id,
-        updated_at=now,
+        updated_at=now if before is None else before.later(now),
         origin={**begun.origin, **plan.origin},
     )
     sequence = CommitSequence.to(after, commit_id=plan.commit_id, output_root=context.output_root)

@@ -162,7 +162,7 @@ def _change(store: StateStore, change: state_change.Change, *, yes: bool, dry_ru
         "consequence": change.consequence,
         "by": f"{change.who}: {change.why}",
     }
-    state_change.require_free(store, before.job, before.dataset_urn, after.updated_at)
+    state_change.require_free(store, before.job, before.dataset_urn, store.now())
     if output is Output.TEXT:
         print_facts(console(sys.stdout), facts)
     sequence = ""

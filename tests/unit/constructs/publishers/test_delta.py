@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from pydantic import BaseModel, ConfigDict
 
 from gobblin_dagster.constructs.publishers.delta_steps import AppendToDeltaStep
+from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.run_record import RunStatus
 from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job
@@ -123,6 +124,19 @@ def test_columns_that_the_table_cannot_take_wait_for_a_person(
     assert result.status is RunStatus.FAILED
     assert problem in result.datasets[0].failures[0].message
     assert table_ids(tmp_path) == [0, 1]
+
+
+@pytest.mark.parametrize("merges", [False, True], ids=["append", "merge"])
+def test_rows_are_published_after_the_clock_was_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, merges: bool
+) -> None:
+    publisher = PUBLISHER | ({"mode": "merge", "key": ["id"]} if merges else {})
+    now = datetime(2040, 1, 1, tzinfo=UTC)
+    for rows, ahead in ((2, timedelta(days=400)), (3, timedelta()), (4, timedelta(seconds=-1)), (5, timedelta())):
+        monkeypatch.setattr(SystemClock, "now", lambda _, moment=now + ahead: moment)
+        result = run(tmp_path, table_job(publisher, {"c": {"rows": rows}}))
+        assert result.status is RunStatus.SUCCEEDED
+        assert table_ids(tmp_path) == list(range(rows))
 
 
 def test_later_transaction_that_is_not_ours_is_no_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
