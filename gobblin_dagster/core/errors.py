@@ -528,7 +528,7 @@ class CommitConflictError(GobblinDagsterError):
     """Another run or person changed the dataset after it was planned; plan again."""
 
     code: ClassVar[str] = "commit-conflict"
-    remedy: ClassVar[str] = "Nothing was published by this run; run again."
+    remedy: ClassVar[str] = "Run again: what this run prepared is finished or undone, and all else is read again."
     dataset_urn: str
 
 
@@ -587,7 +587,8 @@ class GroupHeldBackError(CommitConflictError):
 
     code: ClassVar[str] = "group-held-back"
     remedy: ClassVar[str] = (
-        "Repair the dataset that is named; nothing of this run was published, the next run reads it again."
+        "Repair the dataset that is named, then run again: what this run prepared is finished or undone, and all else "
+        "is read again."
     )
     because: str
     """Which dataset failed, and why."""

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep
 from gobblin_dagster.core.commit import CommitSequence, SequenceState, StoredSequence
-from gobblin_dagster.core.errors import CommitStateUnknownError, EnvironmentFaultError, UsageError
+from gobblin_dagster.core.errors import CommitStateUnknownError, EnvironmentFaultError, StaleEpochError, UsageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.selection import Selection
@@ -150,6 +150,25 @@ def test_run_that_died_later_is_finished_by_whoever_looks_after_one_of_its_datas
     assert {r.state for r in recovered} == {"committed"}
     assert "c" in {r.dataset_urn for r in recovered}
     assert all(published(tmp_path, job, urn) == list(range(10)) for urn in "abc")
+
+
+def test_messages_do_not_deny_rows_that_a_table_has_after_the_lease_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken_over(*_: Any, **__: Any) -> None:
+        raise StaleEpochError(dataset_urn="a", ours=1, current=2)
+
+    job = with_table(2)
+    rows = Counter((urn, number) for urn in "abc" for number in range(2))
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlStateStore, "commit", taken_over)
+        failed = run(tmp_path, job)
+    assert rows_of_table(tmp_path) == rows
+    messages = [failure.message for one in failed.datasets for failure in one.failures]
+    assert all("what this run prepared is finished or undone" in message for message in messages)
+    assert not any("nothing" in message.lower() for message in messages)
+    assert {one.state for one in recover(tmp_path, job)} == {"committed"}
+    assert rows_of_table(tmp_path) == rows
 
 
 def test_group_waits_while_another_run_holds_one_of_its_datasets(tmp_path: Path) -> None:
