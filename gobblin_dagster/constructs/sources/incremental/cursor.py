@@ -19,6 +19,8 @@ from gobblin_dagster.constructs.options.durations import parse_duration
 from gobblin_dagster.core.watermark import DateWatermark, HourWatermark, LongWatermark, TimestampWatermark, Watermark
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EXACT = 2**53
+"""Floats from here on are not compared exactly with the end of a range: their rows would be left out."""
 _LIMIT = re.compile(r"CURRENT(DATE|HOUR|MINUTE|SECOND)(?:\s*-\s*(\d+))?")
 _LIMIT_UNITS = {"HOUR": timedelta(hours=1), "MINUTE": timedelta(minutes=1), "SECOND": timedelta(seconds=1)}
 
@@ -74,6 +76,10 @@ class Cursor:
         Raises ValueError if the value is of another type.
         """
         if self.kind is CursorType.LONG:
+            if isinstance(value, float) and not abs(value) < _EXACT:
+                raise ValueError(f"expected numbers that a float holds exactly (below 2^53), got {value!r}")
+            if isinstance(value, Decimal) and not value.is_finite():
+                raise ValueError(f"expected whole numbers, got {value}")
             if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)) or value != int(value):
                 raise ValueError(f"expected whole numbers, got {value!r}")
             return int(value)

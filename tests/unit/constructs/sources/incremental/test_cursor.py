@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -127,3 +128,19 @@ def test_limit_of_hours_is_the_clocks_where_it_is_half_an_hour_from_utc() -> Non
     now, kolkata = datetime(2013, 7, 10, 10, 45, tzinfo=UTC), ZoneInfo("Asia/Kolkata")  # 16:15 there
     ends = [TIMESTAMP.position(TIMESTAMP.limit(f"CURRENTHOUR-{back}", now, kolkata, False)) for back in (0, 1)]
     assert ends == [datetime(2013, 7, 10, 17, tzinfo=UTC), datetime(2013, 7, 10, 16, tzinfo=UTC)]
+
+
+@pytest.mark.parametrize(
+    "value", [2.0**53, -1e300, float("inf"), float("nan"), Decimal("NaN"), Decimal("Infinity"), True, "1", 1.5]
+)
+def test_numbers_that_no_range_can_hold_are_refused(value: object) -> None:
+    with pytest.raises(ValueError, match=r"expected .*numbers"):
+        Cursor(CursorType.LONG).step(value)
+
+
+def test_large_whole_numbers_are_steps() -> None:
+    assert [Cursor(CursorType.LONG).step(value) for value in (2.0**53 - 1, Decimal(2**70), 2**70)] == [
+        2**53 - 1,
+        2**70,
+        2**70,
+    ]
