@@ -1,4 +1,4 @@
-"""Refuse times that ISO 8601 cannot write: years beyond four digits, offsets with seconds. Arrow writes them wrong."""
+"""Refuse times that ISO 8601 cannot write: years beyond four digits, offsets with seconds, 24:00. Arrow writes them wrong."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ def refuse_odd_times(column: str, values: pa.Array) -> None:
         values = values.dictionary
     refuse_odd_years(column, values)
     kind = values.type
+    if pa.types.is_time(kind):
+        _refuse_outside_day(column, values)
     if not pa.types.is_timestamp(kind) or kind.tz in (None, "UTC"):
         return
     local = pc.local_timestamp(values)
@@ -40,6 +42,13 @@ def refuse_odd_years(column: str, values: pa.Array) -> None:
     edge = 0 if kind.tz in (None, "UTC") else _DAY * unit
     low, high = max(_FIRST_SECOND * unit, -(2**63) + edge), min((_LAST_SECOND + 1) * unit - 1, 2**63 - 1 - edge)
     _refuse_outside(column, values.cast(pa.int64()), low, high)
+
+
+def _refuse_outside_day(column: str, values: pa.Array) -> None:
+    found = pc.min_max(values.cast(pa.int32() if pa.types.is_time32(values.type) else pa.int64()))
+    low, high = found["min"].as_py(), found["max"].as_py()
+    if low is not None and (low < 0 or high >= _DAY * PER_SECOND[values.type.unit]):
+        raise pa.ArrowInvalid(f"column {column!r} has times of day before 00:00 or from 24:00 on")
 
 
 def _refuse_outside(column: str, numbers: pa.Array, low: int, high: int) -> None:

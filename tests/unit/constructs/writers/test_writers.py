@@ -300,6 +300,8 @@ NEW_YORK = "America/New_York"
     ("values", "problem"),
     [
         (pa.array([2932897], pa.date32()), "before the year 1 or after 9999"),
+        (pa.array([0, None, 86_400_000_000], pa.time64("us")), "times of day before 00:00 or from 24:00 on"),
+        (pa.array([86_400], pa.time32("s")), "times of day before 00:00 or from 24:00 on"),
         (pa.array([-719163], pa.date32()), "before the year 1 or after 9999"),
         (pa.array([10**15], pa.timestamp("ms")), "before the year 1 or after 9999"),
         (pa.array([-(2**63) + 1], pa.timestamp("us", "UTC")), "before the year 1 or after 9999"),
