@@ -1,4 +1,4 @@
-"""Refuse times that ISO 8601 cannot write: years beyond four digits, offsets with seconds, 24:00. Arrow writes them wrong."""
+"""Refuse times that ISO 8601 cannot write: years beyond four digits, 24:00, offsets with seconds. Arrow errs in them."""
 
 from __future__ import annotations
 

@@ -300,8 +300,8 @@ NEW_YORK = "America/New_York"
     ("values", "problem"),
     [
         (pa.array([2932897], pa.date32()), "before the year 1 or after 9999"),
-        (pa.array([0, None, 86_400_000_000], pa.time64("us")), "times of day before 00:00 or from 24:00 on"),
-        (pa.array([86_400], pa.time32("s")), "times of day before 00:00 or from 24:00 on"),
+        (pa.array([0, None, 86_400_000_000], pa.time64("us")), "of day before 00:00 or from 24:00 on"),
+        (pa.array([86_400], pa.time32("s")), "of day before 00:00 or from 24:00 on"),
         (pa.array([-719163], pa.date32()), "before the year 1 or after 9999"),
         (pa.array([10**15], pa.timestamp("ms")), "before the year 1 or after 9999"),
         (pa.array([-(2**63) + 1], pa.timestamp("us", "UTC")), "before the year 1 or after 9999"),
@@ -313,7 +313,7 @@ NEW_YORK = "America/New_York"
         ),
         (pa.array([10**15, None], pa.timestamp("ms")).dictionary_encode(), "before the year 1 or after 9999"),
     ],
-    ids=["late date", "early date", "ms", "us", "local year 10000", "ns", "local mean time", "dictionary"],
+    ids=["late date", "24:00", "seconds of 24:00", "early date", "ms", "us", "local year 10000", "ns", "local mean time", "dictionary"],
 )
 def test_csv_refuses_times_that_it_would_write_as_others(values: pa.Array, problem: str) -> None:
     rows = pa.table({"id": range(len(values)), "t": values})
