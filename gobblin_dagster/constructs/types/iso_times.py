@@ -1,4 +1,4 @@
-"""Refuse times that ISO 8601 cannot write: years beyond four digits, 24:00, offsets with seconds. Arrow errs in them."""
+"""Refuse times that Arrow writes wrong: years beyond four digits, times of day from 24:00 on, offsets with seconds."""
 
 from __future__ import annotations
 

@@ -313,7 +313,18 @@ NEW_YORK = "America/New_York"
         ),
         (pa.array([10**15, None], pa.timestamp("ms")).dictionary_encode(), "before the year 1 or after 9999"),
     ],
-    ids=["late date", "24:00", "seconds of 24:00", "early date", "ms", "us", "local year 10000", "ns", "local mean time", "dictionary"],
+    ids=[
+        "late date",
+        "24:00",
+        "24:00 s",
+        "early date",
+        "ms",
+        "us",
+        "local year 10000",
+        "ns",
+        "local mean",
+        "dictionary",
+    ],
 )
 def test_csv_refuses_times_that_it_would_write_as_others(values: pa.Array, problem: str) -> None:
     rows = pa.table({"id": range(len(values)), "t": values})
