@@ -6,7 +6,7 @@ import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
@@ -52,6 +52,8 @@ _CONSTRUCTS = {"ConstructSpec"} | {cls.__name__ for cls in ConstructSpec.__subcl
 _A_NAME = "a name (letters, digits and _, beginning with a letter, at most 63)"
 _MADE_UP = re.compile(r"(constrained-|literal\[).*")
 """Names of union members that are not keys of the document."""
+_TAG = re.compile(r"'([^']*)'")
+"""Each of the names in pydantic's list of the members of a union."""
 _MEMBER = re.compile(rf"int|str|float|bool|date|datetime|{_MADE_UP.pattern}")
 
 
@@ -149,6 +151,12 @@ def _problem(details: ErrorDetails, loc: Loc, model: type[BaseModel], got: str, 
             problem = f"unknown key; {nearest(str(loc[-1]), _keys(model, loc[:-1]))}"
         case "too_short":
             problem = f"expected at least {facts['min_length']} item(s), got {facts['actual_length']}"
+        case "union_tag_invalid" if facts["discriminator"] == "'type'":
+            problem = (
+                f"unknown type {show(facts['tag'])}; {nearest(facts['tag'], _TAG.findall(facts['expected_tags']))}"
+            )
+        case "union_tag_not_found" if facts["discriminator"] == "'type'":
+            problem = f"expected keys and values with `type`, got {got}"
         case "value_error":
             problem = str(facts["error"])
         case _ if wanted := _wanted(details):
@@ -209,8 +217,16 @@ def _tagged(annotation: Any, tag: str | int) -> Any:
     if any(isinstance(note, Tag) and note.tag == tag for note in get_args(annotation)[1:]):
         return get_args(annotation)[0]
     members = _members(annotation)
-    found = (_tagged(member, tag) for member in members if members != [annotation])
+    if members == [annotation]:
+        return None
+    found = (member if _has_type(member, tag) else _tagged(member, tag) for member in members)
     return next((one for one in found if one is not None), None)
+
+
+def _has_type(annotation: Any, tag: str | int) -> bool:
+    """Return whether a model is the member of a union whose `type` is the tag."""
+    named = annotation.model_fields.get("type") if _is_model(annotation) else None
+    return named is not None and get_origin(named.annotation) is Literal and tag in get_args(named.annotation)
 
 
 def _below(annotation: Any, part: str | int) -> Any:
