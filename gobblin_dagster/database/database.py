@@ -27,6 +27,7 @@ class Database:
         upgraded: called in the transaction that made or migrated the tables.
         may_be_away: whether a database that cannot be reached now is opened by the first use that reaches it; until
             then each use raises TransientError.
+        answer_within_s: as `make_engine`.
 
     Raises:
         StoreVersionError: the tables have a revision that this program does not know; nothing was changed.
@@ -44,8 +45,9 @@ class Database:
         upgraded: Callable[[Connection], None] = lambda _: None,
         *,
         may_be_away: bool = False,
+        answer_within_s: float | None = None,
     ) -> None:
-        parsed = parse_url(engine_url)
+        self._parsed = parsed = parse_url(engine_url)
         self.url = shown_url(parsed)
         """The database, as people may see it."""
         self._clock = clock
@@ -55,7 +57,7 @@ class Database:
         """Whether the tables were found, or made, in their newest revision."""
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         """Whether it is a file of this machine, not a server."""
-        engine = make_engine(parsed)
+        engine = make_engine(parsed, answer_within_s=answer_within_s)
         # The queries of a transaction that only reads see one moment, as they always do in SQLite.
         of_reads = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
         self._reader: Engine = engine.execution_options(**of_reads)
@@ -76,9 +78,13 @@ class Database:
         with self.errors(), self._reader.begin() as connection:
             current = self._chain.is_current(connection, self.url)
         if not current:
-            with self.errors(), self._turn(), self._writer.begin() as connection:
-                self._chain.upgrade(connection, self.url)
-                self._upgraded(connection)
+            patient = make_engine(self._parsed)  # the migration of a large table may take as long as it takes
+            try:
+                with self.errors(), self._turn(), patient.execution_options(**{WRITE: True}).begin() as connection:
+                    self._chain.upgrade(connection, self.url)
+                    self._upgraded(connection)
+            finally:
+                patient.dispose()
         self.is_open = True
 
     def close(self) -> None:

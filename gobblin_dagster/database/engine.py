@@ -72,8 +72,12 @@ def shown_url(url: URL) -> str:
     return url.set(query={}).render_as_string(hide_password=True)
 
 
-def make_engine(url: URL) -> Engine:
+def make_engine(url: URL, *, answer_within_s: float | None = None) -> Engine:
     """Return an engine with the settings that this module describes; PostgreSQL is connected on first use.
+
+    Args:
+        url: as `parse_url` returns it.
+        answer_within_s: seconds after which a call to PostgreSQL that is not answered is given up; None: never.
 
     Raises:
         EnvironmentFaultError: the database's driver is not installed.
@@ -82,7 +86,7 @@ def make_engine(url: URL) -> Engine:
     try:
         if url.get_backend_name() == "sqlite":
             return _sqlite_engine(url)
-        return _postgresql_engine(url)
+        return _postgresql_engine(url, answer_within_s)
     except ModuleNotFoundError as error:
         raise EnvironmentFaultError(
             problem=f"The state store {shown_url(url)} needs the Python package {error.name}, which is not installed.",
@@ -126,9 +130,15 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             return
 
 
-def _postgresql_engine(url: URL) -> Engine:
+def _postgresql_engine(url: URL, answer_within_s: float | None) -> Engine:
+    arguments: dict[str, Any] = {"connect_timeout": CONNECT_WAIT_S}
+    if answer_within_s is not None:
+        # The driver of PostgreSQL is an optional package.
+        from gobblin_dagster.database.watched import connection_arguments  # noqa: PLC0415
+
+        arguments |= connection_arguments(answer_within_s)
     # Without the ping, each pooled connection would raise an error once after a restart of the server.
-    engine = create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": CONNECT_WAIT_S})
+    engine = create_engine(url, pool_pre_ping=True, connect_args=arguments)
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _record: Any) -> None:

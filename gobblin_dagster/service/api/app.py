@@ -120,16 +120,18 @@ class RestApp:
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         version = 1 if headers.get("x-restli-protocol-version") == "1.0.0" else 2
+        if scope["method"] in ("GET", "HEAD") and scope["path"] == "/health/live":
+            # Answered even while all threads wait for a store that hangs.
+            is_live = self._health.is_live()
+            await _tell(scope, send, Answer(200 if is_live else 503, {"live": is_live}), version)
+            return
         try:
             body = await read_body(scope, receive)
         except RestError as error:
             answer = error_answer(error, version)
         else:
             answer, version = await to_thread.run_sync(self._answer, scope, headers, body, version)
-        told = {"Content-Length": str(len(answer.body)), **answer.all_headers(version)}
-        raw = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in told.items()]
-        await send({"type": "http.response.start", "status": answer.status, "headers": raw})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer.body})
+        await _tell(scope, send, answer, version)
 
     def _answer(self, scope: Scope, headers: dict[str, str], body: bytes, version: int) -> tuple[Answer, int]:
         """Return the answer to a request, and the version of the protocol in which it is told.
@@ -188,8 +190,6 @@ class RestApp:
         if method not in ("GET", "HEAD"):
             return None
         match path:
-            case "/health/live":
-                return Answer(200 if self._health.is_live() else 503, {"live": self._health.is_live()})
             case "/health/ready":
                 return self._ready()
             case "/version":
@@ -249,6 +249,13 @@ class RestApp:
             raise BadRequest(f"/{request.segments[0]} has no method {what[:40]!r}.")
         answer: Answer = method(request)
         return answer
+
+
+async def _tell(scope: Scope, send: Send, answer: Answer, version: int) -> None:
+    told = {"Content-Length": str(len(answer.body)), **answer.all_headers(version)}
+    raw = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in told.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": raw})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer.body})
 
 
 def _request(scope: Scope, headers: dict[str, str], path: str, body: bytes, principal: Principal) -> Request:

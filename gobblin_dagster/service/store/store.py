@@ -12,11 +12,14 @@ from sqlalchemy import URL, Connection, func, select
 
 from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.database.database import Database
+from gobblin_dagster.database.engine import LOCK_WAIT_S
 from gobblin_dagster.service.store.schema import CHAIN
 
 Transaction: TypeAlias = Connection
 """An open transaction; what is written in it becomes durable when its block ends without an error."""
 
+ANSWER_WITHIN_S = LOCK_WAIT_S + 10.0
+"""Seconds after which a database that does not answer counts as away: requests must not wait for it for ever."""
 _CHANGE_LOCK = 0x60BB13
 _SERIALIZED = "gobblin_serialized"
 """Key of what a connection keeps: the transaction in which it took the lock."""
@@ -35,7 +38,7 @@ class ServiceStore(Database):
     """
 
     def __init__(self, engine_url: str | URL, clock: Clock, *, may_be_away: bool = False) -> None:
-        super().__init__(engine_url, clock, CHAIN, may_be_away=may_be_away)
+        super().__init__(engine_url, clock, CHAIN, may_be_away=may_be_away, answer_within_s=ANSWER_WITHIN_S)
 
     def __enter__(self) -> Self:
         return self
