@@ -6,6 +6,8 @@ stay texts. Later texts that do not fit are found when they are read, never alte
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from typing import Literal, TypeAlias
 
 import pyarrow as pa
@@ -25,67 +27,93 @@ _MINUS_ZERO = r"^-0(\.0*)?$"
 _PLAIN_NUMBER = r"^-?(?P<whole>0|[1-9]\d*)(?:\.(?P<fraction>\d+))?$"
 _DIGITS = 38
 """Most digits of a decimal."""
+_SHAPES = {
+    "bool": re.compile(r"[tTfF]"),
+    "int64": re.compile(r"-?\d+$"),
+    "float64": re.compile(r"-?([\d.]+([eE][-+]?\d+)?$|[iInN])"),
+    "decimal": re.compile(r"-?\d+(\.\d+)?$"),
+    "date": re.compile(r"\d{4}-\d\d-\d\d$"),
+    "timestamp_ntz": re.compile(r"\d{4}-\d\d-\d\d[ T]"),
+    "timestamp": re.compile(r"\d{4}-\d\d-\d\d[ T]"),
+}
+"""What all texts of the type look like: a text that does not rules the type out, without the others being converted."""
 
 
 class ColumnGuess:
-    """The types that hold all texts of one column seen so far."""
+    """The types that hold all texts of one column seen so far.
+
+    Keeps the texts, each once per `look`, until it is asked: most types are then ruled out by a single text.
+    """
 
     def __init__(self, fractions: Fractions = "float64") -> None:
         numbers = ["float64", "decimal"] if fractions == "float64" else ["decimal", "float64"]
-        self._open = ["bool", "int64", *numbers, "date", "timestamp_ntz", "timestamp"]
-        self._is_whole = True
-        """Whether all texts are whole numbers; such a column is never float, which would print them differently."""
-        self._has_finite = self._has_texts = False
-        self._whole = self._scale = 0
-        """Most digits before and behind the point."""
+        self._kinds = ["bool", "int64", *numbers, "date", "timestamp_ntz", "timestamp"]
+        self._seen: list[pa.Array] = []
+        """Arrays with at least one text, and neither null nor words that often mean null."""
+        self._found: str | None = None
+        """The type of `_seen`; None until it was asked for."""
         self.null_words: set[str] = set()
         """Texts seen that often mean null."""
 
     def look(self, texts: pa.Array) -> None:
         """Take some more texts of the column into account."""
         texts = pc.unique(texts).drop_null()
-        words = texts.filter(pc.is_in(texts, value_set=pa.array(NULL_WORDS)))
-        self.null_words.update(words.to_pylist())
-        texts = texts.filter(pc.invert(pc.is_in(texts, value_set=pa.array(NULL_WORDS))))
-        if not len(texts):
-            return
-        self._has_texts = True
-        self._is_whole = self._is_whole and pc.all(pc.match_substring_regex(texts, _WHOLE)).as_py()
-        self._open = [name for name in self._open if self._fits(name, texts)]
+        is_word = pc.is_in(texts, value_set=_null_words())
+        if pc.any(is_word).as_py():
+            self.null_words.update(texts.filter(is_word).to_pylist())
+            texts = texts.filter(pc.invert(is_word))
+        if len(texts):
+            self._seen.append(texts)
+            self._found = None
 
     @property
     def ignoring_null_words(self) -> str:
         """The type if `null_words` meant null; `string` if no other type fits."""
-        kinds = [name for name in self._open if self._is_apt(name)] if self._has_texts else []
-        if not kinds:
-            return "string"
-        return f"decimal({_DIGITS}, {self._scale})" if kinds[0] == "decimal" else kinds[0]
+        if self._found is None:
+            self._found = next(filter(None, map(self._type_of_kind, self._kinds if self._seen else ())), "string")
+        return self._found
 
     @property
     def type_name(self) -> str:
         """The name of the type; `string` if no other fits, or if the sample has no text."""
         return "string" if self.null_words else self.ignoring_null_words
 
-    def _is_apt(self, name: str) -> bool:
-        return name != "float64" or (self._has_finite and not self._is_whole)
+    def _type_of_kind(self, kind: str) -> str | None:
+        """Return the name of the type of this kind that holds all texts; None if there is none."""
+        is_like = _SHAPES[kind].match
+        if not all(is_like(texts[at].as_py()) for texts in self._seen for at in (0, -1)):
+            return None
+        if kind == "decimal":
+            return self._decimal()
+        if kind == "float64" and self._is_whole():
+            return None  # it would print them differently
+        is_finite = False
+        for texts in self._seen:
+            try:
+                values = exact_values(texts, arrow_type(kind))
+            except MisfitError:
+                return None
+            is_finite = is_finite or kind != "float64" or bool(pc.any(pc.is_finite(values)).as_py())
+        return kind if is_finite else None
 
-    def _fits(self, name: str, texts: pa.Array) -> bool:
-        if name == "decimal":
-            return self._fits_decimal(texts)
-        try:
-            values = exact_values(texts, arrow_type(name))
-        except MisfitError:
-            return False
-        if name == "float64":
-            self._has_finite = self._has_finite or bool(pc.any(pc.is_finite(values)).as_py())
-        return True
+    def _is_whole(self) -> bool:
+        """Return whether all texts are whole numbers."""
+        return all(pc.all(pc.match_substring_regex(texts, _WHOLE)).as_py() for texts in self._seen)
 
-    def _fits_decimal(self, texts: pa.Array) -> bool:
-        parts = pc.extract_regex(texts, _PLAIN_NUMBER)
-        if parts.null_count or pc.any(pc.match_substring_regex(texts, _MINUS_ZERO)).as_py():
-            return False
-        whole, fraction = (
-            pc.max(pc.utf8_length(pc.struct_field(parts, name))).as_py() for name in ("whole", "fraction")
-        )
-        self._whole, self._scale = max(self._whole, whole), max(self._scale, fraction or 0)
-        return self._whole + self._scale <= _DIGITS
+    def _decimal(self) -> str | None:
+        whole = scale = 0
+        for texts in self._seen:
+            parts = pc.extract_regex(texts, _PLAIN_NUMBER)
+            if parts.null_count or pc.any(pc.match_substring_regex(texts, _MINUS_ZERO)).as_py():
+                return None
+            whole, scale = (
+                max(most, pc.max(pc.utf8_length(pc.struct_field(parts, name))).as_py() or 0)
+                for most, name in ((whole, "whole"), (scale, "fraction"))
+            )
+        return f"decimal({_DIGITS}, {scale})" if whole + scale <= _DIGITS else None
+
+
+@cache
+def _null_words() -> pa.Array:
+    # Made when it is used: making an Arrow array imports pandas.
+    return pa.array(NULL_WORDS)

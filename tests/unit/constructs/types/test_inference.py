@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+import re
+from contextlib import suppress
+
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gobblin_dagster.constructs.types.inference import ColumnGuess
+from gobblin_dagster.constructs.types.arrow import arrow_type
+from gobblin_dagster.constructs.types.exact_text import MisfitError, exact_values
+from gobblin_dagster.constructs.types.inference import NULL_WORDS, ColumnGuess
 
 
 def guess(*texts: str | None, fractions: str = "float64") -> ColumnGuess:
@@ -48,6 +55,30 @@ def guess(*texts: str | None, fractions: str = "float64") -> ColumnGuess:
 def test_type_holds_every_text_of_the_sample_unaltered(texts: tuple[str | None, ...], kind: str) -> None:
     assert guess(*texts).type_name == kind
     assert guess(*reversed(texts)).type_name == kind
+
+
+_TEXTS = (
+    st.text("0123456789.-+eEnNiIaAfF", min_size=1, max_size=8)
+    | st.sampled_from(["true", "False", "TRUE", "nan", "-inf", "Infinity"])
+    | st.datetimes().map(lambda at: str(at.date()))
+    | st.builds("{}{}".format, st.datetimes().map(str), st.sampled_from(["", "Z", "+02:00"]))
+)
+
+
+@given(st.lists(_TEXTS.filter(lambda text: text not in NULL_WORDS), min_size=1, max_size=3))
+def test_type_is_the_first_that_converts_all_texts(texts: list[str]) -> None:
+    """Whatever rules types out beforehand; fractions apart, which decimals and whole numbers take part in."""
+    kinds = []
+    for kind in ("bool", "int64", "float64", "date", "timestamp_ntz", "timestamp"):
+        with suppress(MisfitError):
+            exact_values(pa.array(texts), arrow_type(kind))
+            kinds.append(kind)
+    found = guess(*texts).type_name
+    if found == "string":
+        assert not set(kinds) - {"float64"}
+        assert "float64" not in kinds or not any(re.search(r"\d[.eE]", text) for text in texts)
+    elif not found.startswith("decimal"):
+        assert found == kinds[0]
 
 
 def test_fractions_may_be_decimals_of_the_longest_scale() -> None:
