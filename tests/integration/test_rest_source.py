@@ -417,6 +417,12 @@ def test_next_cursor_that_is_no_text_or_number_is_refused(
             "expected the next URL at 'next', or null there, got nothing. The answer has items.",
         ),
         ({"type": "next_url"}, {"next": 7}, "expected the next URL at 'next', got int. Correct `paging.next`."),
+        ({"type": "next_url"}, {"next": "http://[x/"}, "expected the next URL at 'next', got a text that is none: "),
+        (
+            {"type": "next_url"},
+            {"next": "http://x:99999/"},
+            "expected the next URL at 'next', got a text that is none: ",
+        ),
         ({"type": "after", "column": "key"}, {}, "whole number at 'key' in the last record of the page, got nothing."),
         ({"type": "after", "column": "at"}, {}, "at 'at' in the last record of the page, got dict. Correct `paging."),
         ({"type": "page", "pages": "total"}, {"total": "3"}, "expected the number of pages at 'total', got \"3\"."),

@@ -121,10 +121,11 @@ class Answer:
     def absolute(self, link: str) -> str:
         """Return a link of the answer as a whole URL; `http` becomes `https` if the server answered by `https`.
 
-        Servers behind a proxy often write the scheme by which the proxy asked them.
+        Servers behind a proxy often write the scheme by which the proxy asked them. Raises ValueError for no URL.
         """
         there, here = urlsplit(urljoin(self.url, link)), urlsplit(self.url)
-        if (here.scheme, there.scheme, there.hostname) == ("https", "http", here.hostname) and there.port in (None, 80):
+        is_usual = there.port in (None, 80)  # raises for a port that cannot be
+        if is_usual and (here.scheme, there.scheme, there.hostname) == ("https", "http", here.hostname):
             there = there._replace(scheme="https", netloc=here.netloc)
         return urlunsplit(there)
 

@@ -213,7 +213,13 @@ def _following(
     if found is True or not isinstance(found, str if what == "URL" else str | int | float):
         problem = f"expected the next {what} at {paging.next!r}, got {type(found).__name__}. Correct `paging.next`."
         raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
-    return answer.absolute(found) if what == "URL" else str(found)
+    if what == "cursor":
+        return str(found)
+    try:
+        return answer.absolute(found)
+    except ValueError as error:  # a host or port that cannot be
+        problem = f"expected the next URL at {paging.next!r}, got a text that is none: {error}. Correct `paging.next`."
+        raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem) from error
 
 
 def _last_record(records: list[Any], dataset_urn: str, path: str, column: str) -> str | None:
