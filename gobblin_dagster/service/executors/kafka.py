@@ -413,7 +413,8 @@ def _error(topics: KafkaTopics, error: Any) -> GobblinDagsterError:
     if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
         hint = "Raise `message.max.bytes` of the brokers and of the executor's `config`, or make the job smaller."
         return UsageError(problem=f"The message is too large for Kafka at {topics.brokers}: {error.str()}.", hint=hint)
-    return TransientError(problem=f"Kafka at {topics.brokers}: {error.str()}.")
+    told = error.str().removesuffix(": ") or error.name()
+    return TransientError(problem=f"Kafka at {topics.brokers}: {told} ({error.name()}).")
 
 
 def _sound(topics: KafkaTopics, messages: Sequence[Any]) -> list[Any]:
