@@ -28,6 +28,7 @@ ALL: dict[str, list[str]] = {
     "PostgreSQL, many small tables": ["many_tables.py"],
     "Kafka": ["kafka_source.py"],
     "A dataset that remembers many files": ["remembered_files.py"],
+    "Merges into Delta, Iceberg and Parquet": ["merges.py"],
     "The service": ["service.py"],
 }
 SMOKE: dict[str, list[str]] = {

@@ -26,6 +26,7 @@ Bounds: TypeAlias = Mapping[str, tuple[Any, Any]]
 """Least and greatest value, by column."""
 _ROW = f"{HIDDEN_PREFIX}row"
 _BATCH_ROWS = 50_000
+_TABLE_ROWS, _TABLE_BYTES = 500_000, 128 << 20
 _SHOWN_KEYS = 5
 _LONGEST_BOUND = 1_000
 """Characters."""
@@ -275,6 +276,20 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def tables_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield rows in tables of many batches, because each table is compared with all changes; columns as `conform`."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(conform(batch, schema))
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _TABLE_ROWS or size >= _TABLE_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
 def _require_keys(step: str, path: str, before: int, keys: pa.RecordBatch) -> None:

@@ -24,6 +24,7 @@ from gobblin_dagster.constructs.publishers.changes import (
     conform,
     require_alone,
     staged_changes,
+    tables_of,
 )
 from gobblin_dagster.constructs.publishers.history import keep_history
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule, is_older
@@ -323,8 +324,8 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
         between = _between(bounds(changes.keys, rule.key))
         key = pa.schema([schema.field(name) for name in rule.key])
         matches = Matches(self.describe(), changes.keys, rule.key)
-        for batch in _select(table, rule.key, between):
-            matches.of(pa.Table.from_batches([conform(batch, key)]))
+        for rows in tables_of(_select(table, rule.key, between), key):
+            matches.of(rows)
         same_key = " AND ".join([*(f"old.{_quoted(name)} = new.{_quoted(name)}" for name in rule.key), *between])
         names = {_quoted(name): f"new.{_quoted(name)}" for name in schema.names}
         is_deleted, is_ended = (f"new.{_quoted(name)}" for name in (DELETED, ENDED))

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gobblin_dagster.constructs.digests import KeyDigests
-from gobblin_dagster.constructs.publishers.changes import DELETED, Bounds, Changes, bounds, conform, older_rows
+from gobblin_dagster.constructs.publishers.changes import DELETED, Bounds, Changes, bounds, older_rows, tables_of
 from gobblin_dagster.constructs.publishers.merge_rule import PUBLISHED_AT, History, MergeRule
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import StepRefusedError
@@ -246,8 +246,7 @@ class _Table:
             versions = [versions[0].append_column(_DIGEST, pa.array([], pa.uint64()))]
         missing = [empty.select([*rule.key, history.valid_from])]
         ends = {} if rule.delete_missing else bounds(self._changes.compared, rule.key)
-        for batch in self._scan(names, ends):
-            rows = pa.Table.from_batches([conform(batch, wanted)])
+        for rows in tables_of(self._scan(names, ends), wanted):
             code = self.code_of(rows)
             if rule.delete_missing:
                 gone = pc.and_(pa.array(code < 0), rows[history.valid_to].is_null().combine_chunks())
