@@ -26,11 +26,13 @@ ALL: dict[str, list[str]] = {
     "The commit protocol": ["commit.py"],
     "PostgreSQL, one large table": ["query_source.py"],
     "PostgreSQL, many small tables": ["many_tables.py"],
+    "PostgreSQL, increments of four tables": ["increments.py"],
     "Kafka": ["kafka_source.py"],
     "A dataset that remembers many files": ["remembered_files.py"],
     "Merges into Delta, Iceberg and Parquet": ["merges.py"],
     "The service": ["service.py"],
 }
+BESIDE_DLT = ("many_datasets.py", "increments.py")
 SMOKE: dict[str, list[str]] = {
     "Many small datasets": ["many_datasets.py", "--datasets", "8", "--rows", "20", "--rounds", "1"],
     "The commit protocol": ["commit.py", "--files", "100", "--rounds", "1"],
@@ -49,7 +51,7 @@ def main() -> int:
     """Run all, write the page and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true", help="the quick ones, with little work")
-    parser.add_argument("--dlt", help="a Python that has dlt, for many_datasets.py")
+    parser.add_argument("--dlt", help="a Python that has dlt")
     parser.add_argument("--page", type=Path, default=HERE.parent / ".work" / "bench" / "page.html")
     args = parser.parse_args()
     args.page.parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +60,7 @@ def main() -> int:
     before, failed = os.getloadavg()[0], []
     sections = []
     for title, (script, *options) in (SMOKE if args.smoke else ALL).items():
-        more = ["--dlt", args.dlt] if args.dlt and script == "many_datasets.py" else []
+        more = ["--dlt", args.dlt] if args.dlt and script in BESIDE_DLT else []
         print(f"{title} ...", flush=True)
         done = subprocess.run(
             [sys.executable, str(HERE / script), *options, *more],

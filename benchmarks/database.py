@@ -13,19 +13,26 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # the database is that of the tests
 
 from tests.services import maven  # noqa: E402 - after the path to it
-from tests.services.postgres import binaries, running_postgres  # noqa: E402 - after the path to it
+from tests.services.postgres import PostgresServer, binaries, running_postgres  # noqa: E402 - after the path to it
 
 _DRIVER = ("org.postgresql:postgresql:42.7.7",)
 _FETCH_ROWS = 50_000
 
 
 @contextmanager
-def filled_postgres(statements: Sequence[str]) -> Iterator[str]:
-    """Start a server with a database that the statements filled, and yield its URL."""
+def postgres() -> Iterator[PostgresServer]:
+    """Start a server, or end the program if none is installed."""
     folder = binaries()
     if folder is None:
         sys.exit("No PostgreSQL server is installed here.")
     with running_postgres(folder) as server:
+        yield server
+
+
+@contextmanager
+def filled_postgres(statements: Sequence[str]) -> Iterator[str]:
+    """Start a server with a database that the statements filled, and yield its URL."""
+    with postgres() as server:
         database = server.new_database()
         for statement in statements:
             server.execute(statement, database)

@@ -128,18 +128,28 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def timed(command: Sequence[str], folder: Path) -> Took:
-    """Run a command in a folder and return what it took; end with its output if it fails."""
+def timed(command: Sequence[str], folder: Path, *, waits: bool = True) -> Took:
+    """Run a command in a folder and return what it took; end with its output if it fails.
+
+    With `waits`, the CPU seconds of processes that it left are counted: they must end by themselves.
+    """
+    others = children()
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True)
     seconds = time.perf_counter() - begun
-    with suppress(ChildProcessError):
-        while True:
-            os.waitpid(-1, 0)  # the JVM and its workers, which outlive the command by a moment
+    while waits and (left := children() - others):
+        with suppress(ChildProcessError):
+            os.waitpid(left.pop(), 0)  # the JVM and its workers, which outlive the command by a moment
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         sys.exit(f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
     return Took(seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+def children() -> set[int]:
+    """Return the ids of this process's children; those of a command become ours when it ends."""
+    found = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="utf-8")
+    return {int(number) for number in found.split()}
 
 
 def require_rows(lake: Path, rows: int) -> None:
