@@ -101,7 +101,7 @@ def _globals(
 
 _COLLECTOR_THRESHOLD = 10_000
 """New objects after which Python looks for cycles; its default is 700. Importing makes many objects that stay, and
-searching them took an eighth of the CPU time of a short command."""
+searching them took up to an eighth of the CPU time of a short command."""
 
 
 def _use_utf8() -> None:
