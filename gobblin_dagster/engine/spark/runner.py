@@ -36,6 +36,7 @@ from gobblin_dagster.core.serialization import from_json, to_json
 from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState
 from gobblin_dagster.engine.commit.step_distribution import run_batches_in_arrow
 from gobblin_dagster.engine.spark import worker_daemon
+from gobblin_dagster.engine.spark.class_data import fast_start_options
 from gobblin_dagster.engine.spark.frame_units import FrameRun
 from gobblin_dagster.engine.spark.java import find_java
 from gobblin_dagster.engine.task.checkpoint import TaskCheckpoints
@@ -49,8 +50,6 @@ MAX_CLOSURE_BYTES = 1 << 20
 POLL_S = 0.2
 """Seconds between two looks at the checkpoints while Spark works."""
 _LOG = logging.getLogger(__name__)
-ARCHIVE_SETTLE_S = 10
-"""Seconds without a change of size after which a class-data archive is used."""
 
 _READING = {
     "spark.sql.adaptive.enabled": "true",
@@ -269,7 +268,7 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.extraJavaOptions": " ".join(_fast_start_options(java)),
+            "spark.driver.extraJavaOptions": " ".join(fast_start_options(java)),
             "spark.python.daemon.module": worker_daemon.__name__,
             # Workers find what this process finds: a notebook or test may have added folders, and the JVM, which
             # stays for good, may have been started in another folder.
@@ -325,34 +324,3 @@ def silence_py4j() -> None:
 def _is_of_others(record: logging.LogRecord) -> bool:
     """Tell whether a record of the root logger is not py4j's, which writes some there."""
     return record.module != "java_gateway"
-
-
-def _fast_start_options(java: Path) -> list[str]:
-    """Return JVM options that halve Spark's cold start; they slow down long-running code, and this runner runs little.
-
-    The first JVM writes a class-data archive when it ends; later JVMs use it. It is written under a name of its own,
-    and a later start renames it, so that an incomplete archive is never used.
-    """
-    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=off:stderr"]
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gobblin-dagster"
-    release = java.parent.parent / "release"
-    identity = f"{java}\n{release.read_text() if release.exists() else ''}\n{pyspark.__version__}\n{pyspark.__file__}"
-    archive = folder / f"spark-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jsa"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _adopt_finished_archive(archive)
-        if archive.exists():
-            return [*options, f"-XX:SharedArchiveFile={archive}"]
-        return [*options, f"-XX:ArchiveClassesAtExit={archive.with_suffix(f'.{os.getpid()}.new')}"]
-    except OSError:
-        return options  # a cache that cannot be written only costs seconds
-
-
-def _adopt_finished_archive(archive: Path) -> None:
-    for candidate in archive.parent.glob(f"{archive.stem}.*.new"):
-        if time.time() - candidate.stat().st_mtime < ARCHIVE_SETTLE_S:
-            continue  # its JVM may still be writing
-        if archive.exists():
-            candidate.unlink(missing_ok=True)
-        else:
-            candidate.rename(archive)
