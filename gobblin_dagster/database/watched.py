@@ -15,7 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import psycopg2.extensions
+from gobblin_dagster.core.utils.optional_packages import optional_package
+
+with optional_package("psycopg2"):
+    import psycopg2.extensions
 
 LOOK_S = 0.5
 """How often calls are looked at."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -83,7 +84,7 @@ class Project:
         """Return the settings that a run's tasks receive; they hold the whole job as JSON: make them once per run."""
         job_json = job.model_dump_json()
         where = str(self.root), self.output_root(job)
-        return RunContext(job_json, run_id, *where, known_in(job_json), self.spec.allow.lists)
+        return RunContext(job_json, run_id, *where, known_in(job_json), self.spec.allow.lists, tuple(sys.path))
 
     def lease_keeper(self, job: JobSpec, store: StateStore, run_id: str = "") -> LeaseKeeper:
         """Return a keeper of leases for a run (default: a new run id); use it as a context manager."""

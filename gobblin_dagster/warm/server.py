@@ -94,6 +94,7 @@ class WarmServer:
         """Run commands until there is a reason to end; then nobody can connect any more."""
         # The worker's own end is ordered by messages; signals are for the command that runs.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # who started the worker may have ignored it
         threading.Thread(target=self._accept, name="warm-accept", daemon=True).start()
         command: _Command | None
         while True:

@@ -11,8 +11,6 @@ import os
 import time
 from pathlib import Path
 
-import pyspark
-
 SETTLE_S = 10
 """Seconds without a change after which an archive is complete."""
 CLAIM_S = 600
@@ -22,16 +20,17 @@ UNUSED_S = 30 * 86_400
 _DAY_S = 86_400
 
 
-def fast_start_options(java: Path) -> list[str]:
+def fast_start_options(java: Path, spark: str) -> list[str]:
     """Return the options; they slow down long-running code in the JVM, and our runner runs little there.
 
     Args:
         java: the program, without links in its path.
+        spark: version and place of Spark; each has an archive of its own.
     """
     options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=off:stderr"]
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gobblin-dagster"
     release = java.parent.parent / "release"
-    identity = f"{java}\n{release.read_text() if release.exists() else ''}\n{pyspark.__version__}\n{pyspark.__file__}"
+    identity = f"{java}\n{release.read_text() if release.exists() else ''}\n{spark}"
     archive = folder / f"spark-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jsa"
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -6,19 +6,16 @@ DataFrame API only, so the same code runs on local Spark, a cluster and a Spark 
 from __future__ import annotations
 
 import functools
-import hashlib
 import logging
 import os
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-import pyspark
 from pyspark.conf import SparkConf
 from pyspark.core.context import SparkContext
 from pyspark.errors import PySparkRuntimeError
@@ -268,11 +265,10 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.extraJavaOptions": " ".join(fast_start_options(java)),
+            "spark.driver.extraJavaOptions": " ".join(
+                fast_start_options(java, f"{pyspark.__version__}\n{pyspark.__file__}")
+            ),
             "spark.python.daemon.module": worker_daemon.__name__,
-            # Workers find what this process finds: a notebook or test may have added folders, and the JVM, which
-            # stays for good, may have been started in another folder.
-            "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }
     silence_py4j()
     conf = SparkConf(loadDefaults=False).setAll(list((settings | spec.conf).items()))

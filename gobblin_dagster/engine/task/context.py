@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.utils.import_target import find_modules_in
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.spec.job import JobSpec
@@ -30,6 +32,8 @@ class RunContext:
     """Values of environment variables in `job_json`, with the references that messages show instead."""
     allow: AllowLists = EVERYTHING
     """What the project allows its jobs to read and write; each task checks its job against it again."""
+    python_path: tuple[str, ...] = ()
+    """Folders in which the driver finds modules: a notebook may have added some."""
 
     @property
     def spec(self) -> JobSpec:
@@ -44,6 +48,11 @@ class RunContext:
     def staging_dir(self, commit_id: str) -> str:
         """Return the absolute folder where this run stages one dataset."""
         return staging_dir(self.output_root, self.run_id, commit_id)
+
+    def find_modules(self) -> None:
+        """Let this process find the modules that the driver finds, those of the project folder first."""
+        find_modules_in(self.base_dir)
+        sys.path.extend(folder for folder in self.python_path if folder and folder not in sys.path)
 
     def construct_context(self, spec: JobSpec, dataset_urn: str = "", branch: str | None = None) -> ConstructContext:
         """Return the context for a construct of the job; the branch is None before the fork."""

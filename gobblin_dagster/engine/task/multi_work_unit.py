@@ -22,7 +22,6 @@ from gobblin_dagster.core.failure import describe_failure, refused_by_storage
 from gobblin_dagster.core.serialization import from_json, to_json
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState, advance
-from gobblin_dagster.core.utils.import_target import find_modules_in
 from gobblin_dagster.engine.task.checkpoint import TaskCheckpoints
 from gobblin_dagster.engine.task.context import RunContext, TaskInput
 from gobblin_dagster.engine.task.file_groups import make_groups
@@ -40,7 +39,7 @@ def run_pack(
     After the stop file exists or `is_stopped` returns True, units that have not begun are returned as cancelled.
     """
     spec = run_context.spec
-    find_modules_in(run_context.base_dir)
+    run_context.find_modules()
     storage = open_storage(run_context.output_root, durable=spec.commit.durability == "full")
     # Checkpoints are needed only while the job runs, so they need not survive power loss.
     checkpoints = TaskCheckpoints(open_storage(run_context.output_root, durable=False), run_context.staging_root)
@@ -168,7 +167,7 @@ def _pack_path(run_context: RunContext, number: int) -> str:
 def run_one(run_context: RunContext, task: TaskInput) -> TaskState:
     """Run one work unit in this process, without checkpoints."""
     spec = run_context.spec
-    find_modules_in(run_context.base_dir)
+    run_context.find_modules()
     storage: Storage = open_storage(run_context.output_root, durable=spec.commit.durability == "full")
     return run_work_unit(run_context, spec, task, storage)
 

@@ -16,7 +16,6 @@ from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import BatchObserver, Chunk
 from gobblin_dagster.core.serialization import from_json, to_json
 from gobblin_dagster.core.task_state import TaskState
-from gobblin_dagster.core.utils.import_target import find_modules_in
 from gobblin_dagster.engine.task.context import RunContext, TaskInput
 from gobblin_dagster.engine.task.work_unit import run_part
 from gobblin_dagster.spec.job import JobSpec, TaskPolicySpec
@@ -65,7 +64,7 @@ def run_partition(
     run_context: RunContext, spec: JobSpec, task: TaskInput, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> Part:
     """Run one partition; its errors are in its TaskState."""
-    find_modules_in(run_context.base_dir)
+    run_context.find_modules()
     storage = open_storage(run_context.output_root, durable=spec.commit.durability == "full")
     # The announced count is the count of all partitions together.
     part = dataclasses.replace(task, unit=dataclasses.replace(task.unit, rows=None))

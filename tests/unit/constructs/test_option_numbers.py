@@ -25,7 +25,7 @@ def test_option_for_a_number_given_a_boolean_is_refused_by_name(kind: ConstructK
 @pytest.mark.parametrize(
     ("kind", "name", "options", "place"),
     [
-        (ConstructKind.SOURCE, "rest", {"paging": {"type": "page", "start": True}}, "paging.page.start"),
+        (ConstructKind.SOURCE, "rest", {"paging": {"type": "page", "start": True}}, "paging.start"),
         (ConstructKind.SOURCE, "query", {"lag": True}, "lag"),
         (ConstructKind.SOURCE, "query", {"split_points": [1, True]}, "split_points[1]"),
         (ConstructKind.ROW_POLICY, "range", {"column": "a", "min": True}, "min"),
