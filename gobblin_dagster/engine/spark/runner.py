@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pyspark
 from pyspark.conf import SparkConf
 from pyspark.core.context import SparkContext
 from pyspark.errors import PySparkRuntimeError
@@ -250,6 +251,7 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     java = Path(find_java().path).resolve()  # starts Java, so an error of Java is reported before Spark fails
     is_local = spec.local_cores is not None
+    spark = f"{pyspark.__version__}\n{pyspark.__file__}"
     settings = {
         "spark.app.name": "gobblin",
         "spark.master": spec.master,
@@ -266,7 +268,7 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.extraJavaOptions": " ".join(
-                fast_start_options(java, f"{pyspark.__version__}\n{pyspark.__file__}")
+                fast_start_options(java, spark)
             ),
             "spark.python.daemon.module": worker_daemon.__name__,
         }
