@@ -267,9 +267,7 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.extraJavaOptions": " ".join(
-                fast_start_options(java, spark)
-            ),
+            "spark.driver.extraJavaOptions": " ".join(fast_start_options(java, spark)),
             "spark.python.daemon.module": worker_daemon.__name__,
         }
     silence_py4j()
