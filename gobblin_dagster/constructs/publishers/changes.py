@@ -55,12 +55,15 @@ class Changes:
 
     @property
     def keys(self) -> pa.Table:
-        """The columns of the key, and others, of `compared` and then of `ends`."""
-        return (
-            self.compared
-            if self.ends is None
-            else pa.concat_tables([self.compared, self.ends], promote_options="default")
-        )
+        """The columns of the key, and others, of `compared` and then of `ends`, in the types of `ends`."""
+        if self.ends is None:
+            return self.compared
+        ours = self.compared
+        for field in self.ends.schema:
+            if (at := ours.schema.get_field_index(field.name)) >= 0:
+                # The table's type: wider, or another form of text.
+                ours = ours.set_column(at, field, ours.column(at).cast(field.type))
+        return pa.concat_tables([ours, self.ends], promote_options="default")
 
     def with_history(
         self, schema: pa.Schema, taken: npt.NDArray[np.bool_], periods: pa.Table, ends: pa.Table

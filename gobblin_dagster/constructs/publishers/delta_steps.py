@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +38,7 @@ from gobblin_dagster.constructs.publishers.tables import (
 )
 from gobblin_dagster.constructs.quality.contract import is_wider
 from gobblin_dagster.constructs.types.arrow import has_part
-from gobblin_dagster.constructs.writers.partitions import NULL_SEGMENT
+from gobblin_dagster.constructs.writers.partitions import folder_values
 from gobblin_dagster.core.errors import StepRefusedError, StorageError
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
@@ -428,9 +427,4 @@ def _deltalake() -> Any:
 
 def _partition_values(location: str, file: TableFile) -> dict[str, str | None]:
     """Return the partition columns of a file with their values, from the names of its folders."""
-    values: dict[str, str | None] = {}
-    for segment in file.path.removeprefix(location + "/").split("/")[:-1]:
-        name, mark, value = segment.partition("=")
-        if mark:
-            values[unquote(name)] = None if value == NULL_SEGMENT else unquote(value)
-    return values
+    return folder_values(file.path.removeprefix(location + "/"))

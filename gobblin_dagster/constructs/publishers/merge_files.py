@@ -6,7 +6,7 @@ Which files a table has, and how they are replaced, is a matter of each table.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -31,7 +31,7 @@ class _File(Generic[FileT]):
     read: Read
     rows: int
     matched: npt.NDArray[np.int64]
-    """Positions of rows."""
+    """Positions of rows, ascending."""
     change: npt.NDArray[np.int64]
     """The position of each one's change in `Changes.keys`."""
 
@@ -50,6 +50,11 @@ class _File(Generic[FileT]):
         kept = np.full(self.rows, not only_matched)
         kept[self.matched] = ~self.replaced(late)
         return kept
+
+    def part(self, first: int, rows: int) -> _File[FileT]:
+        """Return `rows` rows of the file, from position `first` on."""
+        begin, end = np.searchsorted(self.matched, [first, first + rows])
+        return replace(self, rows=rows, matched=self.matched[begin:end] - first, change=self.change[begin:end])
 
     def ended(self, rows: pa.Table, ends: pa.Table, first: int, name: str) -> pa.Table:
         """Return the file's rows with the new ends of versions.
@@ -87,7 +92,7 @@ class _Held:
 
     def add(self, old: pa.Table, rows: npt.NDArray[np.int64], change: npt.NDArray[np.int64]) -> None:
         """Keep the values of rows of `old`, each replaced by a change."""
-        if self._names:
+        if self._names and len(rows):
             self._parts.append(old.select(self._names).take(rows))
             self._places[change] = self._rows + np.arange(len(rows))
             self._rows += len(rows)
@@ -107,7 +112,7 @@ class _Held:
 class FileMerge(Generic[FileT]):
     """A merge into the files of a table: first the columns that decide are read, then the files to replace.
 
-    Only files with a row to replace or delete are written again. One file is in memory at a time.
+    Only files with a row to replace or delete are written again, batch by batch.
 
     Args:
         step: name of the step, for messages.
@@ -154,7 +159,8 @@ class FileMerge(Generic[FileT]):
     @property
     def only_adds(self) -> bool:
         """True if each row of the changes is new, and nothing leaves the table."""
-        return not self._touched and self._changes.is_whole and not self._changes.compared[DELETED].to_numpy().any()
+        is_new = self._changes.is_whole and not (self._late | self._changes.compared[DELETED].to_numpy()).any()
+        return not self._touched and is_new
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the touched files that stay, and the new rows, with the columns of the table."""
@@ -162,12 +168,15 @@ class FileMerge(Generic[FileT]):
         wanted = ~self._late & ~changes.compared[DELETED].to_numpy()
         held = _Held([name for name in schema.names if name not in changes.schema.names], len(wanted))
         for file, kept in self._touched:
-            old = pa.Table.from_batches([conform(batch, schema) for batch in file.read(None)])
-            replaced = file.replaced(self._late)
-            held.add(old, file.matched[replaced], file.change[replaced])
-            if changes.ends is not None:
-                old = file.ended(old, changes.ends, len(wanted), self._end)
-            yield from old.filter(pa.array(kept)).to_batches()
+            at = 0
+            for batch in file.read(None):
+                old = pa.Table.from_batches([conform(batch, schema)])
+                part = file.part(at, old.num_rows)
+                replaced = part.replaced(self._late)
+                held.add(old, part.matched[replaced], part.change[replaced])
+                if changes.ends is not None:
+                    old = part.ended(old, changes.ends, len(wanted), self._end)
+                yield from old.filter(pa.array(kept[at : (at := at + old.num_rows)])).to_batches()
         numbers, at = np.flatnonzero(wanted), 0
         for batch in changes.batches(schema, wanted):
             yield held.filled(batch.select(schema.names), numbers[at : (at := at + batch.num_rows)])
@@ -190,6 +199,8 @@ class FileMerge(Generic[FileT]):
                 continue  # delete files delete all of its rows
             rows = pa.Table.from_batches(batches)
             matched, change = matches.of(rows)
+            order = np.argsort(matched)
+            matched, change = matched[order], change[order]
             is_row = change < len(late)
             theirs = change[is_row]
             late[theirs[older_rows(compared.take(theirs), rows.take(matched[is_row]), newest_by)]] = True

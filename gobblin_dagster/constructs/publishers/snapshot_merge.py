@@ -16,10 +16,12 @@ from gobblin_dagster.constructs.publishers.merge_files import FileMerge, Read
 from gobblin_dagster.constructs.publishers.merge_rule import JudgesMerges, KeyOptions, plain
 from gobblin_dagster.constructs.publishers.tables import open_parquet, unified_schema
 from gobblin_dagster.constructs.quality.contract import is_wider
+from gobblin_dagster.constructs.writers.partitions import folder_values
 from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.constructs import DataWriter, Publication, PublishView, Rewritten
 from gobblin_dagster.core.errors import StepRefusedError, StorageError
 from gobblin_dagster.core.task_state import StagedFile
+from gobblin_dagster.core.urn import DatasetUrn
 
 _BATCH_ROWS = 16_384
 
@@ -49,12 +51,14 @@ class MergePublisher(JudgesMerges[KeyOptions]):
             changes = read_changes(step, paths, unified_schema(step, paths), rule, self._context)
             files = [(file, _footer(file)) for file in view.current]
             schema = _schema(step, changes, files)
+            levels = {file.path: _levels(view.dataset_urn, file.path, footer, schema) for file, footer in files}
+            known = {name for file, footer in files for name in (*_names(footer), *levels[file.path])}
             ends = {} if rule.delete_missing else bounds(changes.keys, rule.key)
-            readers = ((file.path, _reader(file.path)) for file, footer in files if _may_hold(footer, ends))
-            known = {name for _, footer in files for name in footer.schema.to_arrow_schema().names}
+            wanted = [file.path for file, footer in files if _may_hold(footer, ends)]
+            readers = ((path, _reader(path, levels[path])) for path in wanted)
             merged = FileMerge(step, readers, known, schema, changes, rule)
             return None if merged.only_adds else Rewritten(_staged(merged, new_writer(schema)), tuple(merged.touched))
-        except pa.ArrowInvalid as error:
+        except (ValueError, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:  # ArrowInvalid is a ValueError
             raise StepRefusedError(step=step, problem=str(error)[:500]) from error
         except OSError as error:
             path = str(error.filename or view.folder)
@@ -76,11 +80,30 @@ def _footer(file: PublishedFile) -> pq.FileMetaData:
         return opened.metadata
 
 
-def _reader(path: str) -> Read:
+def _names(footer: pq.FileMetaData) -> list[str]:
+    names: list[str] = footer.schema.to_arrow_schema().names
+    return names
+
+
+def _levels(dataset_urn: str, path: str, footer: pq.FileMetaData, schema: pa.Schema) -> dict[str, pa.Scalar]:
+    """Return the values of columns that only the names of a file's folders hold: its writer did not keep the columns.
+
+    Raises ArrowInvalid if a name holds no value of the column's type.
+    """
+    inside = path.removeprefix(DatasetUrn(dataset_urn).folder_in(path) + "/")
+    lacking = {*schema.names}.difference(_names(footer))
+    texts = {name: text for name, text in folder_values(inside).items() if name in lacking}
+    return {name: pa.scalar(text, pa.string()).cast(schema.field(name).type) for name, text in texts.items()}
+
+
+def _reader(path: str, levels: Mapping[str, pa.Scalar]) -> Read:
     def read(names: list[str] | None) -> Iterator[pa.RecordBatch]:
         with open_parquet(path) as file:
             there = [name for name in names if name in file.schema_arrow.names] if names is not None else None
-            yield from file.iter_batches(_BATCH_ROWS, columns=there)
+            for batch in file.iter_batches(_BATCH_ROWS, columns=there):
+                for name, value in levels.items():
+                    batch = batch.append_column(name, pa.repeat(value, batch.num_rows))  # noqa: PLW2901  # only more
+                yield batch
 
     return read
 

@@ -168,7 +168,7 @@ def unified_schema(table: str, paths: Sequence[str]) -> pa.Schema:
             schemas.append(file.schema_arrow.remove_metadata())
     try:
         return pa.unify_schemas(schemas, promote_options="permissive")
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise StepRefusedError(step=f"publish to {table}", problem=f"its files disagree: {error}") from error
 
 

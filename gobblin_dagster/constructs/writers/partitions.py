@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -113,3 +113,18 @@ class Partitioner:
             indices = indices.fill_null(len(segments))
             segments.append(NULL_SEGMENT)
         return level.name, indices.to_numpy(zero_copy_only=False).astype(np.int64), segments
+
+
+def folder_values(path: str) -> dict[str, str | None]:
+    """Return the values of levels by name, as text, from the folders of a path; null for null and empty text.
+
+    Example:
+        >>> folder_values("origin=EWR/day=__HIVE_DEFAULT_PARTITION__/1.parquet")
+        {'origin': 'EWR', 'day': None}
+    """
+    values: dict[str, str | None] = {}
+    for segment in path.split("/")[:-1]:
+        name, mark, value = segment.partition("=")
+        if mark:
+            values[unquote(name)] = None if value == NULL_SEGMENT else unquote(value)
+    return values

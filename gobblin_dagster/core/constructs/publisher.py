@@ -109,7 +109,8 @@ class RewritesFiles(Protocol):
     def rewrite(self, view: PublishView, new_writer: Callable[[pa.Schema], DataWriter]) -> Rewritten | None:
         """Stage files and return them; None to publish the files of the view as they are.
 
-        Called on the driver before `publish`, if the view has files. What it stages is deleted if nothing is committed.
+        Called on the driver before `publish`, if the view has files. If it returns files, `publish` is not called. What
+        it stages is deleted if nothing is committed.
 
         Args:
             view: the publication.

@@ -127,7 +127,9 @@ def begin_at(
     """
     if before is None:
         return DatasetState(job, dataset_urn, 0, begin, snapshot=0, run_id="", updated_at=now)
-    return dataclasses.replace(with_committed(before, begin), updated_at=now, origin={})
+    # Never back: the next commit is later than the last one.
+    updated_at = max(now, before.updated_at)
+    return dataclasses.replace(with_committed(before, begin), updated_at=updated_at, origin={})
 
 
 _MIXED = "one startpoint reads on to the end, another one ends before it; apply one after the other"

@@ -126,15 +126,20 @@ def test_columns_that_the_table_cannot_take_wait_for_a_person(
     assert table_ids(tmp_path) == [0, 1]
 
 
-@pytest.mark.parametrize("merges", [False, True], ids=["append", "merge"])
+MERGES = PUBLISHER | {"mode": "merge", "key": ["id"]}
+FULL: dict[str, Any] = {"extract": {"namespace": "test", "table": "numbers", "type": "snapshot_only"}}
+
+
+@pytest.mark.parametrize(
+    ("publisher", "parts"), [(PUBLISHER, {}), (MERGES, {}), (MERGES, FULL)], ids=["append", "merge", "full extract"]
+)
 def test_rows_are_published_after_the_clock_was_set_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, merges: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, publisher: dict[str, Any], parts: dict[str, Any]
 ) -> None:
-    publisher = PUBLISHER | ({"mode": "merge", "key": ["id"]} if merges else {})
     now = datetime(2040, 1, 1, tzinfo=UTC)
     for rows, ahead in ((2, timedelta(days=400)), (3, timedelta()), (4, timedelta(seconds=-1)), (5, timedelta())):
         monkeypatch.setattr(SystemClock, "now", lambda _, moment=now + ahead: moment)
-        result = run(tmp_path, table_job(publisher, {"c": {"rows": rows}}))
+        result = run(tmp_path, table_job(publisher, {"c": {"rows": rows}}, **parts))
         assert result.status is RunStatus.SUCCEEDED
         assert table_ids(tmp_path) == list(range(rows))
 

@@ -62,6 +62,21 @@ def test_versions_begin_and_end_when_they_are_published(lake: Lake) -> None:
     assert versions(lake)[3:] == [(3, "c", 1, 2), (3, "c", 3, None), (4, "d", 2, 3), (4, "e", 3, None)]
 
 
+@pytest.mark.parametrize(
+    ("there", "new"),
+    [
+        pytest.param(["x"], ["x"], id="text"),
+        pytest.param([1], pa.array([1], pa.int16()), id="narrower integers"),
+        pytest.param([b"x"], [b"x"], id="bytes"),
+    ],
+)
+def test_keys_of_versions_are_compared_in_the_tables_type(lake: Lake, there: Any, new: Any) -> None:
+    lake.merge(pa.table({"id": there, "v": ["a"]}), **HISTORY)
+    lake.merge(pa.table({"id": new, "v": ["b"]}), **HISTORY)
+
+    assert versions(lake) == [(there[0], "a", 1, 2), (there[0], "b", 2, None)]
+
+
 def test_late_rows_end_no_version(lake: Lake) -> None:
     how: dict[str, Any] = HISTORY | {"by": ("n",), "delete_when": "v = 'gone'"}
     lake.merge(rows((1, "a", 5), (2, "b", 5), names="id v n"), **how)

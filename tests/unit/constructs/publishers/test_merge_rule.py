@@ -291,6 +291,11 @@ def test_rows_that_cannot_be_merged_are_refused(
     assert says in str(caught.value)
 
 
+def test_files_whose_types_disagree_are_refused(lake: Lake) -> None:
+    with pytest.raises(StepRefusedError, match="its files disagree"):
+        lake.step(rows((1, 1)), rows((2, "x"))).execute(STORAGE)
+
+
 def test_staged_files_that_are_gone_wait_for_a_person(lake: Lake) -> None:
     step = lake.step(rows((1, "a")))
     for path in lake.root.glob("*.parquet"):

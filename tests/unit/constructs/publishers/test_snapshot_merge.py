@@ -94,6 +94,15 @@ def test_late_rows_replace_nothing_and_columns_come_widen_and_go(lake: Snapshots
     assert lake.rows() == [(1, "a", 5, None), (2, "b", 5_000_000_000, "x")]
 
 
+def test_late_rows_alone_change_nothing(lake: Snapshots) -> None:
+    spec = job(extract=INCREMENTAL | {"delta_fields": ["n"]})
+    lake.publish(spec, "1,a,5", "2,b,5", names="id,v,n")
+    lake.publish(spec, "1,late,4", names="id,v,n")
+    lake.publish(spec, "2,late,4", "3,c,4", names="id,v,n")
+
+    assert lake.rows() == [(1, "a", 5), (2, "b", 5), (3, "c", 4)]
+
+
 @pytest.mark.parametrize(
     ("contract", "expected"),
     [("evolve", [(1, None, 7), (2, "b", None)]), ("discard_row", [(1, "a"), (2, "b")])],
@@ -157,6 +166,29 @@ def test_partitions_keep_their_folders(lake: Snapshots) -> None:
 
     assert lake.rows() == [(1, "a"), (2, "a"), (3, "b")]
     assert {Path(path).parent.name for path in lake.files()} == {"v=a", "v=b"}
+
+
+def test_partition_columns_of_files_that_lack_them_come_from_their_folders(lake: Snapshots) -> None:
+    folders = {"type": "parquet", "partition_by": ["v", "day"]}
+    names = "id,v,day"
+    appended = table_job({"type": "append"}, {}, source=SOURCE, extract=INCREMENTAL, writer=folders)
+    lake.publish(appended, "1,a,2026-01-05", "2,b,2026-01-05", "3,b,2026-01-05", names=names)
+    lake.publish(job(writer=folders | {"keep_partition_columns": True}), "2,a,2026-01-06", names=names)
+
+    found = read_published(lake.root / "lake", "numbers", "c").to_arrow("all").to_table().to_pylist()
+    rows = sorted((row["id"], row["v"], str(row["day"])) for row in found)
+    assert rows == [(1, "a", "2026-01-05"), (2, "a", "2026-01-06"), (3, "b", "2026-01-05")]
+
+
+def test_key_that_no_published_file_has_fails_its_dataset_alone(lake: Snapshots) -> None:
+    lake.publish(job(), "1,a")
+    lake.add("7,x", names="nr,v")
+    (lake.root / "in/d-1.csv").write_text("nr,v\n1,a\n")
+    failed, fine = run(lake.root, job({"key": ["nr"]})).datasets
+
+    assert "the table has no column nr of the key" in failed.failures[0].message
+    assert fine.rows_read == 1
+    assert not fine.failures
 
 
 @pytest.mark.parametrize(
