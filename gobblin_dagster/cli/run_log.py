@@ -12,7 +12,7 @@ import os
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -79,7 +79,8 @@ class RunLog:
 
     def __init__(self, root: Path, level: LogLevel) -> None:
         self._level = level.number
-        self._lock = threading.Lock()
+        # Finalizers log too, and may run while this thread writes a line.
+        self._lock = threading.RLock()
         self._handler = _ToRunLog(self)
         self._terminal = _LastResort()
         self._stream: TextIO | None = None
@@ -89,7 +90,7 @@ class RunLog:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self.path, self._stream = _new_file(folder)
-            _delete_old(folder)
+            _delete_old(folder, self.path)
         except OSError:
             # A project on a read-only disk can have its state and output elsewhere.
             pass
@@ -106,9 +107,11 @@ class RunLog:
     ) -> None:
         for handler in (self._handler, self._terminal):
             logging.getLogger().removeHandler(handler)
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
+        with self._lock:
+            stream, self._stream = self._stream, None
+        if stream is not None:
+            with suppress(OSError):  # some disks say only now that they are full
+                stream.close()
 
     def listener(self, job: str) -> RunListener:
         """Return the listener that logs one run of a job."""
@@ -275,8 +278,10 @@ def _new_file(folder: Path) -> tuple[Path, TextIO]:
     return path, path.open("x", encoding="utf-8")
 
 
-def _delete_old(folder: Path) -> None:
-    for path in sorted(folder.glob(_NAMES))[:-KEPT_LOGS]:
+def _delete_old(folder: Path, own: Path) -> None:
+    """Delete all but the newest files; `own` stays, also if a clock was set back."""
+    others = sorted(set(folder.glob(_NAMES)) - {own})
+    for path in others[: 1 - KEPT_LOGS]:
         path.unlink(missing_ok=True)
 
 

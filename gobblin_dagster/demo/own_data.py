@@ -22,6 +22,7 @@ import yaml
 from gobblin_dagster.constructs.formats.base import FormatError, InputFile
 from gobblin_dagster.constructs.sources.query.database import Database, Table
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.utils.text import printable
 
 _FORMATS = {
     "csv": "csv",
@@ -45,6 +46,8 @@ _MOST_FILES = 20_000
 _MOST_OPENED = 1000
 _LOOKED_AT = 1 << 16
 """Bytes of a file that are looked at."""
+_LONGEST = 40
+"""Letters of a name at most; endings come behind it, which tell jobs apart."""
 _CHANGES = re.compile(r"(?i)update|modif|chang|last_")
 _TIMES = re.compile(r"(?i)creat|insert|add|_at$|time|date|when")
 
@@ -61,7 +64,7 @@ class FoundJob:
     @property
     def text(self) -> str:
         """The content of the job file."""
-        remarks = "".join(f"# {remark}\n" for remark in self.remarks)
+        remarks = "".join(f"# {printable(remark)}\n" for remark in self.remarks)  # names of files may hold line breaks
         return remarks + yaml.safe_dump(self.body, sort_keys=False, allow_unicode=True, width=110)
 
 
@@ -286,7 +289,14 @@ def _delimiter(text: str) -> str:
 
 def name_of(text: str) -> str:
     """Return a name for a job and its file."""
-    return re.sub(r"\W+", "_", text).strip("_").lower() or "data"
+    return plain_name(text).lower()
+
+
+def plain_name(text: str) -> str:
+    """Return a name as job files take it: letters of ASCII, digits and `_`, beginning with a letter."""
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")[:_LONGEST]
+    # Most folders named otherwise are called by a date or in another script.
+    return name if name[:1].isalpha() else f"data_{name}".rstrip("_")
 
 
 def jobs_of_database(url: str, written: str, base_dir: Path, namespace: str) -> list[FoundJob]:

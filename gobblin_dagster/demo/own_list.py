@@ -16,6 +16,7 @@ from gobblin_dagster.constructs.types.inference import ColumnGuess
 from gobblin_dagster.constructs.types.json_shapes import JSON, RecordShape
 from gobblin_dagster.core.errors import GobblinDagsterError, UsageError
 from gobblin_dagster.core.secrets import remember
+from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.demo.own_data import FoundJob, job_body, name_of
 from gobblin_dagster.spec.env import expand
 from gobblin_dagster.spec.secrets import SECRET_NAME
@@ -82,8 +83,21 @@ def _parted(written: str) -> tuple[str, str, dict[str, str], dict[str, str]]:
     """Return base URL, path, and the parameters twice: with their values, and as written."""
     place, _, query = written.partition("#")[0].partition("?")
     parts = urlsplit(place)
+    if "@" in parts.netloc:
+        raise UsageError(
+            problem="The URL holds a user or a password, which a job file must not.",
+            hint="`--header Authorization=API_TOKEN` sends the content of that variable.",
+        )
     above, _, last = parts.path.rstrip("/").rpartition("/")
-    params = dict(parse_qsl(query, keep_blank_values=True))
+    # Many servers answer a path without its last `/` by a redirect.
+    end = "/" if last and parts.path.endswith("/") else ""
+    pairs = parse_qsl(query, keep_blank_values=True)
+    if twice := repeated([name for name, _ in pairs]):
+        raise UsageError(
+            problem=f"The parameter {twice[0]!r} stands in the URL more than once; `params` hold one value of each.",
+            hint="Leave it out here, and write the whole query behind the path in `datasets` of the job file.",
+        )
+    params = dict(pairs)
     for name, value in params.items():
         if SECRET_NAME.search(name) and "${" not in value:
             raise UsageError(
@@ -97,7 +111,7 @@ def _parted(written: str) -> tuple[str, str, dict[str, str], dict[str, str]]:
             raise UsageError(problem=f"Parameter {name!r}: {expanded.problems[0]}.")
         remember({secret: reference for reference, secret in expanded.values})
         asked[name] = expanded.text
-    return f"{parts.scheme}://{parts.netloc}{above}", f"/{last}", asked, params
+    return f"{parts.scheme}://{parts.netloc}{above}", f"/{last}{end}", asked, params
 
 
 def _first_page(base: str, path: str, params: Mapping[str, str], headers_env: Mapping[str, str]) -> Answer:
@@ -121,7 +135,7 @@ def _first_page(base: str, path: str, params: Mapping[str, str], headers_env: Ma
 def _lists(body: Any, place: str, levels: int) -> Iterator[tuple[str, Sequence[Mapping[str, Any]]]]:
     """Yield each list of objects in an answer, by its dotted path."""
     if isinstance(body, list) and body and isinstance(body[0], dict):
-        yield place, body
+        yield place, [one for one in body if isinstance(one, dict)]
     elif isinstance(body, dict) and levels:
         for name, inner in body.items():
             yield from _lists(inner, f"{place}.{name}".lstrip("."), levels - 1)

@@ -146,6 +146,13 @@ def test_short_pages_in_the_middle_are_not_the_end(new_job: Callable[..., RestJo
     assert job.run().rows_read == 5
 
 
+def test_empty_page_is_not_the_end_if_there_are_more_pages(new_job: Callable[..., RestJob]) -> None:
+    job = new_job(paging={"type": "page", "pages": "pages"}, records="items")
+    pages = [[{"id": 1}], [], [], [{"id": 2}]]
+    job.api.reply = lambda asked: Reply({"items": pages[int(asked.params["page"]) - 1], "pages": len(pages)})
+    assert job.run().rows_read == 2
+
+
 def test_records_that_pages_repeat_are_kept_once(new_job: Callable[..., RestJob]) -> None:
     job = new_job(paging={"type": "page"}, key=["id"])
     pages = [[{"id": 1}, {"id": 2}], [{"id": 2}, {"id": 3}], []]
@@ -172,6 +179,26 @@ def test_server_that_repeats_itself_is_not_asked_for_ever(
     failed = job.run()
     assert failed.outcome is DatasetOutcome.FAILED
     assert said in failed.failures[0].message
+
+
+def test_server_that_does_not_know_the_cursor_is_not_asked_for_ever(new_job: Callable[..., RestJob]) -> None:
+    job = new_job(paging={"type": "cursor", "next": "next"}, records="items")
+    job.api.reply = lambda _: Reply(
+        {"items": [{"id": 1}], "next": f"new{len(job.api.asked)}"}, 200 if len(job.api.asked) < 5 else 404
+    )
+    (failure,) = job.run().failures
+    assert "ignores the parameter 'cursor': it repeats a page" in failure.message
+
+
+def test_fraction_as_cursor_keeps_all_digits(new_job: Callable[..., RestJob]) -> None:
+    job = new_job(paging={"type": "cursor", "next": "next"}, records="items")
+    bodies = {
+        None: b'{"items": [{"id": 1}], "next": 1700000000.12345678901}',
+        "1700000000.12345678901": b'{"items": [{"id": 2}], "next": null}',
+    }
+    job.api.reply = lambda asked: Reply(bodies.get(asked.params.get("cursor"), b"{}"))
+    job.run()
+    assert job.ids() == [1, 2]
 
 
 @pytest.mark.parametrize("heeds_bounds", [True, False])
@@ -246,6 +273,12 @@ def test_newest_record_of_a_timestamp_cursor_makes_idle_runs_idle(new_job: Calla
     job.issues.add(2)
     assert str(job.run().actual_high) == "2026-01-01T00:00:00.000001Z"
     assert job.run().outcome is DatasetOutcome.IDLE
+
+
+def test_newest_record_may_be_of_the_last_instant(new_job: Callable[..., RestJob]) -> None:
+    job = new_job(cursor={"column": "updated_at", "newest_params": {"sort": "-id"}})
+    job.issues.add(1, "9999-12-31T23:59:59.999999Z")
+    assert job.run().rows_read == 0
 
 
 def test_without_a_cursor_every_run_takes_the_place_of_the_last(new_job: Callable[..., RestJob]) -> None:
@@ -466,8 +499,12 @@ def test_decimals_keep_all_digits(new_job: Callable[..., RestJob]) -> None:
         (Reply(b'[{"id": 1, "id": 2}]'), "answers JSON that cannot be read: field 'id' was specified twice."),
         (Reply(b'[{"id": 1e999}]'), "cannot be read: the number 1e999 is too large for 64 bits."),
         (Reply(b'[{"id": 1, "title": [NaN]}]'), "row 1: the record holds NaN, Infinity or -Infinity, which"),
+        (
+            Reply(b'[{"id": 1, "title": ' + b"[" * 600 + b"]" * 600 + b"}]"),
+            "lists and objects nested too deep to be read.",
+        ),
     ],
-    ids=["404", "401", "redirect", "html", "object", "type", "null", "twice", "large", "nan"],
+    ids=["404", "401", "redirect", "html", "object", "type", "null", "twice", "large", "nan", "deep"],
 )
 def test_wrong_answer_fails_with_what_it_was(new_job: Callable[..., RestJob], reply: Reply, said: str) -> None:
     job = new_job()

@@ -96,7 +96,7 @@ def _init_own(name: Path, source: SourceKind | None, where: str, header: list[st
     from gobblin_dagster.cli.each_job import for_each_job  # noqa: PLC0415
     from gobblin_dagster.cli.render.console import console  # noqa: PLC0415
     from gobblin_dagster.cli.render.plan import print_plan  # noqa: PLC0415
-    from gobblin_dagster.demo.own_data import write_project  # noqa: PLC0415
+    from gobblin_dagster.demo.own_data import plain_name, write_project  # noqa: PLC0415
     from gobblin_dagster.engine.project import open_project  # noqa: PLC0415
     from gobblin_dagster.engine.run.job_run import plan_job  # noqa: PLC0415
 
@@ -105,7 +105,7 @@ def _init_own(name: Path, source: SourceKind | None, where: str, header: list[st
         raise UsageError(problem="`--source` and `--from` belong together.", hint=f"--from is, for {places}.")
     refuse_in_use(name)
     jobs = _found_jobs(name, source, where, header)
-    for path in write_project(name, name.resolve().name, jobs):
+    for path in write_project(name, plain_name(name.resolve().name), jobs):
         typer.echo(f"Wrote {path}")
     if source is not SourceKind.KAFKA:  # a broker need not be there yet
         project = open_project(name)
@@ -118,7 +118,7 @@ def _init_own(name: Path, source: SourceKind | None, where: str, header: list[st
 def _found_jobs(name: Path, source: SourceKind, where: str, header: list[str]) -> list[FoundJob]:
     from gobblin_dagster.demo import own_data, own_list  # noqa: PLC0415 - as above
 
-    namespace = re.sub(r"\W+", "_", name.resolve().name)
+    namespace = own_data.plain_name(name.resolve().name)
     if source is SourceKind.FILES:
         return own_data.jobs_of_folder(Path(where).resolve(), namespace)
     if source is SourceKind.KAFKA:

@@ -84,10 +84,12 @@ class ExplodeConverter:
         exploded = items_of(lists, keep_empty=self._options.keep_empty)
         if not len(exploded.parents):
             return
-        columns = [exploded.items if name == self._options.column else None for name in chunk.batch.schema.names]
         parents = pa.array(exploded.parents)
-        taken = chunk.batch.take(parents)
-        columns = [new if new is not None else old for new, old in zip(columns, taken.columns, strict=True)]
+        # Not the lists themselves: a list of n items would be repeated n times.
+        columns = [
+            exploded.items if name == self._options.column else column.take(parents)
+            for name, column in zip(chunk.batch.schema.names, chunk.batch.columns, strict=True)
+        ]
         if self._options.position is not None:
             columns.append(exploded.positions)
         yield Chunk(pa.RecordBatch.from_arrays(columns, schema=schema), chunk.file, chunk.rows.take(parents))

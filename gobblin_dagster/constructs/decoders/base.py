@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 from pydantic import Field, field_validator, model_validator
 
-from gobblin_dagster.constructs.types.arrow import dates_as_texts
+from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
 from gobblin_dagster.core.utils.text import first_line
@@ -149,6 +149,8 @@ class JsonDecoder:
             raise DecodeError(f"is no JSON object of the declared columns: {problem}") from error
         if len(rows) != len(values):
             raise DecodeError("is not one JSON object")
+        if holds_infinite(rows, pa.float32()) and b"Inf" not in text:  # written as such, it is meant
+            raise DecodeError("holds a number that is too large for float32")
         return rows
 
     def _with_json(self, value: bytes) -> bytes:

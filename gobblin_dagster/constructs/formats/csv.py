@@ -45,6 +45,8 @@ from gobblin_dagster.spec.job import SpecModel
 _FAULTY_COLUMN = re.compile(r"In CSV column #(\d+): Row #(\d+): (.*)")
 _NUMBER = re.compile(r"\s*[-+]?[0-9]*\.?[0-9]+\s*|NaN")
 _INFINITE = r"(?i)^\s*[+-]?inf(inity)?\s*$"
+_NAMING = frozenset({"header", "column_names"})
+"""Options that exclude each other: a dialect that gives one of them gives both."""
 
 
 def _in_ascii(char: str) -> str:
@@ -113,9 +115,8 @@ class CsvOptions(CsvDialect):
         """Return the options with the dialect of a dataset."""
         own: dict[str, Any] = {}
         for dialect in matching(dataset_urn, self.dialects):
-            own |= {name: getattr(dialect, name) for name in dialect.model_fields_set}
-        if own.get("header"):
-            own.setdefault("column_names", ())
+            given = dialect.model_fields_set
+            own |= {name: getattr(dialect, name) for name in (given | _NAMING if given & _NAMING else given)}
         return self.model_copy(update=own) if own else self
 
 

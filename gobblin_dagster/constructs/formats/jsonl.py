@@ -12,7 +12,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any, Self
 
@@ -25,7 +25,7 @@ from gobblin_dagster.constructs.formats.base import FileReader, FormatError, Inp
 from gobblin_dagster.constructs.formats.json_blocks import blocks
 from gobblin_dagster.constructs.formats.json_sample import JsonSample
 from gobblin_dagster.constructs.formats.jsonl_published import PublishedJsonLines
-from gobblin_dagster.constructs.types.arrow import dates_as_texts, leaves
+from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite, leaves
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly, shape_of_text
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
 from gobblin_dagster.core.constructs import ConstructContext
@@ -236,7 +236,7 @@ class JsonLinesReader:
             return
         kind = pa.struct(fields)
         for number, line in enumerate(lines, start=rows_before + 1):
-            if rounded := _rounded(_parsed(line, number), kind, ""):
+            if rounded := _unfit(_parsed(line, number), kind, "", _is_rounded):
                 problem = f"{rounded}, which no column of numbers can hold exactly. Declare `columns`."
                 raise FormatError(problem, number)
 
@@ -300,14 +300,13 @@ def _require_objects(lines: list[bytes], rows_before: int) -> None:
 
 def _refuse_overflow(table: pa.Table, lines: list[bytes], rows_before: int) -> None:
     """Raise FormatError for numbers too large for a declared float of 32 bits: Arrow makes them infinite."""
-    for name in table.schema.names:
-        values = table.column(name)
-        if values.type != pa.float32() or not pc.any(pc.is_inf(values)).as_py():
-            continue
-        for number, line in enumerate(lines, start=rows_before + 1):
-            value = _parsed(line, number).get(name)
-            if isinstance(value, int | float) and _TOO_LARGE <= abs(value) < math.inf:
-                raise FormatError(f"{name} is {value}, which is too large for float32.", number)
+    fields = [field for field in table.schema if holds_infinite(table.column(field.name), pa.float32())]
+    if not fields:
+        return
+    kind = pa.struct(fields)
+    for number, line in enumerate(lines, start=rows_before + 1):
+        if large := _unfit(_parsed(line, number), kind, "", _is_too_large):
+            raise FormatError(f"{large}, which is too large for float32.", number)
 
 
 def _refuse_deep(lines: list[bytes]) -> None:
@@ -393,18 +392,27 @@ def _unknown(value: Any, kind: pa.DataType, name: str) -> Iterator[str]:
             yield from _unknown(one, kind.value_type, name)
 
 
-def _rounded(value: Any, kind: pa.DataType, name: str) -> str:
-    """Return the integer that a float would not hold, with its path; empty if there is none."""
-    if pa.types.is_floating(kind):
-        is_rounded = isinstance(value, int) and (abs(value) > sys.float_info.max or float(value) != value)
-        return f"{name} is {value}" if is_rounded else ""
+def _unfit(value: Any, kind: pa.DataType, name: str, is_unfit: Callable[[Any, pa.DataType], bool]) -> str:
+    """Return the first number that its type would not hold, with its path; empty if there is none."""
+    if is_unfit(value, kind):
+        return f"{name} is {value}"
     parts: list[str] = []
     if pa.types.is_struct(kind) and isinstance(value, dict):
         fields = {field.name: field.type for field in kind}
-        parts = [_rounded(one, fields[key], f"{name}.{key}".lstrip(".")) for key, one in value.items() if key in fields]
+        known = ((key, one) for key, one in value.items() if key in fields)
+        parts = [_unfit(one, fields[key], f"{name}.{key}".lstrip("."), is_unfit) for key, one in known]
     elif pa.types.is_list(kind) and isinstance(value, list):
-        parts = [_rounded(one, kind.value_type, name) for one in value]
+        parts = [_unfit(one, kind.value_type, name, is_unfit) for one in value]
     return next(filter(None, parts), "")
+
+
+def _is_rounded(value: Any, kind: pa.DataType) -> bool:
+    is_whole = pa.types.is_floating(kind) and isinstance(value, int)
+    return is_whole and (abs(value) > sys.float_info.max or float(value) != value)
+
+
+def _is_too_large(value: Any, kind: pa.DataType) -> bool:
+    return kind == pa.float32() and isinstance(value, int | float) and _TOO_LARGE <= abs(value) < math.inf
 
 
 def _settled(kind: pa.DataType) -> pa.DataType:

@@ -112,6 +112,13 @@ def leaves(values: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array | pa.Chunked
         yield values
 
 
+def holds_infinite(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
+    """Return True if there is an infinite number of a type inside a column, at any depth."""
+    if not has_part(values.type, kind.equals):
+        return False
+    return any(pc.any(pc.is_inf(part)).as_py() for part in leaves(values) if part.type == kind)
+
+
 def dates_as_texts(fields: Iterable[pa.Field]) -> list[pa.Field]:
     """Return fields with text instead of days, also inside lists and structs.
 

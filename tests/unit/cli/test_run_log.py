@@ -120,6 +120,18 @@ def test_newest_logs_are_kept(tmp_path: Path) -> None:
     assert (folder / "mine.txt").exists()
 
 
+def test_log_of_a_clock_that_was_set_back_is_kept(tmp_path: Path) -> None:
+    folder = tmp_path / RUN_LOGS
+    folder.mkdir(parents=True)
+    for number in range(KEPT_LOGS):
+        (folder / f"run-29990101T000000.{number:06}Z-1.jsonl").touch()
+    with RunLog(tmp_path, LogLevel.INFO) as log:
+        pass
+    assert log.path is not None
+    assert log.path.exists()
+    assert len(list(folder.iterdir())) == KEPT_LOGS
+
+
 def test_log_that_cannot_be_written_harms_no_run(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
     (project / ".gobblin").mkdir()
     (project / RUN_LOGS).touch()

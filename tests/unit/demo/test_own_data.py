@@ -67,6 +67,29 @@ def test_layout_of_a_folder_becomes_a_pattern(
     assert set(planned(cli, tmp_path / "p")) == datasets
 
 
+def test_folders_may_have_names_that_jobs_may_not(cli: Cli, tmp_path: Path) -> None:
+    folder, target = tmp_path / "2024-01", tmp_path / "my-lake"
+    put(folder, **{"x_csv": "n\n1\n", "東京__y_csv": "z\n1\n", f"{'a' * 70}__z_csv": "w\n1\n"})
+    called = cli("init", target, "--source", "files", "--from", folder)
+    assert (called.code, called.err) == (0, "")
+    made = jobs(target)
+    assert set(made) == {"data_2024_01", "data", "a" * 40}
+    assert {job["extract"]["namespace"] for job in made.values()} == {"my_lake"}
+    assert set(planned(cli, target)) == {"x", "y", "z"}
+    kafka = tmp_path / "2-topics"
+    assert cli("init", kafka, "--source", "kafka", "--from", "localhost:9092").code == 0
+    assert cli("-C", kafka, "check").code == 0
+
+
+def test_names_of_files_add_nothing_to_a_job(cli: Cli, tmp_path: Path) -> None:
+    put(tmp_path / "in", a_csv="x\n1\n")
+    (tmp_path / "in" / "b.x\ndescription: theirs").touch()
+    assert cli("init", tmp_path / "p", "--source", "files", "--from", tmp_path / "in").code == 0
+    (job,) = jobs(tmp_path / "p").values()
+    assert "description" not in job
+    assert "\\ndescription: theirs" in (tmp_path / "p" / "jobs" / "in.yaml").read_text()
+
+
 def test_each_format_of_a_folder_has_a_job_of_its_own(cli: Cli, tmp_path: Path) -> None:
     put(tmp_path / "in", a_csv="x\n1\n", a__b__c_csv="y\n1\n", a_b__c_csv="z\n1\n")
     (tmp_path / "in" / "b.jsonl").write_text('{"x": 1}\n')
@@ -163,6 +186,8 @@ def test_tables_of_a_database_get_their_watermark_columns(
         (["--source", "rest", "--from", "http://127.0.0.1:1/x"], "cannot be read as JSON"),
         (["--source", "rest", "--from", "http://127.0.0.1:1/x?api_key=abcdef"], "'api_key' holds a secret"),
         (["--source", "rest", "--from", "http://127.0.0.1:1/x?api_key=${NOT_SET}"], "NOT_SET is not set"),
+        (["--source", "rest", "--from", "http://127.0.0.1:1/x?tag=a&tag=b"], "'tag' stands in the URL more than once"),
+        (["--source", "rest", "--from", "http://me:secret@127.0.0.1:1/x"], "The URL holds a user or a password"),
         (["--source", "rest", "--from", "http://127.0.0.1:1/x", "--header", "X-Key=NOT_SET"], "NOT_SET is not set"),
         (["--source", "rest", "--from", "http://127.0.0.1:1/x", "--header", "X-Key"], "names no variable"),
     ],

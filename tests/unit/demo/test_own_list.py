@@ -91,4 +91,17 @@ def test_answer_without_a_list_is_told(reply: Reply, said: str) -> None:
 def test_url_without_a_path_is_read() -> None:
     with running_api(lambda _: Reply(ROWS)) as api:
         source = job_of_list(api.url, "p", {}).body["source"]
-    assert (source["url"], source["datasets"]) == (api.url, {"127_0_0_1": "/"})
+    assert (source["url"], source["datasets"]) == (api.url, {"data_127_0_0_1": "/"})
+
+
+def test_last_slash_of_a_path_is_kept() -> None:
+    answers = {"/api/things/": Reply(ROWS)}
+    with running_api(lambda asked: answers.get(asked.path, Reply("", 301))) as api:
+        source = job_of_list(f"{api.url}/api/things/", "p", {}).body["source"]
+    assert (source["url"], source["datasets"]) == (f"{api.url}/api", {"things": "/things/"})
+
+
+def test_record_that_is_no_object_hinders_no_look() -> None:
+    with running_api(lambda _: Reply([*ROWS, None])) as api:
+        columns = job_of_list(f"{api.url}/things", "p", {}).body["source"]["columns"]
+    assert columns["id"] == "int64"

@@ -137,6 +137,8 @@ class RestExtractor:
                 texts.append(self._json(record))
             except ValueError as error:
                 raise self._error(f"the record holds {error}.", row) from error
+            except RecursionError:
+                raise self._error("the record has lists and objects nested too deep to be read.", row) from None
         try:
             rows = decode_batch(self._decoder, texts, null_where_bad=False)
         except DecodeError as error:

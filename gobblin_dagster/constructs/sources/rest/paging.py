@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from gobblin_dagster.constructs.clients.http import Answer, HttpClient
+from gobblin_dagster.constructs.clients.http import Answer, HttpClient, WrittenFloat
 from gobblin_dagster.core.errors import ExtractError
 from gobblin_dagster.spec.job import SpecModel
 
@@ -29,7 +29,7 @@ class PageNumberPaging(SpecModel):
     """Number of the first page."""
     pages: str | None = None
     """Path of the number of pages in the answer, with dots: `meta.total_pages`; for servers that refuse a page behind
-    the last one. Default: the list ends with an empty page."""
+    the last one, or whose pages may be empty. Default: the list ends with an empty page."""
 
 
 class OffsetPaging(SpecModel):
@@ -106,7 +106,7 @@ def read_pages(
     target, asked, seen, taken = path, dict(params), set[str](), 0
     if isinstance(paging, PageNumberPaging):
         asked[paging.param] = paging.start
-    before: str | None = None
+    before = ""
     while True:
         answer = client.get(target, asked)
         records = _records(answer, dataset_urn, path, records_path, may_lack)
@@ -118,12 +118,9 @@ def read_pages(
                 return
             case PageNumberPaging() | OffsetPaging():
                 number = int(asked.get(paging.param, 0)) + 1
-                if not records or _is_last(answer, dataset_urn, path, paging, number):
+                if _is_last(answer, records, dataset_urn, path, paging, number):
                     return
-                content = json.dumps(records, sort_keys=True)
-                if content == before:
-                    raise _loop(dataset_urn, path, f"ignores the parameter {paging.param!r}: it repeats a page")
-                before = content
+                before = _other_than(before, records, dataset_urn, path, paging.param)
                 asked[paging.param] = number if isinstance(paging, PageNumberPaging) else taken
             case CursorPaging() | LinkPaging() | NextUrlPaging() | AfterPaging():
                 following = _following(answer, records, dataset_urn, path, paging)
@@ -132,6 +129,8 @@ def read_pages(
                 if following in seen:
                     raise _loop(dataset_urn, path, "leads back to a page that was read")
                 seen.add(following)
+                if isinstance(paging, CursorPaging):  # a server can give a new cursor with each answer
+                    before = _other_than(before, records, dataset_urn, path, paging.param)
                 if isinstance(paging, CursorPaging | AfterPaging):
                     asked[paging.param] = following
                 else:
@@ -140,19 +139,34 @@ def read_pages(
 
 
 def _is_last(
-    answer: Answer, dataset_urn: str, path: str, paging: PageNumberPaging | OffsetPaging, following: int
+    answer: Answer,
+    records: list[Any],
+    dataset_urn: str,
+    path: str,
+    paging: PageNumberPaging | OffsetPaging,
+    following: int,
 ) -> bool:
     """Return True if the server says that there is no page `following`."""
     if isinstance(paging, OffsetPaging) or paging.pages is None:
-        return False
+        return not records
     pages = dig(answer.body, paging.pages)
     if isinstance(pages, bool) or not isinstance(pages, int):
+        if not records:
+            return True
         problem = (
             f"expected the number of pages at {paging.pages!r}, got {json.dumps(pages)[:40]}. The answer has "
             f"{_contents(answer)}. Correct `paging.pages`."
         )
         raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
     return following - paging.start >= pages
+
+
+def _other_than(before: str, records: list[Any], dataset_urn: str, path: str, param: str) -> str:
+    """Return the records of a page as text; raises ExtractError if the page before it was the same."""
+    content = json.dumps(records, sort_keys=True)
+    if records and content == before:
+        raise _loop(dataset_urn, path, f"ignores the parameter {param!r}: it repeats a page")
+    return content
 
 
 def _records(answer: Answer, dataset_urn: str, path: str, records_path: str, may_lack: bool) -> list[Any]:
@@ -214,7 +228,7 @@ def _following(
         problem = f"expected the next {what} at {paging.next!r}, got {type(found).__name__}. Correct `paging.next`."
         raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
     if what == "cursor":
-        return str(found)
+        return found.text if isinstance(found, WrittenFloat) else str(found)
     try:
         return answer.absolute(found)
     except ValueError as error:  # a host or port that cannot be

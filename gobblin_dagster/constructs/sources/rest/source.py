@@ -125,8 +125,9 @@ class RestSource:
         if newest is None:
             return None
         if isinstance(newest, datetime):
-            # One microsecond after the newest instant, because the high bound is exclusive.
-            return TimestampWatermark(min(newest + datetime.resolution, now - timedelta(seconds=cursor.lag_s)))
+            # One microsecond after the newest instant, because the high bound is exclusive; 9999-12-31 has none after.
+            last = min(newest, now - timedelta(seconds=cursor.lag_s) - datetime.resolution)
+            return TimestampWatermark(last + datetime.resolution)
         return LongWatermark(newest + 1)
 
     def _newest(self, urn: str, cursor: RestCursor) -> Any:

@@ -165,6 +165,14 @@ def test_explode_names_the_column_that_is_no_list() -> None:
     assert "column 'id': expected a list, got int64" in _refused({"type": "explode", "column": "id"}, USERS)
 
 
+def test_explode_of_a_long_list_needs_no_memory_for_its_square() -> None:
+    given = chunk({"id": [1], "items": [list(range(3000))]})
+    pool = pa.default_memory_pool()
+    before = pool.max_memory()
+    assert _convert({"type": "explode", "column": "items"}, given).batch.num_rows == 3000
+    assert pool.max_memory() - before < 20_000_000  # 3000 times the list would be 72 MB
+
+
 def test_split_drops_empty_parts_and_repeats_places() -> None:
     given = chunk({"id": [1, 2, 3, 4], "parts": ["a;b", ";;c;", "", None]}, first_row=7)
     result = _convert({"type": "split", "column": "parts", "delimiter": ";"}, given)

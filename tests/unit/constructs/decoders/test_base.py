@@ -81,6 +81,13 @@ def test_bad_message_with_a_json_column_is_found(bad: bytes) -> None:
     assert caught.value.index == 1
 
 
+def test_number_too_large_for_float32_is_not_made_infinite() -> None:
+    decoder = JsonDecoder({"x": {"y": ["float32"]}})
+    with pytest.raises(DecodeError, match="too large for float32") as caught:
+        decode_batch(decoder, [b'{"x": {"y": [3e38]}}', b'{"x": {"y": [1, 1e39]}}', b"{}"], null_where_bad=False)
+    assert caught.value.index == 1
+
+
 @pytest.mark.parametrize(
     "pair",
     [

@@ -213,6 +213,13 @@ def test_number_too_large_for_a_declared_float_is_not_made_infinite(tmp_path: Pa
         read_lines(tmp_path, "day.jsonl", columns=columns)
 
 
+def test_nested_number_too_large_for_a_declared_float_is_not_made_infinite(tmp_path: Path) -> None:
+    put(tmp_path, day_jsonl=b'{"p": {"x": [1]}}\n{"p": {"x": [null, 1e39], "y": 1e39}}\n')
+    columns = {"p": {"x": ["float32"], "y": "float64"}}
+    with pytest.raises(ExtractError, match=r"row 2: p.x is 1e\+39, which is too large for float32"):
+        read_lines(tmp_path, "day.jsonl", columns=columns)
+
+
 def test_empty_file_takes_the_columns_of_another_of_its_work_unit(tmp_path: Path) -> None:
     put(tmp_path, one_jsonl=b"", two_jsonl=b"\n", three_jsonl=b'{"id": 1}\n', four_jsonl=b"")
     table = read_lines(tmp_path, "one.jsonl", "two.jsonl", "three.jsonl", "four.jsonl")

@@ -183,6 +183,20 @@ def test_datasets_have_dialects_of_their_own(tmp_path: Path) -> None:
         assert files.count_rows(urn, read) == rows
 
 
+def test_later_dialect_takes_back_the_names_of_an_earlier_one(tmp_path: Path) -> None:
+    put(tmp_path, "in/old/1.csv", text="1,2\n")
+    put(tmp_path, "in/older/1.csv", text="id,n\n1,2\n")
+    dialects = {
+        "old*": {"header": False, "column_names": ["a", "b"]},
+        "older": {"header": True},
+    }
+    files = source(tmp_path, PATH, format={"type": "csv", "dialects": dialects})
+    assert {urn: one.inferred for urn, one in plan(files).items()} == {
+        "old": {"a": "int64", "b": "int64"},
+        "older": {"id": "int64", "n": "int64"},
+    }
+
+
 @pytest.mark.parametrize(
     ("dialects", "said"),
     [
