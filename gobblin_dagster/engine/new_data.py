@@ -22,6 +22,7 @@ from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import FrameSource
 from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError
 from gobblin_dagster.core.failure import describe_failure
+from gobblin_dagster.core.secrets import known_in, remember
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.spark.lazy import LazySparkRunner
@@ -189,7 +190,7 @@ class SparkPollProcess:
     ) -> PollResult | GobblinDagsterError | None:
         """Return the answer; None if the process has ended."""
         try:
-            pipe.send((project, job))
+            pipe.send((project, job, known_in(job.model_dump_json())))
             if pipe.poll(limit_s):
                 answer: PollResult | GobblinDagsterError = pipe.recv()
                 return answer
@@ -228,7 +229,8 @@ def _serve(pipe: Connection, spark: SparkSpec, log_file: Path | None, idle_s: fl
     runner = LazySparkRunner(spark, log_file)
     try:
         while pipe.poll(idle_s):
-            project, job = pipe.recv()
+            project, job, secrets = pipe.recv()
+            remember(secrets)
             pipe.send(_answer(project, job, runner))
             if runner.is_started and not _is_alive(runner):
                 return  # the next question starts another process, with another Spark

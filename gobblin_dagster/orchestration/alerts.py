@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
@@ -14,17 +14,24 @@ from urllib.parse import urlsplit
 import dagster as dg
 
 from gobblin_dagster.constructs.clients.environment import from_environment
-from gobblin_dagster.core.errors import TransientError
+from gobblin_dagster.core.errors import GobblinDagsterError, TransientError
 from gobblin_dagster.core.run_record import RECENT_RUNS
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.engine.project import Project, open_project
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration.binding import JobBinding
+from gobblin_dagster.orchestration.errors import without_secrets
 from gobblin_dagster.orchestration.events import to_dagster_run
+from gobblin_dagster.orchestration.ops import EXTRACT, REPORT
 from gobblin_dagster.orchestration.translator import GobblinTranslator
 
 SHOWN = 20
 """Number of datasets that an alert names; it counts all of them."""
-_TRIES, _PAUSE_S, _TIMEOUT_S = 3, 0.5, 5.0
+_TRIES, _PAUSE_S = 3, 0.5
+_CONNECT_S, _ANSWER_S = 2.0, 5.0
+_LAST_TRY_S = 3.0
+"""Seconds after which nothing is tried again. A tick tells of up to five runs, and Dagster ends it after 60 s: it would
+tell of the same runs again, for ever."""
 _TAKEN, _BUSY = range(200, 300), {429, *range(500, 600)}
 _WORDS = {
     dg.DagsterRunStatus.SUCCESS: "succeeded",
@@ -75,7 +82,9 @@ class Webhook:
     """Name of the variable."""
 
     def __call__(self, alert: Alert) -> None:
-        """Post an alert; a lost connection, 429 and 5xx are tried three times.
+        """Post an alert; for 3 seconds, a lost connection, 429 and 5xx are tried up to three times.
+
+        No answer within 5 seconds is not tried again, because the alert may have been taken.
 
         Raises:
             EnvironmentFaultError: the variable is not set.
@@ -84,11 +93,18 @@ class Webhook:
         import requests  # noqa: PLC0415  # slow to import, and needed by this sensor only
 
         url = from_environment({"url": self.url_env}, "webhook")["url"]
-        problem = ""
+        problem, began = "", time.monotonic()
         for attempt in range(_TRIES):
             time.sleep(_PAUSE_S * attempt)
             try:
-                answer = requests.post(url, json=alert.to_document(), timeout=_TIMEOUT_S, allow_redirects=False)
+                # The body of the answer, which may be long or never end, is not read.
+                answer = requests.post(
+                    url, json=alert.to_document(), timeout=(_CONNECT_S, _ANSWER_S), allow_redirects=False, stream=True
+                )
+                answer.close()
+            except requests.ReadTimeout:
+                problem = f"no answer within {_ANSWER_S:.0f} s, so it may have taken it"
+                break
             except requests.RequestException as error:
                 problem = f"no answer ({type(error).__name__})"  # the error's text has the URL
             else:
@@ -97,8 +113,17 @@ class Webhook:
                 problem = f"it answers {answer.status_code}"
                 if answer.status_code not in _BUSY:
                     break
-        where = f"variable {self.url_env} ({urlsplit(url).hostname or 'no host'})"
+            if time.monotonic() - began > _LAST_TRY_S:
+                break
+        where = f"variable {self.url_env} ({_host(url)})"
         raise TransientError(problem=f"The webhook of {where} did not take an alert: {problem}.")
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or "no host"
+    except ValueError:  # its text has a part of the URL
+        return "no host"
 
 
 def run_alert_sensor(
@@ -112,7 +137,8 @@ def run_alert_sensor(
 ) -> dg.SensorDefinition:
     """Return a sensor that tells how runs of a project's jobs ended, however they were started.
 
-    Dagster calls it once per run. What `tell` raises stands in the tick; the alert is not told again.
+    Dagster calls it once per run, for up to five runs in a tick, which it ends after 60 seconds: `tell` must return
+    within ten. What it raises stands in the tick; the alert is not told again.
 
     Args:
         project: a project or its folder.
@@ -138,45 +164,64 @@ def run_alert_sensor(
         default_status=default_status,
         description=f"Tells of each run of {opened.spec.project} that {_WORDS.get(status, status.value)}.",
     )
-    def sensor(context: dg.RunStatusSensorContext) -> dg.SkipReason | None:
-        binding = _binding_of(context.dagster_run, bindings)
-        if binding is None:
-            return dg.SkipReason("The run is of no job of the project.")
-        tell(_alert_of(context, opened.spec.project, binding))
-        return None
+    @without_secrets()
+    def sensor(context: dg.RunStatusSensorContext) -> None:
+        failures: Sequence[dg.DagsterEvent] = ()
+        if context.dagster_run.status is dg.DagsterRunStatus.FAILURE:
+            failures = context.for_run_failure().get_step_failure_events()
+        # A skip reason for other runs would end the tick, so that it looks at one run each time and falls behind.
+        if binding := _binding_of(context.dagster_run, failures, bindings):
+            tell(_alert_of(context, opened.spec.project, binding, failures))
 
     return sensor
 
 
-def _binding_of(run: dg.DagsterRun, bindings: Sequence[JobBinding]) -> JobBinding | None:
-    """Return the job that a run works on: by its name, or for a run of chosen assets by these."""
+def _binding_of(
+    run: dg.DagsterRun, failures: Iterable[dg.DagsterEvent], bindings: Sequence[JobBinding]
+) -> JobBinding | None:
+    """Return the job that a run works on: by its name, or the one whose step failed, or by the assets of the run."""
     chosen = run.asset_selection or frozenset()
-    return next(
-        (one for one in bindings if run.job_name == one.dagster_job or chosen & {*one.keys.values()}),
-        None,
-    )
+    failed = {one.step_key for one in failures}
+    named = [one for one in bindings if run.job_name == one.dagster_job]
+    stopped = [one for one in bindings if failed & _steps(one)]
+    asked = [one for one in bindings if chosen & {*one.keys.values()}]
+    return next(iter([*named, *stopped, *asked]), None)
 
 
-def _alert_of(context: dg.RunStatusSensorContext, project: str, binding: JobBinding) -> Alert:
+def _steps(binding: JobBinding) -> set[str]:
+    return {f"{binding.name}.{EXTRACT}", f"{binding.name}.{REPORT}"}
+
+
+def _alert_of(
+    context: dg.RunStatusSensorContext, project: str, binding: JobBinding, failures: Sequence[dg.DagsterEvent]
+) -> Alert:
     run, status = context.dagster_run, context.dagster_run.status
     said = f"{binding.name}: run {run.run_id[:8]} {_WORDS.get(status, status.value.lower())}"
     if status is not dg.DagsterRunStatus.FAILURE:
         return Alert("run", project, binding.name, said, status=status.value.lower(), run_id=run.run_id)
     word, reason, datasets = "failed", context.dagster_event.message or "", dict[str, str]()
-    for event in context.for_run_failure().get_step_failure_events():
+    for event in sorted(failures, key=lambda one: one.step_key in _steps(binding)):  # those of the job count most
         failure = event.step_failure_data.user_failure_data
-        if failure is not None and md.FAILED_DATASETS in failure.metadata:
+        if failure is not None and md.FAILED_DATASETS in failure.metadata and event.step_key in _steps(binding):
             word, reason = str(failure.metadata[md.RUN_STATUS].value), failure.description or ""
             named: Any = failure.metadata[md.FAILED_DATASETS].value
             datasets = _reasons(binding, run.run_id, named)
         elif event.step_failure_data.error is not None:
             reason = failure.description or "" if failure else event.step_failure_data.error.message
-    return Alert("run", project, binding.name, f"{said}. {reason}".strip(), datasets, word, run.run_id)
+    text = hidden(f"{said}. {reason}".strip())
+    return Alert("run", project, binding.name, text, datasets, word, run.run_id)
 
 
 def _reasons(binding: JobBinding, run_id: str, urns: Sequence[str]) -> dict[str, str]:
-    """Return why each of these datasets was not committed, as the run's record in the state store has it."""
-    with closing(binding.project.open_store()) as store:
-        records = [one for one in store.load_runs(binding.name, RECENT_RUNS) if to_dagster_run(one.run_id) == run_id]
-    found = {urn: one.error or one.outcome.value for record in records for urn, one in record.datasets.items()}
+    """Return why each of these datasets was not committed, as the run's record in the state store has it.
+
+    If the store is away, the reasons are left out: Dagster asks for each alert only once.
+    """
+    try:
+        with closing(binding.project.open_store()) as store:
+            records = store.load_runs(binding.name, RECENT_RUNS)
+    except GobblinDagsterError:
+        records = []
+    of_run = [one for one in records if to_dagster_run(one.run_id) == run_id]
+    found = {urn: one.error or one.outcome.value for record in of_run for urn, one in record.datasets.items()}
     return {urn: found.get(urn, "") for urn in urns}

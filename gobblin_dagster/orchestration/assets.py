@@ -10,6 +10,7 @@ from pathlib import Path
 import dagster as dg
 
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.orchestration.binding import Checks, JobBinding
@@ -104,7 +105,7 @@ def gobblin_job(
     automation or a sensor launch them. It runs in one process, so that Spark starts once. Raises like `gobblin_assets`.
     """
     binding = JobBinding.of(project, job, translator)
-    return _dagster_job(binding.dagster_job, tuple(binding.keys.values()), binding.job.description or None)
+    return _dagster_job(binding.dagster_job, tuple(binding.keys.values()), hidden(binding.job.description) or None)
 
 
 @cache

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
+from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.run_record import RECENT_RUNS, DatasetOutcome
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.events import to_dagster_run
@@ -52,7 +53,7 @@ class Backfill:
         runs = [record.dagster_run for record in instance.get_run_records(same)]
         others = [one for one in runs if one.run_id != run.run_id and one.asset_selection == run.asset_selection]
         unfinished = [one for one in others if not one.is_finished]
-        keys = {key for one in unfinished for key in tagged_keys(instance, one, binding.partitions_name) or ()}
+        keys = {key for one in unfinished for key in _keys(instance, one, binding.partitions_name)}
         ids = frozenset(one.run_id for one in others)
         failed = _failed_in(store, binding.name, ids) if ids else {}
         waiting = frozenset(map(to_urn, keys)) - failed.keys()
@@ -61,6 +62,14 @@ class Backfill:
     def holds(self, run_id: str) -> bool:
         """Return whether an engine's run id is of another run of the backfill."""
         return to_dagster_run(run_id) in self.others
+
+
+def _keys(instance: dg.DagsterInstance, run: dg.DagsterRun, partitions_name: str) -> frozenset[str]:
+    """Return the partition keys of another run; none if its partitions were deleted, which fails that run alone."""
+    try:
+        return tagged_keys(instance, run, partitions_name) or frozenset()
+    except UsageError:
+        return frozenset()
 
 
 def _failed_in(store: StateStore, job: str, run_ids: frozenset[str]) -> dict[str, str]:

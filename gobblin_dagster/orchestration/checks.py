@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.task_state import PolicyResult
 from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.orchestration import metadata as md
@@ -33,7 +34,8 @@ class BranchPolicy:
     def description(self) -> str:
         """Its rule, and what happens to rows that break it."""
         rule = self.spec.options.get("rule")
-        return f"Row-level policy, on violation: {self.spec.on_violation}" + (f"; rule: {rule}" if rule else "")
+        text = f"Row-level policy, on violation: {self.spec.on_violation}" + (f"; rule: {rule}" if rule else "")
+        return hidden(text)
 
     @property
     def severity(self) -> dg.AssetCheckSeverity:

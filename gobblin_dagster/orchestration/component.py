@@ -3,6 +3,8 @@
 No `from __future__ import annotations` here: Dagster makes the YAML's schema from the annotations.
 """
 
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +15,10 @@ from pydantic import ValidationError
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
+from gobblin_dagster.core.secrets import remember
 from gobblin_dagster.engine.project import Project, open_project
 from gobblin_dagster.orchestration.definitions import job_definitions, project_definitions
+from gobblin_dagster.orchestration.errors import without_secrets
 from gobblin_dagster.orchestration.scaffold import JobScaffolder
 from gobblin_dagster.orchestration.translator import BranchData, GobblinTranslator
 from gobblin_dagster.spec.document import show_loc
@@ -22,6 +26,7 @@ from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.load import GOBBLIN_SUFFIXES, GobblinFiles, constructs, find_project, load_job
 from gobblin_dagster.spec.project import ProjectSpec
+from gobblin_dagster.spec.secrets import is_shown
 
 _POLICY_FIELDS = {"type", "name", "on_violation", "enforce"}
 
@@ -83,6 +88,7 @@ class GobblinJobComponent(dg.Component, dg.Resolvable):
         """Return the external assets that a job reads from; override it like the method of GobblinTranslator."""
         return GobblinTranslator().get_upstream_specs(job)
 
+    @without_secrets()
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return assets, jobs and sensors.
 
@@ -164,13 +170,23 @@ def _options(kind: str, node: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in node.items() if key not in own}
 
 
-def _render(context: dg.ResolutionContext, value: Any) -> Any:
+_VARIABLE = re.compile(r"\benv\s*[.\[(]\s*['\"]?(\w+)")
+"""A variable in a template of Dagster: `env.NAME`, `env('NAME')`."""
+
+
+def _render(context: dg.ResolutionContext, value: Any, loc: tuple[str | int, ...] = ()) -> Any:
     """Resolve Dagster's templates (`{{ env.HOST }}`) only in texts that hold one.
 
-    Other texts stay as they are: Dagster would read the text `"08"` as YAML again and make a number of it.
+    Other texts stay as they are: Dagster would read the text `"08"` as YAML again and make a number of it. Values of
+    variables are hidden as those of `${NAME}` are in job files.
     """
     if isinstance(value, Mapping):
-        return {key: _render(context.at_path(key), item) for key, item in value.items()}
+        return {key: _render(context.at_path(key), item, (*loc, key)) for key, item in value.items()}
     if isinstance(value, list):
-        return [_render(context.at_path(index), item) for index, item in enumerate(value)]
-    return context.resolve_value(value) if isinstance(value, str) and "{{" in value else value
+        return [_render(context.at_path(index), item, (*loc, index)) for index, item in enumerate(value)]
+    if not isinstance(value, str) or "{{" not in value:
+        return value
+    if not is_shown(loc):
+        found = {name: os.environ.get(name, "") for name in _VARIABLE.findall(value)}
+        remember({text: f"${{{name}}}" for name, text in found.items()})
+    return context.resolve_value(value)

@@ -15,6 +15,7 @@ from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.orchestration.alerts import Webhook, run_alert_sensor
 from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job, job_schedule
 from gobblin_dagster.orchestration.binding import Checks
+from gobblin_dagster.orchestration.errors import without_secrets
 from gobblin_dagster.orchestration.sensors import new_data_sensor, sweep_sensor
 from gobblin_dagster.orchestration.sla import sla_sensor
 from gobblin_dagster.orchestration.translator import GobblinTranslator
@@ -26,6 +27,7 @@ FAULTY = "jobs_with_faults"
 """Name of the Dagster job that stands for jobs that cannot be loaded."""
 
 
+@without_secrets()
 def build_definitions(
     project: Project | Path | str,
     *,

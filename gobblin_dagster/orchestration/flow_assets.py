@@ -21,6 +21,7 @@ from gobblin_dagster.database.engine import parse_url
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job
+from gobblin_dagster.orchestration.errors import without_secrets
 from gobblin_dagster.orchestration.flow_runs import EXECUTION_TAG, FLOW_TAG, JOB_TAG, FlowRuns
 from gobblin_dagster.orchestration.flows import has_service
 from gobblin_dagster.orchestration.sensors import RUNNING
@@ -177,6 +178,7 @@ def _flow_run_sensor(
         default_status=RUNNING,
         description="Launches the jobs that the service orders, and tells the service what became of their runs.",
     )
+    @without_secrets()
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         try:
             with (

@@ -8,6 +8,7 @@ import dagster as dg
 
 from gobblin_dagster.core.clock import Clock, SystemClock
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.orchestration.errors import without_secrets
 from gobblin_dagster.orchestration.sensors import STOPPED
 from gobblin_dagster.spec.load import load_project
 
@@ -52,6 +53,7 @@ def flow_schedule_sensor(
         default_status=default_status,
         description="Fires flows of the service whose time has come.",
     )
+    @without_secrets()
     def evaluate() -> dg.SkipReason:
         # Loads the service, which runs of jobs do not need: each is a process that imports this package again.
         from gobblin_dagster.orchestration.fire_flows import fire_flows  # noqa: PLC0415

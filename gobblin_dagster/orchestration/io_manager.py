@@ -16,6 +16,7 @@ from gobblin_dagster.engine.run.job_run import JobRun
 from gobblin_dagster.engine.run.profile import RunProfiler
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration.binding import JobBinding
+from gobblin_dagster.orchestration.errors import without_secrets
 from gobblin_dagster.orchestration.events import Event
 from gobblin_dagster.orchestration.partitions import to_urn
 from gobblin_dagster.orchestration.published import PublishedDatasets
@@ -73,7 +74,7 @@ class CommitStepIOManager(dg.IOManager):
         """Publish the output of `extract`; raises Failure if a dataset failed. Does nothing for outputs of `report`."""
         if not isinstance(obj, Extracted):
             return
-        with obj.resources:
+        with without_secrets(), obj.resources:
             result = obj.run.publish(obj.commit, obj.recovered)
             step = context.step_context
             report = RunReport(self._binding, obj.store, step.instance, step.dagster_run, step.step.key, obj.log_event)
@@ -84,6 +85,7 @@ class CommitStepIOManager(dg.IOManager):
             context.add_output_metadata({md.PROFILE: dg.JsonMetadataValue(profile)})
             report.log_failures(outcome, result, profile)
 
+    @without_secrets()
     def load_input(self, context: dg.InputContext) -> Any:
         """Return published data for a downstream asset; raises like `PublishedDatasets.load`."""
         branch = self._binding.branch_of(context.asset_key)

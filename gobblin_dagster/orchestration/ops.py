@@ -16,6 +16,7 @@ from typing import Any
 import dagster as dg
 
 from gobblin_dagster.core.errors import SpecError
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.listener import RunListener
@@ -27,6 +28,7 @@ from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.orchestration._internal import assets_of_run
 from gobblin_dagster.orchestration.backfill import Backfill
 from gobblin_dagster.orchestration.binding import JobBinding
+from gobblin_dagster.orchestration.errors import without_secrets
 from gobblin_dagster.orchestration.events import Event
 from gobblin_dagster.orchestration.io_manager import Extracted
 from gobblin_dagster.orchestration.partitions import add_partitions, tagged_keys, to_urn
@@ -88,7 +90,8 @@ def extract_op(binding: JobBinding, runner: TaskRunner | None) -> dg.OpDefinitio
         """Recover earlier runs, plan, run all work units as one Spark job, and decide what to commit."""
         used = runner or getattr(context.resources, binding.spark_key).runner
         try:
-            return _extract(context, binding.for_run(context.run.tags), used, context.op_config)
+            with without_secrets():
+                return _extract(context, binding.for_run(context.run.tags), used, context.op_config)
         except SpecError as error:
             # Without the cause: Dagster would store it with values of environment variables.
             raise dg.Failure(str(error), allow_retries=False) from None
@@ -212,7 +215,7 @@ class _LogObserver(RunListener):
     def recovered(self, dataset: RecoveredDataset) -> None:
         reason = f": {dataset.reason}" if dataset.reason else ""
         self._log.info(
-            f"Dataset {dataset.dataset_urn!r}: sequence {dataset.sequence_id} is now {dataset.state}{reason}"
+            hidden(f"Dataset {dataset.dataset_urn!r}: sequence {dataset.sequence_id} is now {dataset.state}{reason}")
         )
 
     def planned(self, plan: JobPlan) -> None:
@@ -233,4 +236,4 @@ class _LogObserver(RunListener):
 
 def _listed(title: str, lines: Sequence[str]) -> str:
     more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
-    return "\n".join([title, *lines[:SHOWN], *more])
+    return hidden("\n".join([title, *lines[:SHOWN], *more]))

@@ -23,6 +23,8 @@ class Answer:
     known: Collection[str] = ()
     """dataset.urns that need a partition."""
     events: Sequence[Event] = ()
+    looked: int = 0
+    """Number of commits that were compared with what Dagster shows, reported or not."""
 
 
 def request(binding: JobBinding, why: str, found: list[list[object]], urns: Iterable[str]) -> dg.RunRequest:

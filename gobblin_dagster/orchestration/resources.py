@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pydantic import Field
 
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.engine.layout import SPARK_LOG
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.spark.lazy import LazySparkRunner
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 class GobblinSparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # generic only for Dagster's own checks
     """Spark as a Dagster resource, shared by all runs of a process.
+
+    Dagster stores the settings of a resource with each job, so values of `${NAME}` in them are hidden; the runner
+    has them.
 
     A run without new data starts no JVM. LazyPySparkResource of dagster-pyspark is lazy too, but it cannot start Spark
     while the run is still planning, and lacks the settings that halve the start time of local Spark.
@@ -38,7 +42,8 @@ class GobblinSparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
     @property
     def spec(self) -> SparkSpec:
         """The settings as the `spark` part of `gobblin.yaml`."""
-        return SparkSpec(master=self.master, remote=self.remote, conf=self.conf)
+        shown = SparkSpec(master=self.master, remote=self.remote, conf=self.conf)
+        return _specs.get(_as_shown(shown, self.log_file), shown)
 
     @property
     def log_path(self) -> Path | None:
@@ -56,11 +61,25 @@ class GobblinSparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
         return self.runner.started().session
 
 
+_specs: dict[str, SparkSpec] = {}
+"""Settings whose values Dagster must not see, by what it sees of them."""
+
+
 @cache
 def _of_spec(kind: type[GobblinSparkResource], spec_json: str, log_file: str) -> GobblinSparkResource:
     # Once for all jobs of a project: Dagster takes milliseconds to make a resource.
     spark = SparkSpec.model_validate_json(spec_json)
-    return kind(master=spark.master, remote=spark.remote, conf=dict(spark.conf), log_file=log_file)
+    shown = SparkSpec(
+        master=hidden(spark.master),
+        remote=None if spark.remote is None else hidden(spark.remote),
+        conf={key: hidden(value) for key, value in spark.conf.items()},
+    )
+    _specs[_as_shown(shown, log_file)] = SparkSpec(master=spark.master, remote=spark.remote, conf=spark.conf)
+    return kind(master=shown.master, remote=shown.remote, conf=dict(shown.conf), log_file=log_file)
+
+
+def _as_shown(spec: SparkSpec, log_file: str | None) -> str:
+    return f"{spec.model_dump_json()} {log_file}"
 
 
 @cache

@@ -13,10 +13,12 @@ from typing import TypedDict
 import dagster as dg
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.engine.new_data import NewData, PollResult, plans_with_spark
 from gobblin_dagster.engine.project import Project, open_project
 from gobblin_dagster.orchestration.assets import gobblin_job
 from gobblin_dagster.orchestration.binding import JobBinding
+from gobblin_dagster.orchestration.errors import without_secrets
 from gobblin_dagster.orchestration.polling import INTERVAL_S, SPARK_INTERVAL_S, JobPolls
 from gobblin_dagster.orchestration.requests import Answer, request, sensor_result
 from gobblin_dagster.orchestration.resources import GobblinSparkResource
@@ -77,6 +79,7 @@ def new_data_sensor(
         default_status=default_status,
         description="Requests one run of a job for all of its datasets with new data.",
     )
+    @without_secrets()
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         answers, said, errors = [], [(one.name, _HOPELESS) for one in hopeless], []
         with closing(opened.open_store()) as store:
@@ -95,7 +98,7 @@ def new_data_sensor(
         if not any(one.requests for _, one in answers):
             _raise_first(errors)
         for name, error in errors:
-            context.log.error(f"Job {name!r} cannot be planned: {error}")
+            context.log.error(hidden(f"Job {name!r} cannot be planned: {error}"))
         nothing = f"None of {len(answers)} jobs has new data to read."
         return sensor_result(context.instance, answers, _told(said, nothing if len(bindings) > 1 else ""))
 
@@ -143,6 +146,7 @@ def sweep_sensor(
         default_status=default_status,
         description="Reports commits of other processes, ends dead runs, and finishes their commit sequences.",
     )
+    @without_secrets()
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         instance, cursors = context.instance, load_cursors(context.cursor)
         empty = {one.name for one in bindings if not instance.get_dynamic_partitions(one.partitions_name)}
@@ -162,12 +166,12 @@ def sweep_sensor(
                     errors.append((binding.name, fault))
                 else:
                     cursors[binding.name] = cursor
-                    budget -= len(answer.events) // len(binding.specs)
+                    budget -= answer.looked
                     answers.append((binding, answer))
         if not answers:
             _raise_first(errors)
         for name, error in errors:
-            context.log.error(f"Job {name!r}: {error}")
+            context.log.error(hidden(f"Job {name!r}: {error}"))
         kept = {one.name: cursors[one.name] for one in bindings if one.name in cursors}
         return sensor_result(instance, answers, cursor=dump_cursors(kept))
 
@@ -234,7 +238,7 @@ def _nothing_new(seen: PollResult) -> str:
     said = f"None of {seen.datasets} datasets has new data to read."
     if seen.problems:
         said += f" {len(seen.problems)} cannot be planned; the first one: {seen.problems[0]}"
-    return said
+    return hidden(said)
 
 
 def _told(said: Sequence[tuple[str, str]], intro: str) -> str:

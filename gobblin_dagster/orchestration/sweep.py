@@ -33,15 +33,15 @@ class Sweep:
         Args:
             cursor: as an earlier sweep returned it.
             first: datasets that need a partition before their first run.
-            at_once: number of commits to report at most.
+            at_once: number of commits to compare at most.
         """
         held = self._end_dead_runs(self.store.load_leases(self.binding.name))
         waiting = [one for one in self.store.load_sequences(self.binding.name) if one.dataset_urn not in held]
-        publications = self._unreported(at_once)
+        publications, looked = self._unreported(at_once)
         states = self.store.load_readable_states(self.binding.name)[0]
         if not publications:
             compared, cursor = self._newer(cursor, states, at_once)
-            publications = self._unknown(compared)
+            publications, looked = self._unknown(compared), looked + len(compared)
         urns = [one.dataset_urn for one in waiting]
         found = [[one.id, one.redo_failures] for one in waiting]
         answer = Answer(
@@ -50,6 +50,7 @@ class Sweep:
             # No check evaluations: Dagster stores one per check, partition and run, and a sensor has no run, so it
             # would refuse those of a dataset's second commit. The counts are in the metadata of the materializations.
             [event for one in publications.values() for event in materializations(self.binding, one)],
+            looked,
         )
         return answer, cursor
 
@@ -66,8 +67,8 @@ class Sweep:
                 )
         return living
 
-    def _unreported(self, at_once: int) -> dict[str, Publication]:
-        """Return commits to report to Dagster by dataset.urn; mark those as reported that Dagster knows already.
+    def _unreported(self, at_once: int) -> tuple[dict[str, Publication], int]:
+        """Return commits to report to Dagster by dataset.urn, and how many were compared; mark those that it knows.
 
         Of several commits of a dataset only the newest is reported: an older one that is logged later would be shown.
         """
@@ -83,7 +84,7 @@ class Sweep:
                 else:
                     found[urn] = last
         self.store.mark_reported(heard)
-        return found
+        return found, len(stored)
 
     def _newer(
         self, cursor: SweepCursor, states: Mapping[str, DatasetState], at_once: int
@@ -94,17 +95,25 @@ class Sweep:
             one for urn, one in states.items() if one.updated_at > cursor.since and one.version != cursor.known.get(urn)
         ]
         unsure: dict[str, DatasetState] = {}
-        tells: dict[str, bool] = {}
+        ended: dict[str, DatasetState] = {}
+        runs: dict[str, dg.DagsterRun | None] = {}
+        is_cut = False
         for one in sorted(new, key=lambda one: one.updated_at):
-            if max(len(unsure), len(tells)) >= at_once:
-                seen_at = one.updated_at
+            if max(len(unsure), len(runs)) >= at_once:
+                seen_at, is_cut = one.updated_at, True
                 break
-            if one.run_id not in tells:
-                tells[one.run_id] = self._tells_itself(one.run_id)
-            if not tells[one.run_id]:
+            if one.run_id not in runs:
+                runs[one.run_id] = self.instance.get_run_by_id(to_dagster_run(one.run_id))
+            run = runs[one.run_id]
+            if run is not None and not run.is_finished:
+                continue  # it tells its commits itself
+            ended[one.dataset_urn] = one
+            if run is None or not run.is_success:  # made elsewhere, or by a run that may have died before it told
                 unsure[one.dataset_urn] = one
         after = SweepCursor(max(cursor.until, seen_at))
-        known = {**cursor.known, **{urn: one.version for urn, one in unsure.items()}}
+        # What was cut off comes next; without the others, the next sweep would begin with the same runs for ever.
+        judged = ended if is_cut else unsure
+        known = {**cursor.known, **{urn: one.version for urn, one in judged.items()}}
         kept = {urn: one for urn, one in known.items() if urn in states and states[urn].updated_at > after.since}
         return list(unsure), dataclasses.replace(after, known=kept)
 
@@ -121,11 +130,6 @@ class Sweep:
         """Return whether a run of Dagster goes on; it reports its commits itself."""
         run = self.instance.get_run_by_id(to_dagster_run(run_id))
         return run is not None and not run.is_finished
-
-    def _tells_itself(self, run_id: str) -> bool:
-        """Return whether a run of this instance goes on or succeeded; others, or dead ones, may not have reported."""
-        run = self.instance.get_run_by_id(to_dagster_run(run_id))
-        return run is not None and (run.is_success or not run.is_finished)
 
 
 def living_datasets(binding: JobBinding, leases: Mapping[str, Lease]) -> frozenset[str]:

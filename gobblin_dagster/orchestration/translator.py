@@ -9,6 +9,7 @@ from typing import Any
 
 import dagster as dg
 
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.engine.project import JobLines
 from gobblin_dagster.orchestration.upstream import upstream_specs
 from gobblin_dagster.spec.asset import age
@@ -44,7 +45,7 @@ class GobblinTranslator:
         writer, shown = job.writer_of(branch).type, job.asset
         return dg.AssetSpec(
             key=[job.extract.namespace, job.extract.table, branch.name],
-            description=job.description or None,
+            description=hidden(job.description) or None,
             # Dagster's pages show the last part of a key, which is `main` for most jobs.
             group_name=shown.group or job.job,
             kinds={"spark", writer} if writer.isidentifier() else {"spark"},

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import dagster as dg
 
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.spec.job import JobSpec
 
 
@@ -83,9 +84,9 @@ def _address(text: str) -> tuple[str, list[str]]:
 
 
 def _without_secrets(text: str) -> str:
-    """Return a path or URL without user, password and query."""
-    parts = urlsplit(text)
-    if "://" not in text:
-        return text
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+    """Return a path or URL without user, password, query, and values of `${NAME}`."""
+    scheme, separator, rest = hidden(text).partition("://")
+    if not separator:
+        return scheme
+    host, slash, path = re.split("[?#]", rest)[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"

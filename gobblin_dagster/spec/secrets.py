@@ -25,11 +25,12 @@ _REFUSED = "must not hold a password; take it from the environment: ${NAME}"
 def values_to_hide(document: Document) -> dict[str, str]:
     """Return the references by value of all environment variables to hide: those outside of keys in `_SHOWN`."""
     return {
-        value: reference for loc, values in document.values.items() if not _is_shown(loc) for reference, value in values
+        value: reference for loc, values in document.values.items() if not is_shown(loc) for reference, value in values
     }
 
 
-def _is_shown(loc: Loc) -> bool:
+def is_shown(loc: Loc) -> bool:
+    """Return whether people search for what stands at a place of a document, so that its value is not hidden."""
     return next((part for part in reversed(loc) if isinstance(part, str)), "") in _SHOWN
 
 

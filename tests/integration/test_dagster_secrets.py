@@ -38,7 +38,13 @@ FAILING: dict[str, dict[str, Any]] = {
     "planned": {"converters": [{"type": "sql", "select": "*, '${CANARY}' AS z, nope AS y"}]},
     "in_a_task": {"converters": [{"type": "sql", "select": "*, CAST('${CANARY}' || name AS INTEGER) AS z"}]},
     "broken": {"row_policies": [{"type": "sql", "name": "r", "rule": "name = '${CANARY}'", "on_violation": "fail"}]},
+    "unlisted": {"source": {"type": "python", "datasets": "own:ends", "read": "own:ends"}},
 }
+OWN = """
+import os
+def ends():
+    raise ValueError("login with " + os.environ["CANARY"])
+"""
 
 
 def contents(file: Path) -> Iterator[bytes]:
@@ -62,12 +68,15 @@ def test_secret_of_a_job_that_fails_is_in_no_file_of_the_instance_nor_of_the_pro
     home = tmp_path / "dagster_home"
     for folder in (home, tmp_path / "jobs", tmp_path / "in"):
         folder.mkdir()
-    (tmp_path / "gobblin.yaml").write_text("project: leaky\n")
+    settings = {"project": "leaky", "spark": {"conf": {"spark.hadoop.own.secret.key": "${CANARY}"}}}
+    (tmp_path / "gobblin.yaml").write_text(json.dumps(settings))
+    (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "definitions.py").write_text(DEFINITIONS)
     (tmp_path / "in" / "a.csv").write_text("id,name\n1,x\n2,y\n")
     for name, parts in FAILING.items():
         source = {"type": "files", "path": "in/*.csv", "format": "csv"}
-        body = {"job": name, "source": source, "extract": {"namespace": "t", "table": name}, "output": {"path": "lake"}}
+        body: dict[str, Any] = {"job": name, "description": "of ${CANARY}", "source": source}
+        body |= {"extract": {"namespace": "t", "table": name}, "output": {"path": "lake"}}
         (tmp_path / "jobs" / f"{name}.yaml").write_text(json.dumps(body | parts))
     environment = os.environ | {"DAGSTER_HOME": str(home), "CANARY": SECRET, "DAGSTER_DISABLE_TELEMETRY": "1"}
     (tmp_path / "execute.py").write_text(EXECUTE)

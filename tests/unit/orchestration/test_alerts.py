@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, TransientError
 from gobblin_dagster.demo.project import write_demo
+from gobblin_dagster.engine.project import Project
 from gobblin_dagster.orchestration import Alert, Webhook, alerts, build_definitions, run_alert_sensor
 from tests.services.json_api import Reply, running_api
 from tests.unit.orchestration.world import World
@@ -115,3 +117,84 @@ def test_project_file_asks_for_alerts(tmp_path: Path) -> None:
     job.write_text(job.read_text() + "\nasset: {sla: {max_age: 26h}}\n")
     made = build_definitions(tmp_path / "demo").sensors or ()
     assert {one.name for one in made} - names == {"demo_alert_failure", "demo_alert_success", "demo_sla"}
+
+
+def test_run_is_told_although_the_state_store_is_away(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.datasets["b/1"]["fail_at"] = 2
+    result = world.run_all()
+
+    def away(_: Project) -> None:
+        raise TransientError(problem="The store is away.")
+
+    monkeypatch.setattr(Project, "open_store", away)
+    alert = alert_of(world, result)
+    assert alert is not None
+    assert alert.datasets == {"b/1": ""}
+    assert "row 2" in alert.text
+
+
+def test_run_of_a_job_of_ones_own_is_told_if_our_step_fails(world: World) -> None:
+    world.datasets["b/1"]["fail_at"] = 2
+    defs = dg.Definitions.merge(world.definitions, dg.Definitions(jobs=[dg.define_asset_job("nightly")]))
+    result = defs.resolve_job_def("nightly").execute_in_process(instance=world.instance, raise_on_error=False)
+    alert = alert_of(world, result)
+    assert alert is not None
+    assert (alert.job, list(alert.datasets)) == ("numbers", ["b/1"])
+
+
+def test_runs_of_others_do_not_keep_a_tick_from_those_of_the_project(world: World) -> None:
+    """Dagster lets a tick fail that has a skip reason beside runs that were told: they would be told for ever."""
+
+    @dg.asset
+    def mine() -> None:
+        raise ValueError
+
+    told: list[Alert] = []
+    sensor = run_alert_sensor(world.binding.project, told.append)
+    world.datasets["b/1"]["fail_at"] = 2
+    cursor = None
+    for number in range(3):
+        if number == 1:
+            dg.materialize([mine], instance=world.instance, raise_on_error=False)
+            world.run_all()
+            dg.materialize([mine], instance=world.instance, raise_on_error=False)
+        with dg.build_sensor_context(instance=world.instance, cursor=cursor) as context:
+            cursor = sensor.evaluate_tick(context).cursor
+    assert [one.job for one in told] == ["numbers"]
+
+
+def test_answer_that_does_not_come_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The alert may have been taken: it would be told twice."""
+    go = threading.Event()
+    monkeypatch.setattr(alerts, "_ANSWER_S", 0.05)
+
+    def slow(_: object) -> Reply:
+        assert go.wait(60)
+        return Reply({})
+
+    with running_api(slow) as api:
+        monkeypatch.setenv("ALERT_URL", api.url)
+        with pytest.raises(TransientError, match="no answer within 0 s, so it may have taken it"):
+            Webhook("ALERT_URL")(ALERT)
+        go.set()
+        assert len(api.asked) == 1
+
+
+def test_body_of_an_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running_api(lambda _: Reply({}, headers={"Content-Length": "1000"})) as api:
+        monkeypatch.setenv("ALERT_URL", api.url)
+        Webhook("ALERT_URL")(ALERT)
+        assert len(api.asked) == 1
+
+
+def test_webhook_gives_up_in_time_for_the_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alerts, "_LAST_TRY_S", -1)
+    with running_api(lambda _: Reply(status=503)) as api:
+        monkeypatch.setenv("ALERT_URL", api.url)
+        with pytest.raises(TransientError, match="503"):
+            Webhook("ALERT_URL")(ALERT)
+        assert len(api.asked) == 1
+    monkeypatch.setenv("ALERT_URL", "http://[secret-part]/")
+    with pytest.raises(TransientError, match="no host") as caught:
+        Webhook("ALERT_URL")(ALERT)
+    assert "secret-part" not in str(caught.value)

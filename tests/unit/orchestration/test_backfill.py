@@ -103,3 +103,10 @@ def test_backfill_of_partitions_without_new_data_is_done(scattered: World) -> No
     assert [event[md.MOVED] for event in scattered.events("a")] == [False, True]
     assert scattered.run_range("d").success
     assert len(scattered.events("d")) == 1
+
+
+def test_partition_that_was_deleted_fails_its_own_run_alone(scattered: World) -> None:
+    sibling(scattered, "c%20c")
+    scattered.instance.delete_dynamic_partition("numbers.dataset_urn", "c%20c")
+    assert scattered.run_range("a", tags=BACKFILL).success
+    assert scattered.status() == ({"a"}, set())

@@ -14,6 +14,7 @@ import pytest
 from dagster.components.testing import DefsFolderSandbox, create_defs_folder_sandbox
 
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.orchestration import BranchData, GobblinJobComponent
 
 JOB = """\
@@ -174,3 +175,13 @@ def test_subclass_says_how_branches_look(project: Path) -> None:
 
     defs = Ours(project=project, job="numbers").build_defs(dg.ComponentTree.for_test().load_context)
     assert names(defs) == ["ours/main"]
+
+
+def test_value_of_a_variable_in_an_inline_job_is_hidden(
+    sandbox: DefsFolderSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "kanarienvogel-7391")
+    defs = load(sandbox, inline(JOB + "description: 'with {{ env.TOKEN }}'\n"))
+    (key,) = defs.resolve_all_asset_keys()
+    assert defs.resolve_asset_graph().get(key).description == "with ${TOKEN}"
+    assert hidden("said kanarienvogel-7391") == "said ${TOKEN}"

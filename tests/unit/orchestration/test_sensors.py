@@ -25,7 +25,9 @@ from gobblin_dagster.engine.new_data import PollResult, look
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration import new_data_sensor, sensors, sweep_sensor
+from gobblin_dagster.orchestration import sweep as sweep_module
 from gobblin_dagster.orchestration.ops import run_config
+from gobblin_dagster.orchestration.reconcile import is_known
 from gobblin_dagster.orchestration.sweep_cursor import OVERLAP, SweepCursor, dump_cursors, load_cursors
 from gobblin_dagster.spec.job import JobSpec
 from tests.unit.engine.jobs import job_spec, project, run
@@ -474,3 +476,40 @@ def test_cursor_forgets_what_it_need_not_look_for(world: World) -> None:
     assert load_cursors(dump_cursors({"numbers": cursor})) == {"numbers": cursor}
     later = dump_cursors({"numbers": dataclasses.replace(cursor, until=cursor.until + 2 * OVERLAP)})
     assert load_cursors(sweep(world, later).cursor)["numbers"].known == {}
+
+
+def test_sweep_comes_to_what_is_behind_many_runs_of_one_hour(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sensors, "TOLD_AT_ONCE", 1)
+    first = world.instance
+    with dg.DagsterInstance.ephemeral() as other:
+        world.instance = other
+        world.run_all(["a"])
+        world.run_all(["b/1"])
+        world.instance = first
+        world.run_all(["c c"])
+        world.instance = other
+        cursor, told = None, []
+        for _ in range(5):
+            data = sweep(world, cursor)
+            cursor = data.cursor
+            told += [event.partition for event in data.asset_events]
+        assert told == ["c%20c", "c%20c"], "two branches"
+
+
+def test_sweep_of_a_project_compares_a_bounded_number_of_commits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = several(world)
+    for job in made.jobs:
+        run(world.root, job)
+    cursor = None
+    for _ in range(2):
+        cursor = sweep_all(world, made, cursor).cursor
+    compared = []
+
+    def counted(*asked: Any) -> bool:
+        compared.append(asked)
+        return is_known(*asked)
+
+    monkeypatch.setattr(sweep_module, "is_known", counted)
+    monkeypatch.setattr(sensors, "TOLD_AT_ONCE", 2)
+    sweep_all(world, made)
+    assert len(compared) == 2 + 1 + 1, "a job that comes after the bound compares one"

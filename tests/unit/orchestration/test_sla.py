@@ -11,6 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.watermark import DateWatermark, LongWatermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.orchestration import Alert, sla_sensor
@@ -19,7 +20,7 @@ from gobblin_dagster.orchestration import sla as sla_module
 from gobblin_dagster.orchestration.sla import late_datasets
 from gobblin_dagster.spec.asset import SlaSpec
 from gobblin_dagster.testing.conformance.state_store.opening import ManualClock
-from tests.unit.engine.jobs import job_spec
+from tests.unit.engine.jobs import job_spec, project, run
 from tests.unit.orchestration.world import World
 
 NOON = datetime(2026, 1, 3, 12, tzinfo=UTC)
@@ -122,3 +123,72 @@ def test_cursor_that_is_none_lets_the_sensor_tell_all(world: World, cursor: str)
     watched.cursor = cursor
     watched.tick()
     assert watched.cursor == "{}"
+
+
+def test_alert_that_was_taken_is_not_told_again_if_another_one_was_not(world: World) -> None:
+    jobs = [
+        job_spec(
+            {"a": {"rows": 1}},
+            job=name,
+            extract={"namespace": "test", "table": name},
+            asset={"sla": {"max_age": "1h"}},
+        )
+        for name in ("first", "second")
+    ]
+    for job in jobs:
+        run(world.root, job)
+    clock = ManualClock()
+    clock.instant = datetime.now(UTC) + timedelta(hours=2)
+    made = dataclasses.replace(project(world.root, *jobs), clock=clock)
+    told: list[str] = []
+
+    def tell(alert: Alert) -> None:
+        if alert.job == "second" and not told.count("second") and len(told) == 1:
+            told.append("refused")
+            raise ConnectionError
+        told.append(alert.job)
+
+    cursor = None
+    for _ in range(3):
+        with dg.build_sensor_context(instance=world.instance, cursor=cursor) as context:
+            data = sla_sensor(made, tell).evaluate_tick(context)
+        cursor = data.cursor
+    assert told == ["first", "refused", "second"]
+
+
+def test_alerts_for_which_a_tick_has_no_time_are_told_by_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(world)
+    world.run_elsewhere()
+    watched.clock.advance(timedelta(hours=2, minutes=5))
+    with monkeypatch.context() as patched:
+        patched.setattr(sla_module, "TELL_S", -1)
+        assert not watched.tick().asset_events
+    assert watched.told == []
+    watched.tick()
+    assert [len(one.datasets) for one in watched.told] == [3]
+
+
+def test_dataset_whose_state_is_damaged_is_not_told_to_be_in_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(world)
+    world.run_elsewhere()
+    watched.clock.advance(timedelta(hours=2, minutes=5))
+    watched.tick()
+    store = world.binding.project.open_store()
+    kind: Any = type(store)
+    store.close()
+    whole = kind.load_readable_states
+
+    def damaged(*asked: Any) -> Any:
+        states, _ = whole(*asked)
+        del states["a"]
+        return states, {"a": CorruptRecordError(what="The state", problem="damaged")}
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kind, "load_readable_states", damaged)
+        watched.tick()
+    watched.tick()
+    assert [one.kind for one in watched.told] == ["late"]
