@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, StorageError, TransientError, UsageError
@@ -184,6 +184,11 @@ def errors_of(shown: str) -> Iterator[None]:
         if _is_transient(error):
             raise TransientError(problem=f"State store {shown} cannot be used now: {problem}.") from error
         raise StorageError(operation="use the state store", path=shown, problem=problem) from error
+
+
+def refuses_values(error: StorageError) -> bool:
+    """Tell whether the database refused what was to be stored, as it would again; a full disk can be mended."""
+    return isinstance(error.__cause__, DataError | IntegrityError)
 
 
 _REFUSED_STATES = ("28", "3D", "42")

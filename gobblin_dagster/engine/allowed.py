@@ -44,6 +44,12 @@ def require_allowed(job: JobSpec, base_dir: str, lists: AllowLists) -> None:
         raise InvalidSpecError(file=f"Job {job.job!r}", faults=faults)
 
 
+def option_problems(options: dict[str, Any], base_dir: str, lists: AllowLists) -> list[str]:
+    """Return what the lists do not allow in options that are no job's, such as those of a client, with their keys."""
+    found = _Checker("", "", base_dir, lists).problems((), options)
+    return [f"{show_loc(loc)}: {problem}" for loc, problem in found if problem]
+
+
 @lru_cache(maxsize=64)
 def _faults(job_json: str, base_dir: str, lists: AllowLists) -> tuple[SpecFault, ...]:
     """Check a job once per process, not once per work unit."""

@@ -193,14 +193,14 @@ class FlowManager:
     def delete(self, transaction: Transaction, flow: FlowId, by: str, *, version: int | None = None) -> FlowSpec:
         """Take a flow out of the catalog and of its schedule; raises as `update`.
 
-        Executions that run go on; those that wait for their start are cancelled.
+        Executions that run go on; those that wait for their start, or to go on after a resume, are cancelled.
         """
         old = self.require_unchanged(transaction, flow, version)
         now = self._store.now(transaction)
         gone = save_flow(
             transaction, replace(old, change=Change.DELETED, changed_at=now, changed_by=by), None, old.version
         )
-        end_waiting(transaction, flow, "the flow was deleted before this execution began", now)
+        end_waiting(transaction, flow, "the flow was deleted while this execution waited", now)
         return gone
 
     def run_now(self, transaction: Transaction, flow: FlowId, *, version: int | None = None) -> int:

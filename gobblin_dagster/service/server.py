@@ -160,7 +160,7 @@ class CoreServices:
         self.token, self.is_new_token = load_token(root / TOKEN_FILE)
         self.store = ServiceStore(parse_url(spec.store, root), self._clock, may_be_away=True)
         templates = TemplateCatalog(root / spec.templates)
-        stored = StoredTopology(self.store, root / spec.topology, templates)
+        stored = StoredTopology(self.store, root / spec.topology, templates, allow, root)
         self.topology = TopologyCatalog(root / spec.topology, stored=stored)
         compiler = ExecutorCompiler(
             lambda names: make_compiler(spec.compiler, CompilerContext(templates, self.topology, names, allow))
@@ -385,7 +385,7 @@ class CoreServices:
         """Give the jobs of executors that are lost to others that can run them."""
         lost = self.remote.lost
         self.topology.avoid(lost)
-        if sum(self.orchestrator.move_jobs(name) for name in sorted(lost)):
+        if sum(self.orchestrator.move_jobs(name, lost) for name in sorted(lost)):
             self._wake_executors()
 
     def _hand_over_role(self) -> None:
@@ -404,7 +404,7 @@ class CoreServices:
                 if time.monotonic() >= beat_at:
                     self._beat()
                     beat_at = time.monotonic() + BEAT_S
-                if self.topology.refresh():
+                if self.topology.refresh(waits=False):
                     self._wake_up()
                 self.feed.poll()
             except GobblinDagsterError as error:

@@ -6,7 +6,7 @@ All it knows is in the store: each method is one transaction, and a new process 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -21,6 +21,7 @@ from gobblin_dagster.core.errors import (
     TransientError,
 )
 from gobblin_dagster.core.utils.text import count, storable
+from gobblin_dagster.database.engine import refuses_values
 from gobblin_dagster.service.catalog.flow_config import Concurrency, FlowSettings
 from gobblin_dagster.service.compiler.routed_flow import is_routed, read_routed_flow
 from gobblin_dagster.service.logs import about
@@ -207,7 +208,7 @@ class Orchestrator:
                 self._expire_start(transaction, execution_id, job)
         return len(late) + len(unstarted)
 
-    def move_jobs(self, lost: str) -> int:
+    def move_jobs(self, lost: str, all_lost: Collection[str] = ()) -> int:
         """Give the jobs of an executor that was lost to others that can run the same edges; return how many.
 
         Each begins again in a new generation: what the lost executor reports of it counts no more, and when it is back
@@ -216,16 +217,17 @@ class Orchestrator:
 
         Args:
             lost: the executor; a compiler that is asked again has others for its edges, if there are any.
+            all_lost: executors to which no job moves, as they are lost too.
         """
         with self._store.read() as transaction:
             there = dict.fromkeys(execution for execution, _ in open_jobs(transaction, lost))
         moved = 0
         for execution_id in there:
             with about(execution_id), self._store.write() as transaction:
-                moved += self._move(transaction, execution_id, lost)
+                moved += self._move(transaction, execution_id, lost, {lost, *all_lost})
         return moved
 
-    def _move(self, transaction: Transaction, execution_id: ExecutionId, lost: str) -> int:
+    def _move(self, transaction: Transaction, execution_id: ExecutionId, lost: str, all_lost: Collection[str]) -> int:
         execution = load_execution(transaction, execution_id, for_update=True)
         spec = None if execution is None else load_version(transaction, execution_id.flow, execution.version)
         if execution is None or spec is None or execution.is_over:
@@ -242,7 +244,7 @@ class Orchestrator:
             name, other = job.job.name, others.get(job.job.name)
             before = _progress(execution, jobs)
             step = move(before, name)
-            if job.job.executor != lost or other is None or other.executor == lost or step.progress == before:
+            if job.job.executor != lost or other is None or other.executor in all_lost or step.progress == before:
                 continue
             message = f"executor {lost} is lost; the job goes to {other.executor}"
             log.warning("job %s: %s", name, message)
@@ -269,7 +271,9 @@ class Orchestrator:
             try:
                 self._take_in(report)
             except StorageError as error:
-                # If the texts are the reason, the same report would fail each time, and keep those after it waiting.
+                if not refuses_values(error):
+                    raise  # a full disk is such a reason: the report comes again, with all that it says
+                # The same report would fail each time, and keep those after it waiting.
                 told = f"{report.status}; what was said of it cannot be stored: {error}"
                 self._take_in(replace(report, message=told[:1000], low_watermark="", high_watermark=""))
 
@@ -282,9 +286,11 @@ class Orchestrator:
             before = _progress(execution, jobs)
             event = JobEvent(report.job, report.generation, report.attempt, report.status, report.may_retry)
             step = on_event(_dag(execution, jobs), before, event)
+            if step.progress == before:
+                # An execution that waits to go on has jobs that are all over, and is not over.
+                return
             now = self._store.now(transaction)
-            if step.progress != before:
-                self._save_report(transaction, report, now)
+            self._save_report(transaction, report, now)
             self._save(transaction, execution, jobs, before, step, now)
 
     def kill(self, execution_id: ExecutionId, note: Note = _no_note) -> None:
@@ -338,7 +344,8 @@ class Orchestrator:
     def resume(self, execution_id: ExecutionId, note: Note = _no_note) -> None:
         """Run again what failed, was cancelled or did not run.
 
-        It waits as a new execution does: for the others of its flow, and while its group has as many as may run.
+        It waits as a new execution does: for the others of its flow, and while its group, or its user, has as many as
+        may run.
 
         Args:
             execution_id: the execution.
@@ -367,6 +374,8 @@ class Orchestrator:
                 why = f"waits for execution {other.number}"
             elif self._full_groups(transaction, execution_id.flow.group):
                 why = f"waits: {self._per_group} executions of the group {execution_id.flow.group} run"
+            elif self._full_users(transaction, execution.user):
+                why = f"waits: {self._per_user} executions of the user {execution.user} run"
             now = self._store.now(transaction)
             update_execution(
                 transaction,

@@ -147,10 +147,8 @@ def list_executions(
 
 
 def end_waiting(transaction: Transaction, flow: FlowId, message: str, now: datetime) -> list[ExecutionId]:
-    """Cancel the executions of a flow that have not begun, and return them."""
-    waiting = and_(
-        _is_of(executions, flow), ~executions.c.is_over, executions.c.status == ExecutionStatus.PENDING.value
-    )
+    """Cancel the executions of a flow that wait for their start, or to go on after a resume, and return them."""
+    waiting = and_(_is_of(executions, flow), ~executions.c.is_over, executions.c.status.in_(_NOT_BEGUN))
     values = {"status": ExecutionStatus.CANCELLED.value, "message": message, "is_over": True, "ended_at": now}
     key = (executions.c.flow_group, executions.c.flow_name, executions.c.execution_id)
     ended = [_id(row) for row in transaction.execute(update(executions).where(waiting).values(values).returning(*key))]
@@ -418,7 +416,8 @@ def take_over_jobs(
         holder: the node.
         alive: nodes whose jobs are left to them.
     """
-    is_ordered = exists().where(_same_job(), outbox.c.order == _START)
+    # The order to an executor that was lost waits until it is back, wherever the job moved.
+    is_ordered = exists().where(_same_job(), outbox.c.order == _START, outbox.c.executor == executor)
     lost = and_(
         jobs.c.executor == executor,
         jobs.c.status.in_([status.value for status in _GIVEN]),

@@ -62,6 +62,8 @@ class Replica:
         """That change; None if there is none."""
         self._event = 0
         """All events up to this number are known."""
+        self._newest_event = 0
+        """The newest number of an event that was seen."""
         self._seen: OrderedDict[int, float] = OrderedDict()
         """Numbers of later events that are known, and when each was seen."""
         self._waiting: dict[FlowId, None] = {}
@@ -103,8 +105,7 @@ class Replica:
         began = self._now_s()
         with self._source.read() as transaction:
             newest = newest_change(transaction)
-            # A database that was put back to an older state is another one.
-            if self._change is None or change_at(transaction, self._change) != self._newest:
+            if self._change is None or self._was_put_back(transaction, self._change):
                 self._copy_all(transaction, newest)
             self._copy_changes(transaction, newest)
             self._note_events(transaction, began)
@@ -124,6 +125,10 @@ class Replica:
         self._lock.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def _was_put_back(self, source: Transaction, change: int) -> bool:
+        """Tell whether the database was put back to an older state: it is another one then."""
+        return change_at(source, change) != self._newest or _newest_event(source) < self._newest_event
+
     def _copy_all(self, source: Transaction, newest: int) -> None:
         with self.store.write() as copy:
             for table in (flows, flow_properties, flow_versions, executions, jobs, events):
@@ -139,9 +144,9 @@ class Replica:
         self._seen.clear()
         self._waiting = dict.fromkeys(ran)
         self._held = {*stored} - {*ran}  # they have no executions to copy
-        self._event = source.execute(select(events.c.number).order_by(events.c.number.desc()).limit(1)).scalar() or 0
+        self._newest_event = _newest_event(source)
         # Events that are written now may become visible with smaller numbers.
-        self._event = max(0, self._event - _AT_ONCE)
+        self._event = max(0, self._newest_event - _AT_ONCE)
         self._change = newest
         self._newest = change_at(source, newest)
 
@@ -167,6 +172,7 @@ class Replica:
         query = select(events.c.number, events.c.flow_group, events.c.flow_name)
         for row in source.execute(query.where(events.c.number > self._event).order_by(events.c.number)):
             if row.number not in self._seen:
+                self._newest_event = max(self._newest_event, row.number)
                 self._seen[row.number] = now
                 self._waiting[FlowId(row.flow_group, row.flow_name)] = None
         while self._seen and now - next(iter(self._seen.values())) > LATE_S:
@@ -181,6 +187,11 @@ def _copy_executions(source: Transaction, copy: Transaction, flow: FlowId) -> No
         copy.execute(delete(table).where(_is_flow(table, flow)))
         if newest:
             _copy_rows(source, copy, table, _is_flow(table, flow) & table.c.execution_id.in_(newest))
+
+
+def _newest_event(source: Transaction) -> int:
+    found: int | None = source.execute(select(events.c.number).order_by(events.c.number.desc()).limit(1)).scalar()
+    return found or 0
 
 
 def _copy_rows(source: Transaction, copy: Transaction, table: Table, where: Any) -> None:

@@ -12,7 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from gobblin_dagster.core.errors import GobblinDagsterError, InvalidSpecError, StorageError, TransientError
+from gobblin_dagster.core.errors import (
+    GobblinDagsterError,
+    InvalidSpecError,
+    StorageError,
+    StoreVersionError,
+    TransientError,
+)
 from gobblin_dagster.service.topology.files import read_topology, topology_files
 from gobblin_dagster.service.topology.graph import EMPTY, FlowGraph
 from gobblin_dagster.service.topology.stored import StoredTopology
@@ -55,10 +61,14 @@ class TopologyCatalog:
         self._listeners = list(listeners)
         self._stamp: object = None
         self._lock = threading.Lock()
+        self._turn = threading.Lock()
+        """Held while files are read and listeners called, so that they hear of changes in order."""
         self.graph = EMPTY
         """What compilers search."""
         self.problem = ""
-        """Why the folder as it is now cannot be used; empty if it is."""
+        """Why the topology as it is now cannot be used, or is not known; empty if it is used."""
+        self._fault = ""
+        """What was wrong with the files when they were read last."""
         self.refresh()
 
     def avoid(self, lost: frozenset[str]) -> None:
@@ -72,22 +82,37 @@ class TopologyCatalog:
         """Tell a listener of the changes from now on."""
         self._listeners.append(listener)
 
-    def refresh(self) -> bool:
-        """Read the folder again if a file of it has changed; return whether the topology is another one now."""
+    def refresh(self, *, waits: bool = True) -> bool:
+        """Read the files again if one has changed; return whether the topology is another one now.
+
+        Args:
+            waits: whether to wait for another thread that is at it; if not, this call does nothing then.
+        """
+        if not self._turn.acquire(blocking=waits):
+            return False
+        try:
+            return self._refresh()
+        finally:
+            self._turn.release()
+
+    def _refresh(self) -> bool:
         try:
             stamp = self._look()
             if stamp == self._stamp:
+                self.problem = self._fault  # the database may have been away since
                 return False
             new = self._read()
-        except (TransientError, StorageError) as error:  # the database is away: what is known stays
+        except (TransientError, StorageError, StoreVersionError) as error:
+            # The database is away: what is known stays.
             self.problem = str(error)
             return False
         except GobblinDagsterError as error:
-            self.problem = str(error)
+            self.problem = self._fault = str(error)
             log.warning("the topology stays as it was: %s", error)
             self._stamp, self.is_known = stamp, True
             return False
-        self.problem, self._stamp, self.is_known = "", stamp, True
+        self.problem = self._fault = ""
+        self._stamp, self.is_known = stamp, True
         with self._lock:
             old, self.graph = self.graph, replace(new, lost=self.graph.lost)
         if old.version == new.version:

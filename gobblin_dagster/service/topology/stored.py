@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from gobblin_dagster.core.errors import FlowNotFoundError, InvalidSpecError, UsageError
+from gobblin_dagster.core.allow import EVERYTHING, AllowLists
+from gobblin_dagster.core.errors import FlowNotFoundError, InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.core.utils.text import storable
+from gobblin_dagster.engine.allowed import option_problems
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
 from gobblin_dagster.service.store.store import ServiceStore, Transaction
 from gobblin_dagster.service.store.topology_rows import StoredFile, list_files, newest_topology, save_file
-from gobblin_dagster.service.topology.files import read_topology
+from gobblin_dagster.service.topology.files import TopologyFolder, read_topology
+from gobblin_dagster.service.topology.model import TopologySpec
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
@@ -23,12 +26,24 @@ class StoredTopology:
         store: the service's store.
         folder: the folder of topology files.
         templates: where the templates of edges are.
+        allow: what executors of stored files may name. The folder's files come from whoever runs the project, these
+            from whoever may send requests.
+        root: the project's folder; default: `folder`.
     """
 
-    def __init__(self, store: ServiceStore, folder: Path, templates: TemplateCatalog) -> None:
+    def __init__(
+        self,
+        store: ServiceStore,
+        folder: Path,
+        templates: TemplateCatalog,
+        allow: AllowLists = EVERYTHING,
+        root: Path | None = None,
+    ) -> None:
         self._store = store
         self._folder = folder
         self._templates = templates
+        self._allow = allow
+        self._root = str(root or folder)
 
     def version(self) -> int:
         """Return the number of the newest change; raises TransientError."""
@@ -49,7 +64,7 @@ class StoredTopology:
 
         Raises:
             UsageError: the name is none.
-            InvalidSpecError: the topology would have faults.
+            InvalidSpecError: the topology would have faults, or the file names what the project does not allow.
         """
         if not _NAME.fullmatch(name):
             raise UsageError(
@@ -72,11 +87,31 @@ class StoredTopology:
             texts = _texts({one.name: one.body for one in list_files(transaction)})
             if self._folder.is_dir() or texts:
                 found = read_topology(self._folder, self._templates, texts)
-                if found.faults:
-                    raise InvalidSpecError(file="the topology", faults=found.faults)
+                if faults := found.faults or tuple(self._not_allowed(found, _shown(name))):
+                    raise InvalidSpecError(file="the topology", faults=faults)
             note(transaction)
         return version
 
+    def _not_allowed(self, found: TopologyFolder, file: str) -> Iterator[SpecFault]:
+        """Yield a fault for each setting of a file's executors that the project does not allow."""
+        for name, spec in found.graph.executors.items():
+            place = found.places["executors", name]
+            if place.file == file:
+                for problem in self._problems(spec):
+                    yield SpecFault(f"executors.{name}", problem, place.line, file)
+
+    def _problems(self, spec: TopologySpec) -> list[str]:
+        if spec.kafka is not None:
+            return option_problems(spec.kafka.model_dump(), self._root, self._allow)
+        if spec.rest is not None:
+            files = {f"{name}_file": getattr(spec.rest, name) for name in ("ca", "certificate", "key")}
+            return option_problems({"url": spec.rest.url, **files}, self._root, self._allow)
+        return []
+
 
 def _texts(bodies: Mapping[str, str]) -> dict[str, str]:
-    return {f"{name} (in the service)": body for name, body in bodies.items()}
+    return {_shown(name): body for name, body in bodies.items()}
+
+
+def _shown(name: str) -> str:
+    return f"{name} (in the service)"

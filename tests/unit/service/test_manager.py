@@ -214,7 +214,7 @@ def test_executions_that_wait_end_with_their_flow_and_those_that_run_go_on(
         later, first = list_executions(transaction, key)
         [_, told] = list_events(transaction, later.id)
     assert (later.id.number, later.status, first.status) == (waits, ExecutionStatus.CANCELLED, ExecutionStatus.COMPLETE)
-    assert later.message == told.message == "the flow was deleted before this execution began"
+    assert later.message == told.message == "the flow was deleted while this execution waited"
     assert later.ended_at is not None
 
 

@@ -17,7 +17,14 @@ from gobblin_dagster.service.manager import FlowManager
 from gobblin_dagster.service.model import Dag, ExecutionId, ExecutionStatus, FlowConfig, JobKey, JobReport
 from gobblin_dagster.service.orchestrator.dag import FlowProgress, JobProgress, Start, Stop, move
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
-from gobblin_dagster.service.store.execution_rows import JobExecution, list_events, load_execution, load_jobs
+from gobblin_dagster.service.store.execution_rows import (
+    JobExecution,
+    list_events,
+    load_execution,
+    load_jobs,
+    take_orders,
+    take_over_jobs,
+)
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.topology.catalog import TopologyCatalog
 
@@ -79,7 +86,7 @@ class Service:
     def lose(self, *names: str) -> int:
         """Do what the service's loop does."""
         self.topology.avoid(frozenset(names))
-        moved = sum(self.orchestrator.move_jobs(name) for name in names)
+        moved = sum(self.orchestrator.move_jobs(name, names) for name in names)
         self.step()
         return moved
 
@@ -141,6 +148,23 @@ def test_job_that_no_other_executor_can_run_waits_for_its_own(service: Service) 
     ]
     assert service.lose("east") == 0
     assert len(service.begin("east")) == 1
+
+
+def test_job_does_not_move_to_an_executor_that_is_lost_too(service: Service) -> None:
+    execution = service.order()
+    assert service.lose("east") == 1
+    assert service.lose("east", "west") == 0
+    assert service.jobs(execution)[0].job.executor == "west"
+
+
+def test_job_that_moved_is_taken_over_while_the_order_to_the_lost_executor_waits(service: Service) -> None:
+    service.dispatchers.clear()
+    execution = service.order()
+    assert service.lose("east") == 1
+    with service.store.write() as transaction:
+        assert len(take_orders(transaction, "west", "node that ends", 10)) == 1
+        taken = take_over_jobs(transaction, "west", "node", ["node"])
+    assert [(one, job.generation) for one, job in taken] == [(execution, 2)]
 
 
 def test_executor_is_lost_once_jobs_would_wait_for_too_long(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import pytest
 from sqlalchemy import text
 
-from gobblin_dagster.core.errors import FlowChangedError, FlowNotFoundError, TransientError
+from gobblin_dagster.core.errors import FlowChangedError, FlowNotFoundError, StorageError, TransientError
 from gobblin_dagster.service.manager import FlowManager
 from gobblin_dagster.service.model import Dag, DagJob, ExecutionId, ExecutionStatus, FlowId, JobReport, Trigger
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
@@ -20,7 +24,7 @@ from gobblin_dagster.service.store.execution_rows import (
 from gobblin_dagster.service.store.flow_rows import load_flow, save_flow
 from gobblin_dagster.service.store.store import ServiceStore, Transaction
 
-from ..conftest import Create, OwnClock, flow
+from ..conftest import Create, OwnClock, compile_flow, flow
 
 S = ExecutionStatus
 FLOW = FlowId("g", "n")
@@ -411,3 +415,60 @@ def test_resume_beside_another_execution_follows_the_flow(
     first, second = two_failed(store, manager, orchestrator, "allow")
     orchestrator.resume(ExecutionId(FLOW, first))
     assert {execution(store, one).status for one in (first, second)} == {S.RUNNING}
+
+
+def test_report_that_comes_again_does_not_end_an_execution_that_waits_to_go_on(
+    store: ServiceStore, manager: FlowManager, orchestrator: Orchestrator
+) -> None:
+    first, second = two_failed(store, manager, orchestrator, "queue")
+    orchestrator.resume(ExecutionId(FLOW, first))
+    report(orchestrator, first, "a", S.FAILED)
+    assert execution(store, first).status is S.PENDING_RESUME
+    report(orchestrator, second, "a", S.COMPLETE)
+    assert orchestrator.start_accepted() == 1
+    assert execution(store, first).status is S.RUNNING
+
+
+def test_execution_that_waits_to_go_on_ends_with_its_flow(
+    store: ServiceStore, manager: FlowManager, orchestrator: Orchestrator
+) -> None:
+    first, second = two_failed(store, manager, orchestrator, "queue")
+    orchestrator.resume(ExecutionId(FLOW, first))
+    with store.write() as transaction:
+        manager.delete(transaction, FLOW, "me")
+    ended = execution(store, first)
+    told = "the flow was deleted while this execution waited"
+    assert (ended.status, ended.is_over, ended.message) == (S.CANCELLED, True, told)
+    report(orchestrator, second, "a", S.COMPLETE)
+    assert orchestrator.start_accepted() == 0
+
+
+class FullStore(ServiceStore):
+    """A store whose disk may be full for one transaction."""
+
+    is_full = False
+
+    @contextmanager
+    def write(self) -> Iterator[Transaction]:
+        if self.is_full:
+            self.is_full = False
+            raise StorageError(operation="use the state store", path=self.url, problem="database or disk is full")
+        with super().write() as transaction:
+            yield transaction
+
+
+def test_report_that_comes_while_the_disk_is_full_loses_nothing_of_what_it_says(
+    tmp_path: Path, clock: OwnClock
+) -> None:
+    with FullStore(f"sqlite:///{tmp_path}/service.db", clock) as store:
+        orchestrator = Orchestrator(store, compile_flow)
+        with store.write() as transaction:
+            number = FlowManager(store, compile_flow, orchestrator).create(transaction, flow(), "me").execution
+        orchestrator.start_accepted()
+        store.is_full = True
+        with pytest.raises(StorageError, match="disk is full"):
+            report(orchestrator, number, "a", S.COMPLETE)
+        report(orchestrator, number, "a", S.COMPLETE)
+        with store.read() as transaction:
+            [job] = load_jobs(transaction, ExecutionId(FLOW, number))
+        assert (job.message, job.high_watermark) == ("a COMPLETE", "2")

@@ -93,6 +93,19 @@ def test_resume_waits_for_room_in_its_group(quota: Quota) -> None:
     assert quota.running() == ["f0", "f2"]
 
 
+def test_resume_waits_for_room_in_the_quota_of_its_user(quota: Quota) -> None:
+    quota.orchestrator = Orchestrator(quota.store, compile_flow, per_user=1)
+    quota.create("f0", group="g0")
+    quota.create("f1", group="g1")
+    assert quota.running() == ["f0"]
+    quota.report("f0", S.FAILED)
+    assert quota.running() == ["f1"]
+    quota.orchestrator.resume(quota.ids["f0"])
+    assert quota.running() == ["f1"]
+    quota.report("f1", S.COMPLETE)
+    assert quota.running() == ["f0"]
+
+
 def test_executions_beyond_the_quota_of_their_user_wait_in_order(quota: Quota) -> None:
     for number in range(3):
         quota.create(f"f{number}", group=f"g{number}")

@@ -157,6 +157,24 @@ def test_database_that_was_put_back_is_copied_again(store: ServiceStore, create:
         assert [one.changed_by for one in list_flows(here, FlowFilter())] == ["another"]
 
 
+def test_executions_that_a_database_put_back_has_lost_leave_the_copy(
+    store: ServiceStore, manager: FlowManager, create: Create, replica: Replica, time_s: OwnTime
+) -> None:
+    create(flow(cron=CRON))
+    with store.write() as transaction:
+        number = manager.run_now(transaction, FlowId("g", "n"))
+    replica.follow()
+    time_s.s += 60
+    replica.follow()
+    assert replica.holds(ExecutionId(FlowId("g", "n"), number))
+    with store.write() as transaction:
+        for table in (events, executions):
+            transaction.execute(delete(table))
+    replica.follow()
+    with store.read() as there, replica.store.read() as here:
+        assert rows(here) == rows(there)
+
+
 def test_copies_of_killed_nodes_are_deleted_and_those_of_others_stay(
     store: ServiceStore, clock: OwnClock, replica: Replica, tmp_path: Path
 ) -> None:

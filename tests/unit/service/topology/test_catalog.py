@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from threading import Thread
 
 from gobblin_dagster.service.topology.catalog import TopologyCatalog
 from gobblin_dagster.service.topology.graph import FlowGraph
@@ -65,3 +66,30 @@ def test_folder_that_is_not_there_is_an_empty_topology_until_it_is(write: Write,
     write(a=SOUND).rename(tmp_path / "later")
     assert catalog.refresh()
     assert len(catalog.graph.nodes) == 3
+
+
+def test_listeners_hear_of_a_change_after_the_one_before_it(write: Write) -> None:
+    folder = write(a=SOUND)
+    catalog = TopologyCatalog(folder)
+
+    class Slow(Listener):
+        """While it hears of the first change, there is another one, which a request and the service look at."""
+
+        request: Thread | None = None
+
+        def topology_changed(self, old: FlowGraph, new: FlowGraph) -> None:
+            if self.request is None:
+                later(folder, SOUND, 4)
+                self.request = Thread(target=catalog.refresh)
+                self.request.start()
+                assert not catalog.refresh(waits=False)
+                self.request.join(0.1)
+            super().topology_changed(old, new)
+
+    slow = Slow()
+    catalog.add_listener(slow)
+    later(folder, SOUND.rpartition("  out:")[0], 2)
+    assert catalog.refresh()
+    assert slow.request is not None
+    slow.request.join()
+    assert slow.heard == [(2, 1), (1, 2)]

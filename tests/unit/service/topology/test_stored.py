@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.core.allow import AllowLists
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.errors import FlowNotFoundError, InvalidSpecError, UsageError
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
@@ -105,5 +106,35 @@ def test_topology_is_not_known_before_the_store_was_there_and_stays_while_it_is_
     monkeypatch.setattr(nodes.stored, "_store", away)
     assert not catalog.refresh()
     assert len(catalog.graph.edges) == 3
+    assert "postgresql" in catalog.problem
+    monkeypatch.setattr(nodes.stored, "_store", nodes.store)
+    assert not catalog.refresh()
+    assert catalog.problem == ""
     nodes.store.close()
     away.close()
+
+
+def test_executors_of_a_stored_file_name_only_what_the_project_allows(nodes: Nodes, tmp_path: Path) -> None:
+    lists = AllowLists(paths=("tls",), environment=(), modules=(), hosts=("near:9092",))
+    stored = StoredTopology(nodes.store, nodes.folder, TemplateCatalog(tmp_path / "templates"), lists, tmp_path)
+    refused = """\
+executors:
+  queue:
+    {type: kafka, capabilities: [{}], kafka: {brokers: "far:9092", orders: o, reports: r,
+     config: {plugin.library.paths: /tmp/x.so}, config_env: {sasl.password: SERVICE_PASSWORD}}}
+  caller:
+    {type: rest, capabilities: [{}], rest: {url: "https://far:1", ca: tls/ca.pem, certificate: /etc/c.pem, key: tls/k}}
+"""
+    with pytest.raises(InvalidSpecError) as raised:
+        stored.put("west", refused, "me", no_note)
+    told = [(one.path, one.line, one.problem.partition(":")[0]) for one in raised.value.faults]
+    assert sorted(told) == [
+        ("executors.caller", 5, "certificate_file"),
+        ("executors.caller", 5, "url"),
+        ("executors.queue", 2, "brokers"),
+        ("executors.queue", 2, "config.plugin.library.paths"),
+        ("executors.queue", 2, "config_env.sasl.password"),
+    ]
+    near = 'executors: {queue: {type: kafka, capabilities: [{}], kafka: {brokers: "near:9092", orders: o, reports: r}}}'
+    assert stored.put("west", near, "me", no_note) == 1
+    nodes.store.close()
