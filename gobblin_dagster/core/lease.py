@@ -39,6 +39,9 @@ _LONGEST = timedelta(hours=2)
 LEFT = datetime(1970, 1, 1, tzinfo=UTC)
 """The `until` of a lease that its holder ended with work left to do (`Lease.is_left`)."""
 
+_ENDED: set[LeaseOwner] = set()
+"""Owners of this process whose work has ended although the state store could not be told."""
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseOwner:
@@ -56,12 +59,24 @@ class LeaseOwner:
         pid = os.getpid()
         return cls(run_id, socket.gethostname(), _boot_id(), pid, _process_start(pid) or "")
 
+    def note_end(self) -> None:
+        """Note that the work of this owner has ended in this process, for leases that it could not give back."""
+        _ENDED.add(self)
+
+    def note_begin(self) -> None:
+        """Take back `note_end`: the owner works again."""
+        _ENDED.discard(self)
+
     def is_provably_dead(self) -> bool:
-        """Return whether the process is certainly gone: it ran on this host and is not there, or the host was rebooted.
+        """Return whether its work has certainly ended: in this process, or because its process is gone.
+
+        A process is gone if it ran on this host and is not there, or if the host was rebooted.
 
         Lets the next run after a kill go on at once instead of waiting for the lease to expire. Wrong answers cost
         work, never data: the epoch and the version are checked in every transaction.
         """
+        if self in _ENDED:
+            return True
         if self.host != socket.gethostname() or not self.boot or not self.started:
             return False
         return self.boot != _boot_id() or _process_start(self.pid) != self.started

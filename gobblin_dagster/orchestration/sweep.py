@@ -57,7 +57,10 @@ class Sweep:
     def _end_dead_runs(self, leases: dict[str, Lease]) -> frozenset[str]:
         """Report runs of dead owners as failed; return the datasets that living owners hold."""
         living = living_datasets(self.binding, leases)
-        dead = {lease.owner.run_id for urn, lease in leases.items() if urn not in living}
+        working = {leases[urn].owner.run_id for urn in living}
+        # A run that left a dataset to the next run, because its manifest could not be written, goes on with the others.
+        over = [one for urn, one in leases.items() if urn not in living]
+        dead = {one.owner.run_id for one in over if not one.is_left or one.owner.is_provably_dead()} - working
         for run_id in sorted({to_dagster_run(engine_run_id) for engine_run_id in dead}):
             run = self.instance.get_run_by_id(run_id)
             if run is not None and not run.is_finished:

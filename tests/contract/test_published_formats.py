@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 
+from gobblin_dagster.constructs.formats.published import DatasetFormat
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.testing.conformance import PublishedFormatConformance
 from tests.unit.engine import made_up
@@ -34,6 +38,26 @@ class TestPublishedFormats(PublishedFormatConformance):
         name = request.param.partition(" ")[0]
         self.writer = {"type": name, **CASES[request.param]}
         self.published = registry.load(ConstructKind.FORMAT, name).Published
+
+
+class TestPublishedCsvOfHalves(PublishedFormatConformance):
+    published = registry.load(ConstructKind.FORMAT, "csv").Published
+    writer = {"type": "csv"}
+    rows = pa.record_batch(
+        {
+            "half": pa.array([0.5, None, -65504.0], pa.float16()),
+            "short": pa.array([Decimal("0.5")] * 3, pa.decimal32(5, 1)),
+        }
+    )
+    types = {"half": pa.float32(), "short": pa.decimal128(5, 1)}
+
+    def test_decimals_of_any_length_keep_all_digits(self, tmp_path: Path) -> None:
+        values = pa.array([Decimal("9" * 75 + ".5"), None, Decimal("-0.1")], pa.decimal256(76, 1))
+        (file,) = self.written(tmp_path, "commit", pa.record_batch({"id": [1, 2, 3], "long": values}))
+        made, types = self.made, {"id": pa.int64(), "long": values.type}
+        assert isinstance(made, DatasetFormat)
+        table = ds.dataset([file.path], format=made.arrow_format([], types)).to_table()
+        assert table["long"].to_pylist() == ["9" * 75 + ".5", None, "-0.1"]
 
 
 class TestPublishedText(PublishedFormatConformance):

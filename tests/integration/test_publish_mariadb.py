@@ -95,6 +95,15 @@ def test_columns_that_the_server_takes_for_one_are_refused(tmp_path: Path, url: 
     assert "columns 'id' and 'ID' differ in case only" in result.datasets[0].failures[0].message
 
 
+def test_columns_whose_names_mean_something_in_sql_come_later_and_are_found_again(tmp_path: Path, url: str) -> None:
+    odd = {"converters": [{"type": "sql", "select": 'id, id AS ":b", id AS "50%", id AS "a`b"'}]}
+    run(tmp_path, table_job(OWN, {"a": {"rows": 1}}, converters=[{"type": "sql", "select": "id"}]))
+    for rows in (2, 3):
+        (result,) = run(tmp_path, table_job(OWN, {"a": {"rows": rows}}, **odd)).datasets
+        assert result.outcome is DatasetOutcome.COMMITTED, result.failures
+    assert query(url, "SELECT * FROM of_a ORDER BY id") == [(0, None, None, None), (1,) * 4, (2,) * 4]
+
+
 def test_names_that_the_server_refuses_are_refused_before_anything_is_read(tmp_path: Path, url: str) -> None:
     long, longest = "x" * 62, "y" * 61
     result = by_urn(run(tmp_path, table_job(OWN, {long: {"rows": 2}, longest: {"rows": 2}})))

@@ -245,6 +245,18 @@ def test_names_that_the_server_would_cut_are_refused(tmp_path: Path, url: str) -
     assert query(url, "SELECT relname FROM pg_class WHERE relname LIKE 'of%'") == []
 
 
+@pytest.mark.parametrize("mode", [{}, {"mode": "upsert", "key": ["id"]}], ids=["append", "upsert"])
+def test_columns_whose_names_mean_something_in_sql_come_later_and_are_filled(
+    tmp_path: Path, url: str, mode: dict[str, Any]
+) -> None:
+    odd = {"converters": [{"type": "sql", "select": 'id, id AS ":b", id AS "50%"'}]}
+    run(tmp_path, table_job(APPEND | mode, {"c": {"rows": 1}}, converters=[{"type": "sql", "select": "id"}]))
+    for rows in (2, 3):
+        result = run(tmp_path, table_job(APPEND | mode, {"c": {"rows": rows}}, **odd))
+        assert result.status is RunStatus.SUCCEEDED, result.datasets[0].failures
+    assert query(url, "SELECT * FROM numbers ORDER BY id") == [(0, None, None), (1,) * 3, (2,) * 3]
+
+
 def test_tables_and_columns_that_differ_in_case_are_two(tmp_path: Path, url: str) -> None:
     own = APPEND | {"table": "of_{dataset}"}
     rename = {"type": "rename", "columns": {"value": "ID"}}

@@ -184,6 +184,57 @@ def test_view_that_we_may_not_look_at_is_its_problem_alone(
     assert "torn" in results[f"{database}.torn"].failures[0].message
 
 
+def test_columns_are_read_whatever_their_names(mariadb_server: MariadbServer, database: str, tmp_path: Path) -> None:
+    mariadb_server.execute(
+        "CREATE TABLE odd (id bigint, `a``b` int, `c````d` float, `50%` int)",
+        "INSERT INTO odd VALUES (1, 2, 3.5, 4)",
+        "CREATE VIEW seen AS SELECT * FROM odd",
+        f"GRANT SHOW VIEW ON {database}.* TO reader@'127.0.0.1'",
+        "CREATE TABLE broken (id bigint, `e\nf` int)",
+        database=database,
+    )
+    results = run(tmp_path, mariadb_server.url(database), include=[f"{database}\\..*"])
+    assert published(tmp_path).to_pylist() == [{"id": 1, "a`b": 2, "c``d": 3.5, "50%": 4}] * 2
+    (failure,) = results[f"{database}.broken"].failures  # its column would be missing
+    assert "Unknown column definition" in failure.message
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "got", "remedy", "read"),
+    [
+        ("date", "'2020-01-01', 0", "date32[day], got '0000-00-00', which is no date", "NULLIF(c, 0)", None),
+        ("datetime", "0, '2020-01-01'", "got '0000-00-00 00:00:00', which is no date", "NULLIF(c, 0)", None),
+        ("bigint unsigned", f"1, {2**64 - 1}", f"int64, got {2**64 - 1}", "CAST(c AS CHAR)", str(2**64 - 1)),
+    ],
+)
+def test_value_that_no_type_of_ours_holds_is_told_with_a_way_to_read_it(
+    mariadb_server: MariadbServer,
+    database: str,
+    tmp_path: Path,
+    kind: str,
+    values: str,
+    got: str,
+    remedy: str,
+    read: Any,
+) -> None:
+    one, two = values.split(", ")
+    mariadb_server.execute(
+        f"CREATE TABLE t (id bigint, c {kind})", f"INSERT INTO t VALUES (1, {one}), (2, {two})", database=database
+    )
+    url = mariadb_server.url(database)
+    (result,) = run(tmp_path, url, tables=["t"]).values()
+    assert got in result.failures[0].message
+    assert remedy in result.failures[0].message
+    run(tmp_path / "query", url, query=f"select id, {remedy} as c from t")
+    assert read in published(tmp_path / "query")["c"].to_pylist()
+
+
+def test_watermark_that_is_no_date_is_told(mariadb_server: MariadbServer, database: str) -> None:
+    mariadb_server.execute("CREATE TABLE events (day date)", "INSERT INTO events VALUES (0)", database=database)
+    (offer,) = source(mariadb_server.url(database), watermark={"column": "day", "type": "date"}).plan(CONTEXT)
+    assert "got '0000-00-00', which is none; a `query` with NULLIF(day, 0) reads it as NULL" in str(offer.problem)
+
+
 def test_texts_arrive_whole_whatever_charset_the_url_asks_for(
     mariadb_server: MariadbServer, database: str, tmp_path: Path
 ) -> None:

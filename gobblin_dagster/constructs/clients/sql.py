@@ -67,3 +67,16 @@ def make_engine(url: sa.URL, shown: str, connect_args: Mapping[str, Any] | None 
             hint="Install one; for PostgreSQL: pip install 'gobblin-dagster[postgres]', for MySQL and MariaDB: "
             "pip install 'gobblin-dagster[mysql]'.",
         ) from None
+
+
+def column_name(reflected: str, dialect: sa.Dialect, *, of_view: bool = False) -> str:
+    """Return the name of a column that SQLAlchemy's inspector reported.
+
+    It finds those of MySQL in SQL text, and leaves quotes doubled as they are there; in names of views also `%`.
+    """
+    if dialect.name not in MYSQL:
+        return reflected
+    preparer = dialect.identifier_preparer
+    if of_view and "%%" in preparer.quote_identifier("%"):
+        reflected = reflected.replace("%%", "%")
+    return reflected.replace(2 * preparer.final_quote, preparer.final_quote)

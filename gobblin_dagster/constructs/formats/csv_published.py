@@ -97,9 +97,7 @@ class PublishedCsv(DatasetFormat, MergesBytes):
     def arrow_format(self, names: Sequence[str], types: Types) -> ds.FileFormat:
         import pyarrow.dataset as ds  # noqa: PLC0415  # slow to load
 
-        told = {
-            name: kind for name, kind in types.items() if not is_inferred(kind) and not pa.types.is_decimal256(kind)
-        }
+        told = {name: _told(kind) for name, kind in types.items() if kind is not None and not is_inferred(kind)}
         return ds.CsvFileFormat(
             parse_options=self._parse_options(),
             read_options=arrow_csv.ReadOptions(column_names=list(names) or None, block_size=_BLOCK_BYTES),
@@ -119,3 +117,12 @@ class PublishedCsv(DatasetFormat, MergesBytes):
 
     def _parse_options(self) -> arrow_csv.ParseOptions:
         return arrow_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True)
+
+
+def _told(kind: pa.DataType) -> pa.DataType:
+    """Return the type as which pyarrow reads all values of a type from text; for some it cannot."""
+    if pa.types.is_float16(kind):
+        return pa.float32()
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return pa.decimal128(kind.precision, kind.scale)
+    return pa.string() if pa.types.is_decimal256(kind) else kind

@@ -30,6 +30,8 @@ def copy_rows(connection: sa.Connection, table: sa.Table, batch: pa.RecordBatch)
     text.seek(0)
     # Without quotes, an empty value is null; in quotes, it is an empty text. pyarrow quotes every text.
     statement = f"COPY {preparer.format_table(table)} ({names}) FROM STDIN (FORMAT csv)"
+    if "%%" in preparer.quote_identifier("%"):
+        statement = statement.replace("%%", "%")  # it has no parameters, so the driver takes it as it stands
     driver: Any = connection.connection  # psycopg2, which has methods beyond the standard
     known: Any = connection.dialect.loaded_dbapi
     _printed.begin()

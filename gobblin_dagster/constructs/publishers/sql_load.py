@@ -104,7 +104,8 @@ def merge_rows(
     staged.create(connection)
     load_rows(connection, staged, _numbered(batches))
     _require_key(connection, staged, key)
-    connection.execute(sa.text(_merge_statement(connection, table, staged, key, newest_by)))
+    # Not as `sa.text`, in which `:b` of a name would be a parameter.
+    connection.exec_driver_sql(_merge_statement(connection, table, staged, key, newest_by))
     staged.drop(connection)
 
 

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 
 from gobblin_dagster.constructs.clients.environment import to_store
-from gobblin_dagster.constructs.clients.sql import make_engine, parse_url
+from gobblin_dagster.constructs.clients.sql import column_name, make_engine, parse_url
 from gobblin_dagster.constructs.publishers.sql_ledger import LEDGER, ledger_table, newest_commits
 from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows, unfit_for_upsert
 from gobblin_dagster.constructs.publishers.sql_mysql import TABLE_OPTIONS, prepare, require_transactions
@@ -388,7 +388,8 @@ def _columns(connection: sa.Connection, table: sa.Table) -> dict[str, sa.types.T
     looked = sa.inspect(connection)
     if not looked.has_table(table.name, table.schema):
         return None
-    return {column["name"]: column["type"] for column in looked.get_columns(table.name, table.schema)}
+    columns = looked.get_columns(table.name, table.schema)
+    return {column_name(column["name"], connection.dialect): column["type"] for column in columns}
 
 
 def _make(connection: sa.Connection, table: sa.Table) -> None:
@@ -398,7 +399,7 @@ def _make(connection: sa.Connection, table: sa.Table) -> None:
     """
     known = _columns(connection, table)
     connection.rollback()  # the inspection began a transaction
-    statements: list[sa.Executable] = []
+    statements: list[sa.Executable | str] = []
     if known is None:
         if table.schema and not sa.inspect(connection).has_schema(table.schema):
             statements.append(sa.schema.CreateSchema(table.schema))
@@ -409,10 +410,14 @@ def _make(connection: sa.Connection, table: sa.Table) -> None:
             if column.name not in known:
                 kind = column.type.compile(connection.dialect)
                 name = f"ALTER TABLE {quote.format_table(table)} ADD COLUMN {quote.quote(column.name)}"
-                statements.append(sa.text(f"{name} {kind}"))
+                statements.append(f"{name} {kind}")
     for statement in statements:
         try:
-            connection.execute(statement)
+            if isinstance(statement, str):
+                # Not as `sa.text`, in which `:b` of a name would be a parameter.
+                connection.exec_driver_sql(statement)
+            else:
+                connection.execute(statement)
             connection.commit()
         except DBAPIError:
             connection.rollback()

@@ -48,11 +48,13 @@ class LeaseKeeper:
         self._held: dict[str, Lease] = {}
         self._lost: set[str] = set()
         self._unsettled: set[str] = set()
+        self._is_untold = False
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name=f"leases of {job}", daemon=True)
 
     def __enter__(self) -> Self:
+        self._owner.note_begin()
         self._thread.start()
         return self
 
@@ -72,6 +74,10 @@ class LeaseKeeper:
                 self._store.release_leases(self._job, done)
         except Exception as error:  # noqa: BLE001  # leases expire; the run's own result must not be hidden
             log.warning("Leases of job %r were not given back and will expire: %s", self._job, error)
+            self._is_untold = True
+        if self._is_untold:
+            # A process that stays (Dagster, the warm worker) would seem to work under these leases until they expire.
+            self._owner.note_end()
 
     def acquire(self, urns: Collection[str]) -> LeaseGrant:
         """Acquire leases, in one transaction; may be called again for more datasets.
@@ -92,9 +98,10 @@ class LeaseKeeper:
             self._unsettled.difference_update(urns)
 
     def leave_all(self) -> None:
-        """Leave all leases at the end, for the next run's recovery to clean up."""
+        """Leave all leases at the end, for the next run's recovery: the store could not be told of this run's end."""
         with self._lock:
             self._unsettled.update(self._held)
+        self._is_untold = True
 
     def take(self, urn: str) -> int:
         """Acquire the lease of one dataset and return its epoch.

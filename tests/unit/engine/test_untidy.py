@@ -164,19 +164,26 @@ def test_run_that_is_interrupted_while_it_publishes_is_recorded_and_recovered(tm
     assert published(tmp_path, job, "a") == list(range(5))
 
 
-def test_run_whose_end_the_store_does_not_take_is_ended_by_the_next_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("calls", [1, 2], ids=["record", "record and leases"])
+@pytest.mark.parametrize("is_gone", [True, False], ids=["process ends", "process stays"])
+def test_run_whose_end_the_store_does_not_take_is_ended_by_the_next_run(
+    tmp_path: Path, is_gone: bool, calls: int
+) -> None:
     job = job_spec({"a": {"rows": 5}})
 
     def refuse(name: str, call: Call) -> NoReturn:
         raise StorageError(operation="use the state store", path="state.db", problem="the disk is full")
 
     def work() -> None:
-        opened, points = project(tmp_path, job), FaultPoints(Fault(2, refuse, "store.save_run"))
+        opened, points = project(tmp_path, job), FaultPoints(Fault(2, refuse, "store.save_run", calls))
         with closing(opened.open_store()) as store:
             result = run_job(opened, job, runner=InlineRunner(), store=counted_store(store, points))
             assert (result.status, points.is_struck) == (RunStatus.SUCCEEDED, True)
 
-    assert run_in_child(work) == 0
+    if is_gone:
+        assert run_in_child(work) == 0
+    else:
+        work()
     assert list(_records(tmp_path, job).values()) == [RunStatus.RUNNING]
     run(tmp_path, job)
     assert list(_records(tmp_path, job).values()) == [RunStatus.INTERRUPTED]

@@ -273,6 +273,21 @@ def test_sweep_leaves_a_living_run_alone(world: World) -> None:
     store.close()
 
 
+def test_sweep_leaves_a_run_alone_that_left_a_dataset_to_the_next_one(world: World) -> None:
+    """As it does with one whose manifest it could not write; it goes on with the others."""
+    job = world.definitions.resolve_job_def("numbers_job")
+    run = world.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    store = world.binding.project.open_store()
+    grant = store.acquire_leases("numbers", ["a", "b/1"], LeaseOwner.current(run.run_id), timedelta(minutes=5))
+    for left in grant.granted.values():
+        store.leave_leases("numbers", {left.dataset_urn: left.epoch})
+        sweep(world)
+        found = world.instance.get_run_by_id(run.run_id)
+        assert found is not None
+        assert found.status is dg.DagsterRunStatus.STARTED
+    store.close()
+
+
 def leave_prepared(world: World) -> str:
     """Stop the publication of dataset `a` after its write-ahead, as a crash would; return the sequence's id."""
     from gobblin_dagster.core.selection import Selection

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,14 @@ def test_load_job_good_file_returns_spec_and_path(job_file: Path) -> None:
     assert loaded.spec.job == "flights"
     assert loaded.spec.source.options == {"path": "data"}
     assert loaded.spec.fork.branches[0].name == "main"
+
+
+def test_load_job_of_hundreds_of_branches_takes_little_time(job_file: Path) -> None:
+    branches = "".join(f"    - name: b{number}\n" for number in range(400))
+    write(job_file, f"{GOOD}fork:\n  branches:\n{branches}")
+    began = time.process_time()
+    assert len(load_job(job_file).spec.fork.branches) == 400
+    assert time.process_time() - began < 5  # it took 20
 
 
 def test_load_job_reports_every_fault_of_every_kind_at_once_with_lines(job_file: Path) -> None:

@@ -186,6 +186,11 @@ def _next_name(name: str) -> str:
 def _first_start(bounds: PartitionOffsets, is_known_topic: bool, rules: OffsetRules, notes: list[str]) -> int | None:
     """Return where a partition without a watermark begins; None if it is not read."""
     if is_known_topic or rules.bootstrap == "earliest":
+        if is_known_topic and bounds.earliest:
+            notes.append(
+                f"{bounds.name} has no watermark yet and begins at {bounds.earliest}, its first offset; "
+                f"{bounds.earliest:,} offset(s) before it are lost, the broker deleted them before they were read."
+            )
         return bounds.earliest
     if rules.bootstrap == "skip":
         notes.append(f"{bounds.name} has no watermark and is not read (bootstrap: skip).")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from sqlalchemy.exc import (
     UnreflectableTableError,
 )
 
-from gobblin_dagster.constructs.clients.sql import MYSQL, make_engine, parse_url
+from gobblin_dagster.constructs.clients.sql import MYSQL, column_name, make_engine, parse_url
 from gobblin_dagster.constructs.sources.query.types import Column, described_columns, reflected_column
 from gobblin_dagster.core.errors import SourceError, TransientError
 from gobblin_dagster.core.postgresql import postgresql_may_recover
@@ -194,6 +195,8 @@ class Database:
         with self.errors(), self._connect() as connection, warnings.catch_warnings():
             # SQLAlchemy warns of types that it does not know (xml, point); they are read as text.
             warnings.filterwarnings("ignore", "Did not recognize type", SAWarning)
+            # A column that it cannot read in MySQL's text of a table (its name has a line break) would be missing.
+            warnings.filterwarnings("error", "Unknown column definition", SAWarning)
             inspector = sa.inspect(connection)
             found: dict[str, Table] = {}
             for schema in schemas if schemas is not None else _user_schemas(inspector):
@@ -222,17 +225,20 @@ class Database:
     def _tables_one_by_one(self, inspector: sa.Inspector, schema: str, names: Sequence[str] | None) -> Iterator[Table]:
         """Yield the tables; one that we may not see (MySQL: views without SHOW VIEW) gets a `problem` of its own."""
         there = schema in inspector.get_schema_names()
-        for name in (*inspector.get_table_names(schema), *inspector.get_view_names(schema)) if there else ():
+        views = inspector.get_view_names(schema) if there else []
+        for name in (*inspector.get_table_names(schema), *views) if there else ():
             if names is not None and name not in names:
                 continue
             try:
                 with self.errors(f"{schema}.{name}: "):
                     parts = inspector.get_columns(name, schema)
-            except (SourceError, UnreflectableTableError) as error:
+            except (SourceError, UnreflectableTableError, SAWarning) as error:
                 problem = error.problem if isinstance(error, SourceError) else f"{schema}.{name}: {error}"
                 yield Table(schema, name, problem=problem)
             else:
-                yield Table(schema, name, tuple(self._column(part) for part in parts))
+                own_name = partial(column_name, dialect=self._engine.dialect, of_view=name in views)
+                named = ({**part, "name": own_name(part["name"])} for part in parts)
+                yield Table(schema, name, tuple(map(self._column, named)))
 
     def query_columns(self, query: str) -> tuple[Column, ...]:
         """Return the columns of a query's result; raises as `errors`.

@@ -6,7 +6,7 @@ In all other cases, rows are fetched through SQLAlchemy and converted to Arrow i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Protocol
@@ -94,7 +94,7 @@ class QueryExtractor:
         self.bytes_read = 0
         self._label = f"{unit.dataset_urn} {unit.interval}"
         self._urn = unit.dataset_urn
-        self._reader = _open(database, statement, options, context, self._fail)
+        self._reader = _open(database, statement, options, context, self.schema, self._fail)
 
     def chunks(self) -> Iterator[Chunk]:
         return self._in_order.cut(self._read()) if self._in_order is not None else self._read()
@@ -122,12 +122,7 @@ class QueryExtractor:
             try:
                 arrays.append(_cast(array, field.type))
             except (pa.ArrowException, NotImplementedError) as error:
-                problem = (
-                    f"column {field.name}: {str(error)[:200]}, expected {field.type}. Read it with a `query` that has "
-                    "a CAST "
-                    "or NULLIF, or leave it out with `exclude_columns`."
-                )
-                raise self._fail(problem) from error
+                raise self._fail(_misfit(field, array.to_pylist(), error)) from error
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _fail(self, problem: str) -> ExtractError:
@@ -153,6 +148,7 @@ def _open(
     statement: sa.Select[Any],
     options: QueryOptions,
     context: ConstructContext,
+    schema: pa.Schema,
     fail: Callable[[str], ExtractError],
 ) -> RowReader:
     if database.is_postgresql:
@@ -160,9 +156,9 @@ def _open(
             import adbc_driver_manager as adbc  # noqa: PLC0415 - an optional driver, needed here only
             import adbc_driver_postgresql as driver  # noqa: PLC0415 - its other part
         except ModuleNotFoundError:
-            return _FetchingReader(database, statement, options.fetch_rows, fail)
+            return _FetchingReader(database, statement, options.fetch_rows, schema, fail)
         return _AdbcReader(database, statement, context.block_bytes, fail, adbc, driver.connect)
-    return _FetchingReader(database, statement, options.fetch_rows, fail)
+    return _FetchingReader(database, statement, options.fetch_rows, schema, fail)
 
 
 @cache
@@ -248,11 +244,17 @@ class _FetchingReader:
     """Read through SQLAlchemy, `fetch_rows` rows at a time."""
 
     def __init__(
-        self, database: Database, statement: sa.Select[Any], fetch_rows: int, fail: Callable[[str], ExtractError]
+        self,
+        database: Database,
+        statement: sa.Select[Any],
+        fetch_rows: int,
+        schema: pa.Schema,
+        fail: Callable[[str], ExtractError],
     ) -> None:
         self._database = database
         self._statement = statement
         self._fetch_rows = fetch_rows
+        self._schema = schema
         self._fail = fail
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -260,11 +262,12 @@ class _FetchingReader:
             with self._database.snapshot() as connection:
                 options = {"stream_results": True, "max_row_buffer": self._fetch_rows}
                 result = connection.execution_options(**options).execute(self._statement)
-                names = list(result.keys())
                 while rows := result.fetchmany(self._fetch_rows):
-                    yield _to_batch(names, rows)
+                    yield _to_batch(self._schema, rows)
         except SourceError as error:
             raise self._fail(error.problem) from None
+        except _MisfitError as error:
+            raise self._fail(str(error)) from error
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise self._fail(f"a value does not fit its column: {str(error)[:200]}") from error
 
@@ -272,14 +275,38 @@ class _FetchingReader:
         """Do nothing: the connection ends with the generator."""
 
 
-def _to_batch(names: list[str], rows: Any) -> pa.RecordBatch:
+class _MisfitError(ValueError):
+    """A value does not fit its column."""
+
+
+def _to_batch(schema: pa.Schema, rows: Any) -> pa.RecordBatch:
+    """Return rows in the types that Arrow finds for their values, with the names of the schema."""
     arrays = []
-    for name, values in zip(names, zip(*rows, strict=True), strict=True):
+    for field, values in zip(schema, zip(*rows, strict=True), strict=True):
         try:
             arrays.append(pa.array(list(values)))
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-            raise ValueError(f"column {name}: {error}") from error
-    return pa.RecordBatch.from_arrays(arrays, names=names)
+            raise _MisfitError(_misfit(field, values, error)) from error
+    return pa.RecordBatch.from_arrays(arrays, names=schema.names)
+
+
+def _misfit(field: pa.Field, values: Iterable[Any], error: Exception) -> str:
+    """Return what is wrong with a column: its first value that is none of its type, and how to read it."""
+    got, remedy = str(error)[:200], "a CAST or NULLIF"
+    for value in values:
+        try:
+            _cast(pa.array([value]), field.type)
+        except (pa.ArrowException, NotImplementedError, ValueError, TypeError, OverflowError):
+            got = f"got {repr(value)[:200]}"
+            if isinstance(value, str) and value.startswith("0000-00-00"):
+                got, remedy = f"{got}, which is no date", f"NULLIF({field.name}, 0)"
+            elif isinstance(value, int) and value >= 2**63:
+                got, remedy = f"{got}, which is beyond 64 bits with a sign", f"CAST({field.name} AS CHAR)"
+            break
+    return (
+        f"column {field.name}: expected {field.type}, {got}. Read it with a `query` that has {remedy}, or leave it out "
+        "with `exclude_columns`."
+    )
 
 
 def _libpq_url(url: sa.URL) -> str:

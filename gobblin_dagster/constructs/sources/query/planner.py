@@ -118,6 +118,11 @@ class Offers:
         """Return the lowest and the highest value, None without rows; raises ValueError if they are no positions."""
         with self.tables.database.errors(f"{urn}, watermark column {relation.cursor_column}: "):
             lowest, highest = self.connection.execute(relation.bounds()).one()
+        if isinstance(lowest, str) and lowest.startswith("0000-00-00") and relation.cursor_type != "string":
+            raise ValueError(
+                f"expected times, got {lowest!r}, which is none; a `query` with NULLIF({relation.cursor_column}, 0) "
+                "reads it as NULL, and `nulls` says what becomes of such rows"
+            )
         if isinstance(lowest, str) and self._cursor.is_time and not relation.is_sqlite:
             # The database compares texts as texts, even if they mean times.
             raise ValueError(f"expected times, got texts, e.g. {lowest!r}; convert them in a `query` with CAST")

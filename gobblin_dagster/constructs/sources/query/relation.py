@@ -165,8 +165,12 @@ class Relation:
     @property
     def has_zone(self) -> bool:
         """Whether the watermark column has a time zone."""
-        column = next(column for column in self.columns if column.name == self.cursor_column)
-        return column.type.endswith("tz=UTC]")
+        return self.cursor_type.endswith("tz=UTC]")
+
+    @property
+    def cursor_type(self) -> str:
+        """Name of the watermark column's Arrow type."""
+        return next(column.type for column in self.columns if column.name == self.cursor_column)
 
 
 def _fitting(position: Any, kind: Any) -> Any:

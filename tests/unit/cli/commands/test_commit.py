@@ -92,3 +92,17 @@ def test_sequence_that_cannot_be_undone_safely_exits_with_1(cli: Cli, sequence: 
     assert "Abandon it again" in called.out
     again = cli("commit", "abandon", sequence, "--yes")
     assert (again.code, "was given up" in again.out) == (0, True)
+
+
+def test_quarantined_sequence_that_is_listed_is_tried_again_by_recover(cli: Cli, sequence: str) -> None:
+    published = Path(cli("commit", "show", sequence, "-o", "json").json()["files"][0]["path"])
+    ours = published.read_bytes()
+    published.write_text("of somebody else")
+    cli("commit", "recover")
+    again = cli("commit", "recover")
+    assert (again.code, _states(cli, sequence)) == (1, "quarantined")
+    assert "No unfinished" not in again.out
+    assert sequence in cli("commit", "list").out
+    published.write_bytes(ours)
+    assert (cli("commit", "recover").code, _states(cli, sequence)) == (0, "committed")
+    assert cli("commit", "list", "-o", "json").json()["sequences"] == []

@@ -378,6 +378,17 @@ def test_columns_that_come_later_are_added(tmp_path: Path) -> None:
     assert query(tmp_path, "SELECT origin FROM numbers ORDER BY id") == [(None,), (None,), ("EWR",)]
 
 
+def test_columns_whose_names_mean_something_in_sql_come_later_and_are_merged(tmp_path: Path) -> None:
+    upsert = APPEND | {"mode": "upsert", "key": ["id"]}
+    run(tmp_path, table_job(upsert, {"c": {"rows": 2}}))
+    odd = {"converters": [{"type": "sql", "select": '*, id AS ":b", id AS "50%", id AS "a`b"'}]}
+    for number in (3, 4):
+        assert run(tmp_path, table_job(upsert, {"c": {"rows": number}}, **odd)).status is RunStatus.SUCCEEDED
+
+    rows = query(tmp_path, 'SELECT "\\:b", "50%", "a`b" FROM numbers ORDER BY id')
+    assert rows == [(None,) * 3] * 2 + [(2,) * 3, (3,) * 3]
+
+
 def test_column_that_no_table_can_hold_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
     nested = {"converters": [{"type": "sql", "select": "id, [id, id] AS pair"}]}
     result = run(tmp_path, table_job(APPEND, {"c": {"rows": 2}}, **nested))

@@ -115,3 +115,14 @@ def test_background_renewal_survives_a_store_that_is_away(caplog: pytest.LogCapt
         assert store.renewed_twice.wait(120)
     assert "were not renewed: the store is away" in caplog.text
     assert "were not given back and will expire: the store is away" in caplog.text
+
+
+def test_leases_that_could_not_be_given_back_are_free_for_later_runs_of_the_process() -> None:
+    store, owner = _Flaky(), LeaseOwner.current("ended")
+    with LeaseKeeper(store, JOB, owner, TTL) as keeper:
+        keeper.acquire(["a"])
+        assert set(store.acquire_leases(JOB, ["a"], SECOND, TTL).busy) == {"a"}
+    later = store.acquire_leases(JOB, ["a"], SECOND, TTL)
+    assert (set(later.granted), later.inherited) == ({"a"}, frozenset("a"))
+    with LeaseKeeper(store, JOB, owner, TTL):
+        assert not owner.is_provably_dead()

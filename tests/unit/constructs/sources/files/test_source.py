@@ -244,6 +244,7 @@ def test_file_that_came_after_its_date_was_committed_is_named(tmp_path: Path) ->
     assert offer.work_units == ()
     assert offer.notes[0].startswith("8 file(s) came or changed after the last run began")
     assert "data/AA/2013-01-05.csv and 3 more" in offer.notes[0]
+    assert "this is so after a folder was copied or restored" in offer.notes[0]
     assert "2013-01-06" not in offer.notes[0]
 
 

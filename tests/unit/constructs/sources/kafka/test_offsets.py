@@ -152,6 +152,13 @@ def test_new_partition_of_a_known_topic_is_read_from_its_beginning(bootstrap: st
     assert plan.notes == []
 
 
+def test_messages_of_a_new_partition_that_retention_took_before_its_first_run_are_stated() -> None:
+    plan = plan_offsets("t", [offsets(end=50), offsets(1, earliest=4, end=9)], state(t_0=[(0, 50)]), EARLIEST)
+    assert read(plan) == [("t-1", 4, 4, 9)]
+    (note,) = plan.notes
+    assert note.startswith("t-1 has no watermark yet and begins at 4, its first offset; 4 offset(s) before it are lost")
+
+
 def test_gaps_are_planned_alone_before_what_is_new() -> None:
     plan = plan_offsets("t", [offsets()], state(t_0=[(0, 10), (20, 30), (40, 60)]), EARLIEST)
     assert read(plan) == [("t-0", 10, 10, 20), ("t-0", 30, 30, 40), ("t-0", 60, 60, 100)]
