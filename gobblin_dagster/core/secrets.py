@@ -41,8 +41,10 @@ def remember(references: Mapping[str, str]) -> None:
                 and not (secret.isdecimal() and len(secret) < 6)
             ):
                 _known[secret] = reference
-                if secret == value:
-                    _values[_name(reference)] = value
+                name = _name(reference)
+                # `known_in` also returns the passwords in values.
+                if secret == value and value not in _passwords(_values.get(name, "")):
+                    _values[name] = value
 
 
 def forget() -> None:
@@ -64,7 +66,8 @@ def as_written(text: str) -> str | None:
         >>> as_written("Bearer s3cr3t-word$"), as_written("Bearer"), forget()
         ('Bearer ${WORD}$$', None, None)
     """
-    names = {value: name for name, value in _values.items() if value in text}
+    # A list, because another thread may load a job meanwhile.
+    names = {value: name for name, value in list(_values.items()) if value in text}
     if not names:
         return None
     longest_first = sorted(names, key=lambda value: -len(value))
@@ -76,7 +79,8 @@ def known_in(job_json: str) -> dict[str, str]:
     """Return the references (by value) that a job's JSON uses; other processes of the run pass them to `remember`."""
     return {
         value: reference
-        for value, reference in _known.items()
+        # The longest last, which counts if one name had several values: a shorter one may be a part of it.
+        for value, reference in sorted(_known.items(), key=lambda pair: len(pair[0]))
         if json.dumps(value, ensure_ascii=False)[1:-1] in job_json
     }
 

@@ -13,7 +13,7 @@ from gobblin_dagster.core.clock import Clock, SystemClock
 from gobblin_dagster.core.errors import SpecError, UsageError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
-from gobblin_dagster.core.secrets import known_in
+from gobblin_dagster.core.secrets import known_in, remember
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.allowed import require_allowed
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
@@ -83,8 +83,9 @@ class Project:
     def run_context(self, job: JobSpec, run_id: str) -> RunContext:
         """Return the settings that a run's tasks receive; they hold the whole job as JSON: make them once per run."""
         job_json = job.model_dump_json()
-        where = str(self.root), self.output_root(job)
-        return RunContext(job_json, run_id, *where, known_in(job_json), self.spec.allow.lists, tuple(sys.path))
+        where, secrets = (str(self.root), self.output_root(job)), known_in(job_json)
+        remember(secrets)  # another project that this process has loaded may have other values of the same names
+        return RunContext(job_json, run_id, *where, secrets, self.spec.allow.lists, tuple(sys.path))
 
     def lease_keeper(self, job: JobSpec, store: StateStore, run_id: str = "") -> LeaseKeeper:
         """Return a keeper of leases for a run (default: a new run id); use it as a context manager."""

@@ -30,14 +30,20 @@ class Variables(Mapping[str, str]):
 
     def __init__(self, environ: Mapping[str, str], secrets: Mapping[str, SecretSpec], root: Path) -> None:
         self._environ, self._secrets, self._root = environ, secrets, root
-        self._found: dict[str, str] = {}
+        self._found: dict[str, str | InvalidSpecError] = {}
 
     def __getitem__(self, name: str) -> str:
         if name in self._environ:
             return self._environ[name]
         if name not in self._found:
-            self._found[name] = self._look_up(name, self._secrets[name])
-        return self._found[name]
+            try:
+                self._found[name] = self._look_up(name, self._secrets[name])
+            except InvalidSpecError as error:
+                self._found[name] = error  # a command that hangs would hang for each job file
+        found = self._found[name]
+        if isinstance(found, InvalidSpecError):
+            raise found
+        return found
 
     def __contains__(self, name: object) -> bool:
         return name in self._environ or name in self._secrets

@@ -123,7 +123,9 @@ def _hand_over(connection: socket.socket, arguments: Sequence[str], signals: _Pa
     try:
         here, environment = str(Path.cwd()), surroundings()
         with signals.held():  # one that came in between would end the client as if nothing had been handed over
+            connection.settimeout(ANSWER_S)  # a worker that was stopped (SIGSTOP) reads nothing
             send(connection, "run", files=(0, 1, 2), arguments=list(arguments), folder=here, environment=environment)
+            connection.settimeout(None)
             signals.is_passing = True
         signals.await_message(ANSWER_S)
         return receive(connection)[0]
@@ -149,6 +151,8 @@ class _PassedSignals:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._count = 0
+        self._is_held = False
+        self._waiting: list[int] = []
         self.is_passing = False
         """Before the command is handed over, a signal ends the client."""
         self.pid = 0
@@ -187,14 +191,19 @@ class _PassedSignals:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let signals wait until the block has ended."""
-        former = signal.pthread_sigmask(signal.SIG_BLOCK, self._former)
+        """Let signals wait until the block has ended. Blocking them would not do: another thread may take one."""
+        self._is_held = True
         try:
             yield
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, former)
+            self._is_held = False
+            for number in self._waiting:
+                self._handle(number, None)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._is_held:
+            self._waiting.append(number)
+            return
         self._count += 1
         if self._count > 2 and self.pid:
             with suppress(OSError):

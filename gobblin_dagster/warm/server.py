@@ -126,6 +126,7 @@ class WarmServer:
             message, files = receive(connection, max_files=3)
             connection.settimeout(None)
             if message is None:
+                _close_files(files)
                 connection.close()
             elif message["kind"] == "run":
                 self._take(connection, message, files)

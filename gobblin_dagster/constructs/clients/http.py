@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 
 from gobblin_dagster.constructs.clients.environment import from_environment
 from gobblin_dagster.core.errors import ExtractError, TransientError
+from gobblin_dagster.core.secrets import as_written
 from gobblin_dagster.core.utils.json_text import object_of
 from gobblin_dagster.spec.job import SpecModel
 
@@ -211,13 +212,15 @@ class HttpClient:
     def _get_token(self, oauth: ClientCredentials) -> None:
         asked = {"grant_type": "client_credentials", **self._client, **({"scope": oauth.scope} if oauth.scope else {})}
         self._session.headers.pop("Authorization", None)
-        is_elsewhere = _origin(oauth.token_url) != _origin(self._options.url)
+        options = self._options
+        secret = [*options.headers_env, *(name for name, value in options.headers.items() if as_written(value))]
+        is_elsewhere = _origin(oauth.token_url) != _origin(options.url)
         response = self._session.post(
             oauth.token_url,
             data=asked,
             # Secrets in headers are for the server of the API alone.
-            headers=dict.fromkeys(self._options.headers_env) if is_elsewhere else None,
-            timeout=self._options.timeout_s,
+            headers=dict.fromkeys(secret) if is_elsewhere else None,
+            timeout=options.timeout_s,
             allow_redirects=False,
         )
         if response.status_code in _RETRIED:

@@ -89,11 +89,12 @@ class IcebergPublisher(MergingPublisher[IcebergOptions]):
     def _step(self, view: PublishView) -> AppendToIcebergStep:
         options = self._options
         place = (options.table, TableCommit.of(view, staged=self.merges), options.catalog_name)
-        catalog, variables = to_store(options.catalog, options.catalog_env)
-        local = _in_project(options.catalog, self._context.base_dir)
+        absolute = _in_project(options.catalog, self._context.base_dir)
         # Local paths are shown as they are, as everywhere.
-        catalog = {**catalog, **{name: path for name, path in local.items() if path != options.catalog[name]}}
-        variables = {name: text for name, text in variables.items() if name not in catalog}
+        local = {name: path for name, path in absolute.items() if path != options.catalog[name]}
+        others = {name: value for name, value in options.catalog.items() if name not in local}
+        plain, variables = to_store(others, options.catalog_env)
+        catalog = {**plain, **local}
         if self.merges:
             rule = self.rule(view.extract, is_part=view.joins)
             return MergeIntoIcebergStep(*place, catalog, variables, rule=rule)

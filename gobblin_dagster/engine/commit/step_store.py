@@ -287,6 +287,7 @@ class CommitStepStore:
         now = self._clock.now()
         commit_id = new_commit_id()
         committed, run_id = _committed(before, steps, dataset_urn), new_run_id(now)
+        at = now if before is None else before.later(now)
         if before is None:
             before = DatasetState(store_name, dataset_urn, 0, committed, snapshot=0, run_id=run_id, updated_at=now)
         after = replace(
@@ -295,7 +296,7 @@ class CommitStepStore:
             committed=committed,
             snapshot=before.snapshot + bool(renames),
             run_id=run_id,
-            updated_at=now,
+            updated_at=at,
         )
         for step in steps:
             if isinstance(step, DatasetStateStep):

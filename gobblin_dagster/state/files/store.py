@@ -93,6 +93,12 @@ def _text(segment: str) -> str:
     return DatasetUrn.from_key(segment).value
 
 
+def _event_order(key: tuple[str, str]) -> tuple[str, int, str]:
+    """Return what orders events by their file and dataset: an import may bring more than ten, and 9 is before 10."""
+    begin, _, index = key[0].removesuffix(".json").rpartition("-")
+    return begin, int(index), key[1]
+
+
 @contextmanager
 def _fate_of(dataset_urn: str, sequence_id: str) -> Iterator[None]:
     """Raise CommitStateUnknownError if it is not known whether the head of a commit was written."""
@@ -686,7 +692,7 @@ class FileStateStore:
         contents = self._each(self._storage.read, paths)
         for key, content, path in zip(keys, contents, paths, strict=True):
             found[key] = decode(StartpointEvent, content, path)
-        return [found[key] for key in sorted(found)]
+        return [found[key] for key in sorted(found, key=_event_order)]
 
     # -- reporting to Dagster ------------------------------------------------------------------------------------------
     def load_unreported(self, job: str, limit: int | None = None) -> list[StoredSequence]:

@@ -183,6 +183,14 @@ class StepStoreConformance(OpensStore):
         assert not steps.begin(JOB, URN).high_watermark("0", 120).end().commit()  # never back
         assert mark.verify_in(store)
 
+    def test_time_of_commits_grows_although_the_clock_does_not(self, store: StateStore, lake: Lake) -> None:
+        """Each commit of a dataset has a later time than the one before it, also if a clock was set back."""
+        times = []
+        for high in (100, 150):
+            assert lake.steps(store).begin(JOB, URN).high_watermark("0", high).end().commit()
+            times.append(store.load_dataset_states(JOB)[URN].updated_at)
+        assert times[0] < times[1]
+
     def test_dataset_state_step_sets_the_whole_state(self, store: StateStore, lake: Lake) -> None:
         """A step may set the whole state of a dataset."""
         steps = lake.steps(store)

@@ -61,3 +61,23 @@ def test_texts_are_written_with_references_that_give_them_again() -> None:
     assert written == ["${PW}", "${LONG}", "Bearer ${PW}${PW} $$5 $${X}", "${URL}/db"]
     assert [expand(text, known_values()).text for text in written] == texts
     assert as_written("abc $5") is None
+
+
+class Interrupted(str):
+    """A text during whose search another thread loads a job with more variables."""
+
+    def __contains__(self, part: object) -> bool:
+        remember({f"{part}, again": "${NEW}"})
+        return str(part) in str(self)
+
+
+def test_texts_are_written_while_another_thread_loads_a_job() -> None:
+    remember({SECRET: "${PW}"})
+    assert as_written(Interrupted(f"Bearer {SECRET}")) == "Bearer ${PW}"
+
+
+def test_password_in_a_value_is_not_taken_for_the_value() -> None:
+    url = f"x://u:{SECRET}@h"
+    remember({url: "${URL}"})
+    remember(known_in(f'"{url}"'))
+    assert known_values() == {"URL": url}

@@ -65,3 +65,12 @@ def test_what_cannot_be_looked_up_is_told_without_its_output(tmp_path: Path, sec
 def test_secret_has_one_place() -> None:
     with pytest.raises(ValidationError, match="expected either `file` or `command`"):
         ProjectSpec.model_validate({"project": "p", "secrets": {"WORD": {"file": "a", "command": ["b"]}}})
+
+
+def test_what_cannot_be_looked_up_is_asked_once_for_all_job_files(tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs/another.yaml").write_text(JOB.replace("job: shop", "job: another"))
+    count = "import pathlib; pathlib.Path('asked').open('a').write('x'); exit(3)"
+    _, errors = loaded(tmp_path, {"command": [sys.executable, "-c", count]})
+    assert errors.count("ended with exit code 3") == 2
+    assert (tmp_path / "asked").read_text() == "x"

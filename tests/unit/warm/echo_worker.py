@@ -50,8 +50,8 @@ def run(arguments: Sequence[str]) -> int:
             while True:
                 time.sleep(1)
         case ["stuck"]:
-            print("waiting", flush=True)
             try:
+                print("waiting", flush=True)
                 while True:
                     signal.pause()
             except KeyboardInterrupt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import socket
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.warm import client as warm_client
 from gobblin_dagster.warm.address import WarmAddress
 from gobblin_dagster.warm.client import ask_worker
 from gobblin_dagster.warm.messages import receive, send
@@ -165,6 +167,26 @@ client.send = send_and_strike
     client = start(root, "wait", program=struck)
     client.communicate(timeout=60)
     assert client.returncode == 130
+
+
+def test_worker_that_reads_nothing_is_given_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm_client, "ANSWER_S", 0.1)
+    with WarmAddress.of(root).listen():
+        refused = warm_client.run_in_worker(root, ["x" * 1_000_000], may_start=False)
+    assert refused == warm_client.Refusal("timed out")
+
+
+def test_streams_of_a_client_that_gave_up_are_closed(root: Path) -> None:
+    assert call(root, "nothing")[0] == 0
+    connection = WarmAddress.of(root).connect()
+    assert connection is not None
+    seen, written = os.pipe()
+    with connection:
+        socket.send_fds(connection, [(100).to_bytes(4, "big")], [written] * 3)
+    os.close(written)
+    assert select.select([seen], [], [], 10)[0]
+    assert os.read(seen, 1) == b""
+    os.close(seen)
 
 
 def test_second_interrupt_ends_the_worker_too_and_the_third_kills_it(root: Path) -> None:

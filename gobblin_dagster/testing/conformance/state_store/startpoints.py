@@ -188,6 +188,12 @@ class Startpoints(OpensStore):
         assert store.list_startpoints(ALL_JOBS) == []
         assert [event.at for event in store.load_startpoint_events(ALL_JOBS)] == [events[0].at]
 
+    def test_imported_events_of_one_instant_keep_their_order(self, store: StateStore) -> None:
+        """`import_startpoints` may bring many events; those of one instant are listed as they were brought."""
+        events = [StartpointEvent(wish(), "set", START, "anna@host") for _ in range(12)]
+        store.import_startpoints(JOB, URN, [], events)
+        assert store.load_startpoint_events(JOB) == events
+
     def test_events_are_listed_by_dataset_and_stay_after_commits(self, store: StateStore) -> None:
         """`load_startpoint_events` returns the events of the datasets asked for; commits leave them."""
         one, other = wish(), wish(urn="größe/ß")

@@ -10,6 +10,7 @@ import pytest
 from gobblin_dagster.constructs.clients.http import Answer, HttpClient, HttpOptions
 from gobblin_dagster.constructs.sources.rest.paging import LinkPaging, read_pages
 from gobblin_dagster.core.errors import ExtractError, TransientError
+from gobblin_dagster.core.secrets import remember
 from tests.services.json_api import Asked, Reply, running_api
 
 
@@ -164,17 +165,18 @@ def test_refused_token_fails_for_good_and_shows_no_secret(monkeypatch: pytest.Mo
 
 
 def test_secrets_in_headers_do_not_go_to_a_server_of_tokens_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    remember({"s3cret-word": "${WORD}"})  # as a job file with `headers: {X-Word: my ${WORD}}`
     for name in ("THE_ID", "THE_SECRET", "THE_KEY"):
         monkeypatch.setenv(name, name.lower())
     with running_api(lambda _: Reply({"access_token": "t"})) as tokens, running_api(lambda _: Reply([])) as api:
         oauth = {"token_url": f"{tokens.url}/token", **OAUTH}
-        client = HttpClient(
-            HttpOptions.model_validate({"url": api.url, "headers_env": {"X-Key": "THE_KEY"}, "oauth": oauth}), "issues"
-        )
+        headers = {"headers_env": {"X-Key": "THE_KEY"}, "headers": {"X-Word": "my s3cret-word", "X-Plain": "plain"}}
+        client = HttpClient(HttpOptions.model_validate({"url": api.url, **headers, "oauth": oauth}), "issues")
         client.get("/list", {})
         client.close()
-    assert "X-Key" not in tokens.asked[0].headers
-    assert api.asked[0].headers["X-Key"] == "the_key"
+    assert {"X-Key", "X-Word"}.isdisjoint(tokens.asked[0].headers)
+    assert tokens.asked[0].headers["X-Plain"] == "plain"
+    assert (api.asked[0].headers["X-Key"], api.asked[0].headers["X-Word"]) == ("the_key", "my s3cret-word")
 
 
 def test_parameters_in_the_body_of_a_post_go_with_the_links_of_its_pages() -> None:

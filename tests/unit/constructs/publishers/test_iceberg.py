@@ -59,6 +59,14 @@ def test_relative_catalog_and_warehouse_are_in_the_project_whatever_folder_a_pro
     assert table_ids(tmp_path) == [0, 0, 1, 1, 2, 2]
 
 
+def test_variable_of_a_property_goes_before_its_plain_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = settings(tmp_path) | {"uri": f"sqlite:///{tmp_path}/another.db"}
+    both = publisher(tmp_path) | {"catalog": catalog, "catalog_env": {"uri": "CATALOG_URI"}}
+    monkeypatch.setenv("CATALOG_URI", settings(tmp_path)["uri"])
+    run(tmp_path, table_job(both, ROWS))
+    assert table_ids(tmp_path) == ids(ROWS)
+
+
 def test_placeholder_of_the_dataset_is_refused_because_there_is_none() -> None:
     with pytest.raises(ValidationError, match="all datasets of a branch share one Iceberg table"):
         IcebergPublisher.Options(table="lake.{dataset}", catalog={"type": "glue"})

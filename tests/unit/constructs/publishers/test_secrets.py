@@ -92,6 +92,18 @@ def test_value_of_a_variable_is_not_stored_and_recovery_takes_it_from_the_enviro
     assert {one.state for one in result.recovered} == {"committed"}
 
 
+def test_commit_goes_where_its_own_project_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two projects of one process may have files or commands for one name, with two values."""
+    remember({"own-place": "${PLACE}"})
+    job = table_job({"type": "sql_table", "table": "numbers", "url": "sqlite:///own-place.db"}, {"c": {"rows": 2}})
+    with monkeypatch.context() as patched:
+        at_commit(patched)
+        run(tmp_path, job)
+    remember({"other-place": "${PLACE}"})
+    assert {one.state for one in run(tmp_path, job).recovered} == {"committed"}
+    assert not (tmp_path / "other-place.db").exists()
+
+
 def test_value_of_a_variable_is_not_stored_with_messages() -> None:
     remember({SECRET: "${CLIENT}"})
     options = KafkaTopicOptions(brokers="b:1", topic="t", config={"client.id": f"me {SECRET}", "socket.timeout.ms": 5})
