@@ -94,9 +94,12 @@ def _text(segment: str) -> str:
 
 
 def _event_order(key: tuple[str, str]) -> tuple[str, int, str]:
-    """Return what orders events by their file and dataset: an import may bring more than ten, and 9 is before 10."""
+    """Return what orders events by their file and dataset: an import may bring more than ten, and 9 is before 10.
+
+    Files of layout 4 end with the startpoint's id in place of a number.
+    """
     begin, _, index = key[0].removesuffix(".json").rpartition("-")
-    return begin, int(index), key[1]
+    return begin, int(index) if index.isdigit() else 0, key[1]
 
 
 @contextmanager
