@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from gobblin_dagster.constructs.sql.select import SqlSelect, shorten
-from gobblin_dagster.constructs.sql.session import thread_session
 from gobblin_dagster.constructs.types.columns import columns_text
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import ConvertError
@@ -29,8 +28,7 @@ class SqlMasks(SqlSelect):
     def check(self, schema: pa.Schema) -> None:
         """Refuse expressions that do not fit the schema or are not boolean; evaluates no row."""
         for text in self._expressions:
-            with self._blame(text, schema):
-                result = thread_session().prepare(_mask(text, 0), schema).schema
+            result = self._schema(_mask(text, 0), text, schema)
             if len(result) != 1 or not pa.types.is_boolean(result.field(0).type):
                 got = ", ".join(str(field.type) for field in result)
                 raise self.error(f"{shorten(text)!r}: expected one boolean, got {got}; columns: {columns_text(schema)}")
@@ -45,8 +43,7 @@ class SqlMasks(SqlSelect):
         except ConvertError as error:
             if error.is_of_rows and len(self._expressions) > 1:
                 for text in self._expressions:
-                    with self._blame(text, batch.schema):
-                        thread_session().prepare(_mask(text, 0), batch.schema).run(batch)
+                    self._result(_mask(text, 0), text, batch)
             raise
         if result.num_rows != batch.num_rows:
             raise self.error(

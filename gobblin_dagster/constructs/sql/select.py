@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from gobblin_dagster.constructs.sql import limits
-from gobblin_dagster.constructs.sql.session import MEMORY_LIMIT, forget_session, thread_session
+from gobblin_dagster.constructs.sql.session import MEMORY_LIMIT, Session, forget_session, thread_session
 from gobblin_dagster.constructs.types.columns import HIDDEN_PREFIX, columns_text, convert_error
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import ConvertError
 
 _HIDDEN_NAME = re.compile(rf'"{HIDDEN_PREFIX}\w*"(, )?|, "{HIDDEN_PREFIX}\w*"$')
+_TOO_LARGE = (duckdb.OutOfMemoryException, MemoryError)
+T = TypeVar("T")
 MAX_TEXT = 200
 """Characters of an expression or of DuckDB's text in a message."""
 
@@ -44,13 +47,31 @@ class SqlSelect:
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema of the results for batches of `schema`; evaluates no row."""
-        with self._blame(self._shown, schema):
-            return thread_session().prepare(self._select_list, schema).schema
+        return self._schema(self._select_list, self._shown, schema)
 
     def run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the result for a batch; its schema is exactly `self.schema(batch.schema)`."""
-        with self._blame(self._shown, batch.schema):
-            return thread_session().prepare(self._select_list, batch.schema).run(batch)
+        return self._result(self._select_list, self._shown, batch)
+
+    def _schema(self, select_list: str, shown: str, schema: pa.Schema) -> pa.Schema:
+        return self._evaluate(shown, schema, lambda session: session.prepare(select_list, schema).schema)
+
+    def _result(self, select_list: str, shown: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return self._evaluate(
+            shown, batch.schema, lambda session: session.prepare(select_list, batch.schema).run(batch)
+        )
+
+    def _evaluate(self, shown: str, schema: pa.Schema, evaluate: Callable[[Session], T]) -> T:
+        """Return what a statement gives; one that lacks memory that other statements hold gets a session of its own."""
+        is_alone = thread_session().prepared_statements < 2
+        try:
+            with self._blame(shown, schema):
+                return evaluate(thread_session())
+        except ConvertError as error:
+            if is_alone or not isinstance(error.__cause__, _TOO_LARGE):
+                raise
+        with self._blame(shown, schema):
+            return evaluate(thread_session())
 
     @contextmanager
     def _blame(self, expression: str, schema: pa.Schema) -> Iterator[None]:
@@ -61,12 +82,13 @@ class SqlSelect:
             with session_limits:
                 yield
         except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError, MemoryError) as error:
-            if isinstance(error, duckdb.FatalException | duckdb.InternalException):
-                forget_session()
             is_late = isinstance(error, duckdb.InterruptException) and session_limits.was_late
+            is_too_large = isinstance(error, _TOO_LARGE)
+            if is_too_large or isinstance(error, duckdb.FatalException | duckdb.InternalException):
+                forget_session()
             if is_late:
                 reason = f"took more than {limits.TIME_LIMIT_S:g} s for one batch, and was ended"
-            elif isinstance(error, duckdb.OutOfMemoryException | MemoryError):
+            elif is_too_large:
                 most = f"{MEMORY_LIMIT} in tables, {limits.GROWTH_LIMIT_BYTES >> 20} MB in all"
                 reason = f"needs more memory than one batch may take ({most}): {_reason(error)}"
             else:

@@ -121,6 +121,11 @@ class Session:
         self.limits = Limits(self._connection)
         _sessions.add(self)
 
+    @property
+    def prepared_statements(self) -> int:
+        """How many are kept; each may hold what its last batch took, until the session ends."""
+        return len(self._prepared)
+
     def close(self) -> None:
         """Close the connection."""
         self.limits.end()
@@ -169,7 +174,8 @@ def thread_session() -> Session:
 def forget_session() -> None:
     """Close the session of this thread; the next call begins a new one.
 
-    After an internal error DuckDB refuses every further statement of the same database.
+    After an internal error DuckDB refuses every further statement of the same database. Prepared statements keep the
+    memory of their last batch, also if they failed for want of it.
     """
     session: Session | None = getattr(_local, "session", None)
     _local.session = None

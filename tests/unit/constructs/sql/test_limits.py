@@ -46,6 +46,21 @@ def test_expression_that_takes_all_memory_or_time_is_ended_and_named(
     assert sound.masks(rows)[0].to_pylist() == [False, True]
 
 
+def test_expression_that_took_all_memory_leaves_it_to_the_next_one() -> None:
+    rows = pa.RecordBatch.from_pydict({"n": [1]})
+    with pytest.raises(ConvertError, match="needs more memory"):
+        SqlMasks(["(SELECT len(list(i)) FROM range(1000000000) r(i)) > n"], "policy 'p'", CONTEXT).masks(rows)
+    large = SqlMasks(["(SELECT len(list(i)) FROM range(8000000) r(i)) > n"], "policy 'p'", CONTEXT)
+    assert large.masks(rows)[0].to_pylist() == [True]
+
+
+def test_many_large_expressions_each_have_the_memory_of_one_batch() -> None:
+    rows = pa.RecordBatch.from_pydict({"n": [1]})
+    for number in range(7):  # each keeps 80 MB of the 512 MB
+        large = SqlMasks([f"(SELECT len(list(i)) FROM range(8000000) r(i)) > n + {number}"], "policy 'p'", CONTEXT)
+        assert large.masks(rows)[0].to_pylist() == [True]
+
+
 def test_process_forked_while_a_statement_runs_is_not_bounded() -> None:
     before = resource.getrlimit(resource.RLIMIT_AS)
     bound = limits.Limits(duckdb.connect(":memory:"))
