@@ -5,6 +5,7 @@ Completion shows nothing where a command would show an error. `gobblin --install
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +19,10 @@ def job_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
     def names() -> list[str]:
         root = _root(ctx)
-        return [job.spec.job for job in load_jobs(root, load_project(root))[0]]
+        project = load_project(root)
+        # The name needs no secrets, and a command that finds one may be slow.
+        unasked = {**dict.fromkeys(project.secrets, "x"), **os.environ}
+        return [job.spec.job for job in load_jobs(root, project, environ=unasked)[0]]
 
     return _beginning(names, incomplete)
 

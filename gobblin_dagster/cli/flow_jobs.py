@@ -40,7 +40,7 @@ def open_with_flow(ctx: typer.Context, flow: str | None, jobs: list[str] | None 
     spec = load_project(root)
     found = _jobs(ctx, flow)
     wanted = [job for job in found if not jobs or job.name in jobs]
-    return Project(root, spec, tuple(read_job_body(job.name, job.body, root, spec.allow.lists) for job in wanted))
+    return Project(root, spec, tuple(read_job_body(job.name, job.body, root, spec) for job in wanted))
 
 
 def jobs_with_flow(ctx: typer.Context, store: StateStore, flow: str | None, jobs: list[str] | None) -> list[str]:

@@ -3,13 +3,17 @@
 A job file refers to a variable as `${NAME}`. Loading it calls `remember` with the value; other processes of the run
 get the values by `known_in`. All our errors, and the messages and notes of work units, pass through `hidden`, which
 replaces each value by its reference `${NAME}`, in state stores, documents, Dagster's events and logs.
+
+Settings that name a variable (`key_env`, `headers_env`) take its value by `variable`: from the environment, or from
+what a project found in files and by commands (`give`).
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from urllib.parse import unquote, urlsplit
 
 SHORTEST = 4
@@ -24,6 +28,8 @@ _known: dict[str, str] = {}
 """References `${NAME}` by value, or by the password in it."""
 _values: dict[str, str] = {}
 """Whole values that are hidden, by name."""
+_given: dict[str, Mapping[str, str]] = {}
+"""By name of a variable, what knows its value."""
 
 
 def remember(references: Mapping[str, str]) -> None:
@@ -51,6 +57,32 @@ def forget() -> None:
     """Hide nothing any more; for tests, which load several projects in one process."""
     _known.clear()
     _values.clear()
+    _given.clear()
+
+
+def give(names: Iterable[str], values: Mapping[str, str]) -> None:
+    """Let `variable` find values that the environment does not have, from now on, in this process.
+
+    Args:
+        names: of the variables.
+        values: by name; a value is asked for when it is needed first.
+    """
+    _given.update(dict.fromkeys(names, values))
+
+
+def variable(name: str) -> str | None:
+    """Return the value of an environment variable, or the one that was given by this name; None if there is none.
+
+    A value that was given is hidden from now on.
+
+    Raises:
+        InvalidSpecError: the file or the command that has the value does not give it.
+    """
+    if name in os.environ or name not in _given:
+        return os.environ.get(name)
+    value = _given[name][name]
+    remember({value: f"${{{name}}}"})
+    return value
 
 
 def known_values() -> Mapping[str, str]:

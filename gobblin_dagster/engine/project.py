@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -13,7 +15,7 @@ from gobblin_dagster.core.clock import Clock, SystemClock
 from gobblin_dagster.core.errors import SpecError, UsageError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
-from gobblin_dagster.core.secrets import known_in, remember
+from gobblin_dagster.core.secrets import known_in
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.allowed import require_allowed
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
@@ -25,6 +27,8 @@ from gobblin_dagster.engine.validation import (
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.load import LoadedJob, load_jobs, load_project
 from gobblin_dagster.spec.project import ProjectSpec
+from gobblin_dagster.spec.secret_values import Variables
+from gobblin_dagster.spec.secrets import named_variables
 from gobblin_dagster.state import open_store
 from gobblin_dagster.state.store import StateStore
 from gobblin_dagster.storage import open_storage, storage_path
@@ -81,11 +85,20 @@ class Project:
         return open_storage(self.output_root(job), durable=job.commit.durability == "full")
 
     def run_context(self, job: JobSpec, run_id: str) -> RunContext:
-        """Return the settings that a run's tasks receive; they hold the whole job as JSON: make them once per run."""
+        """Return the settings that a run's tasks receive; they hold the whole job as JSON: make them once per run.
+
+        Raises:
+            InvalidSpecError: a file or command of the project's `secrets` that the job needs gives no value.
+        """
         job_json = job.model_dump_json()
-        where, secrets = (str(self.root), self.output_root(job)), known_in(job_json)
-        remember(secrets)  # another project that this process has loaded may have other values of the same names
-        return RunContext(job_json, run_id, *where, secrets, self.spec.allow.lists, tuple(sys.path))
+        where = str(self.root), self.output_root(job)
+        found = Variables(os.environ, self.spec.secrets, self.root)
+        variables = {name: found[name] for name in named_variables(json.loads(job_json)) if name in self.spec.secrets}
+        context = RunContext(
+            job_json, run_id, *where, known_in(job_json), self.spec.allow.lists, tuple(sys.path), variables
+        )
+        context.make_secrets_known()  # another project of this process may have other values of the same names
+        return context
 
     def lease_keeper(self, job: JobSpec, store: StateStore, run_id: str = "") -> LeaseKeeper:
         """Return a keeper of leases for a run (default: a new run id); use it as a context manager."""

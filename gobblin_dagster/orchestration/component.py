@@ -26,6 +26,7 @@ from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.load import GOBBLIN_SUFFIXES, GobblinFiles, constructs, find_project, load_job
 from gobblin_dagster.spec.project import ProjectSpec
+from gobblin_dagster.spec.secret_values import Variables
 from gobblin_dagster.spec.secrets import is_shown
 
 _POLICY_FIELDS = {"type", "name", "on_violation", "enforce"}
@@ -102,8 +103,9 @@ class GobblinJobComponent(dg.Component, dg.Resolvable):
             case JobSpec():
                 jobs = (self.job,)
             case Path():
-                files = GobblinFiles(project.root / project.spec.jobs, project.spec.classes)
-                jobs = (load_job(self.job, registry.check, gobblin=files).spec,)
+                files = GobblinFiles(project.root / project.spec.jobs, project.spec.classes, project.spec.allow.lists)
+                variables = Variables(os.environ, project.spec.secrets, project.root)
+                jobs = (load_job(self.job, registry.check, variables, files).spec,)
             case str():
                 jobs = (project.job(self.job),)
             case other:

@@ -93,7 +93,7 @@ class FlowTranslator(GobblinTranslator):
             found = load_job(transaction, execution, tags[JOB_TAG])
         if found is None:
             raise UsageError(problem=f"Execution {execution} has no job {tags[JOB_TAG]!r} any more.")
-        return read_job_body(found.job.name, found.job.body, self._root, spec.allow.lists)
+        return read_job_body(found.job.name, found.job.body, self._root, spec)
 
 
 def _group(flow: FlowId) -> str:
@@ -132,7 +132,7 @@ def flow_definitions(
         return dg.Definitions()
     for flow, job in found:
         try:
-            spec = read_job_body(job.name, job.body, opened.root, opened.spec.allow.lists)
+            spec = read_job_body(job.name, job.body, opened.root, opened.spec)
             translator = FlowTranslator(flow, opened.root, url)
             assets.append(gobblin_assets(opened, spec, translator=translator, runner=runner))
             jobs.append(gobblin_job(opened, spec, translator=translator))

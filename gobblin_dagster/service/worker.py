@@ -118,7 +118,7 @@ class Worker:
 
     def _result(self, order: RunOrder, stop: threading.Event) -> JobNews:
         project = self._project
-        job = read_job_body(order.key.job, order.body, project.root, project.spec.allow.lists)
+        job = read_job_body(order.key.job, order.body, project.root, project.spec)
         result = run_job(project, job, runner=self._runner, stop=stop, run_id=order.run_id)
         moved = [dataset for dataset in result.datasets if dataset.is_committed]
         # A worker that was killed on another machine holds its datasets until its leases end: they are waited for.

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
-from gobblin_dagster.core.secrets import remember
+from gobblin_dagster.core.secrets import give, remember
 from gobblin_dagster.spec.document import Document, Loc, read_document
 from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import ConstructSpec, ConverterSpec, JobSpec, RowPolicySpec, SpecModel, TaskPolicySpec
@@ -103,7 +103,7 @@ def find_project(start: Path) -> Path:
 
 
 def load_project(root: Path, environ: Mapping[str, str] | None = None) -> ProjectSpec:
-    """Load `gobblin.yaml` of a project folder.
+    """Load `gobblin.yaml` of a project folder. What it names in `secrets` is found by `core.secrets.variable` then.
 
     Args:
         root: the project folder.
@@ -113,7 +113,9 @@ def load_project(root: Path, environ: Mapping[str, str] | None = None) -> Projec
         InvalidSpecError: the file has faults; the error lists all of them.
         UsageError: there is no such file.
     """
-    return _load(root / PROJECT_FILE, ProjectSpec, environ, lambda _: iter(()), _read_yaml)[0]
+    spec = _load(root / PROJECT_FILE, ProjectSpec, environ, lambda _: iter(()), _read_yaml)[0]
+    give(spec.secrets, _variables(root, spec, environ))
+    return spec
 
 
 def load_job(
@@ -212,7 +214,7 @@ def load_jobs(
     loaded: dict[Path, tuple[LoadedJob, Document]] = {}
     errors: dict[Path, InvalidSpecError] = {}
     gobblin = GobblinFiles(folder, project.classes, project.allow.lists)
-    variables = Variables(os.environ if environ is None else environ, project.secrets, root)
+    variables = _variables(root, project, environ)
     for path in job_files(folder):
         try:
             loaded[path] = _load_job(path, check, variables, gobblin)
@@ -228,6 +230,10 @@ def load_jobs(
             fault = SpecFault("job", problem, loaded.pop(path)[1].line(("job",)))
             errors[path] = InvalidSpecError(file=shown_path(path), faults=(fault,))
     return [job for job, _ in loaded.values()], [errors[path] for path in sorted(errors)]
+
+
+def _variables(root: Path, project: ProjectSpec, environ: Mapping[str, str] | None) -> Variables:
+    return Variables(os.environ if environ is None else environ, project.secrets, root)
 
 
 def job_files(folder: Path) -> list[Path]:

@@ -73,7 +73,7 @@ class AllowSpec(SpecModel):
 
 
 class SecretSpec(SpecModel):
-    """Where the value of `${NAME}` in job files is found, if no environment variable has this name."""
+    """Where the value of a variable that job files name is found, if no environment variable has this name."""
 
     file: str = ""
     """Path of a file that holds the value; relative to the project. A line break at its end is left out."""
@@ -182,7 +182,7 @@ class ProjectSpec(SpecModel):
     clean` keeps in the state store."""
     spark: SparkSpec = Field(default_factory=SparkSpec)
     secrets: dict[str, SecretSpec] = Field(default_factory=dict)
-    """Values of `${NAME}` in job files that come from files or commands, by name."""
+    """Values of `${NAME}`, and of variables that options such as `key_env` name, from files or commands, by name."""
     allow: AllowSpec = Field(default_factory=AllowSpec)
     """What job files may use; see the page on trust. Default: everything."""
     alerts: AlertsSpec | None = None

@@ -1,6 +1,6 @@
-"""Values of `${NAME}` that come from a file or a command, as `secrets` of gobblin.yaml says, besides the environment.
+"""Values of variables that come from a file or a command, as `secrets` of gobblin.yaml says, besides the environment.
 
-A value is looked up when a job file first refers to it, and once per load of a project.
+A value is looked up when it is first needed, and once per load of a project.
 """
 
 from __future__ import annotations

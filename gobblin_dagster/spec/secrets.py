@@ -34,6 +34,19 @@ def is_shown(loc: Loc) -> bool:
     return next((part for part in reversed(loc) if isinstance(part, str)), "") in _SHOWN
 
 
+def named_variables(node: Any, *, is_name: bool = False) -> Iterator[str]:
+    """Yield each variable that a setting names, at any depth: those of keys that end in `_env`."""
+    match node:
+        case dict():
+            for key, value in node.items():
+                yield from named_variables(value, is_name=is_name or str(key).endswith("_env"))
+        case list():
+            for value in node:
+                yield from named_variables(value, is_name=is_name)
+        case str() if is_name:
+            yield node
+
+
 def literal_secrets(loc: Loc, node: Mapping[str, Any], written: Mapping[Loc, str]) -> Iterator[tuple[Loc, str]]:
     """Yield (place, problem) for each literal password of a construct, in a URL or as an option.
 

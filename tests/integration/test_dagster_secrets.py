@@ -17,6 +17,7 @@ import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 SECRET = "kanarienvogel-7391"
+IN_FILE = "wellensittich-5208"
 DEFINITIONS = """
 from pathlib import Path
 from gobblin_dagster.orchestration import build_definitions
@@ -36,7 +37,12 @@ with DagsterInstance.get() as instance:
 """
 FAILING: dict[str, dict[str, Any]] = {
     "planned": {"converters": [{"type": "sql", "select": "*, '${CANARY}' AS z, nope AS y"}]},
-    "in_a_task": {"converters": [{"type": "sql", "select": "*, CAST('${CANARY}' || name AS INTEGER) AS z"}]},
+    "in_a_task": {
+        "converters": [
+            {"type": "hash", "columns": ["name"], "key_env": "FROM_FILE"},
+            {"type": "sql", "select": "*, CAST('${CANARY}' || '${FROM_FILE}' || name AS INTEGER) AS z"},
+        ]
+    },
     "broken": {"row_policies": [{"type": "sql", "name": "r", "rule": "name = '${CANARY}'", "on_violation": "fail"}]},
     "unlisted": {"source": {"type": "python", "datasets": "own:ends", "read": "own:ends"}},
 }
@@ -64,11 +70,20 @@ def contents(file: Path) -> Iterator[bytes]:
                     yield str(value).encode()
 
 
-def test_secret_of_a_job_that_fails_is_in_no_file_of_the_instance_nor_of_the_project(tmp_path: Path) -> None:
+def holds_secret(content: bytes) -> bool:
+    return SECRET.encode() in content or IN_FILE.encode() in content
+
+
+def test_secret_of_a_job_that_fails_is_in_no_file_of_the_instance_nor_of_the_project(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    kept = tmp_path_factory.mktemp("elsewhere") / "secret.txt"
+    kept.write_text(IN_FILE)
     home = tmp_path / "dagster_home"
     for folder in (home, tmp_path / "jobs", tmp_path / "in"):
         folder.mkdir()
     settings = {"project": "leaky", "spark": {"conf": {"spark.hadoop.own.secret.key": "${CANARY}"}}}
+    settings |= {"secrets": {"FROM_FILE": {"file": str(kept)}}}
     (tmp_path / "gobblin.yaml").write_text(json.dumps(settings))
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "definitions.py").write_text(DEFINITIONS)
@@ -89,7 +104,8 @@ def test_secret_of_a_job_that_fails_is_in_no_file_of_the_instance_nor_of_the_pro
         assert "failed" in told
         assert "${CANARY}" in told  # it failed for the expression, which is told
     assert SECRET not in said
+    assert IN_FILE not in said
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert {"state.db", "spark.log", "runs.db", "index.db"} <= {file.name for file in files}
     assert any(file.suffix == ".err" for file in files)  # Dagster's compute logs
-    assert [str(file) for file in files if any(SECRET.encode() in part for part in contents(file))] == []
+    assert [str(file) for file in files if any(holds_secret(part) for part in contents(file))] == []

@@ -63,7 +63,7 @@ def run_flow(root: Path, core: CoreServices, flow: FlowId) -> list[RunResult]:
     spec = load_project(root)
     jobs = flow_jobs(core.store, core.compile, flow)
     project = Project(root.resolve(), spec)
-    read = [read_job_body(job.name, job.body, project.root, spec.allow.lists) for job in jobs]
+    read = [read_job_body(job.name, job.body, project.root, spec) for job in jobs]
     return [run_job(project, job, runner=InlineRunner()) for job in read]
 
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from gobblin_dagster.core.errors import EnvironmentFaultError
-from gobblin_dagster.core.secrets import as_written, known_values
+from gobblin_dagster.core.secrets import as_written, known_values, variable
 from gobblin_dagster.spec.env import expand
 
-_HINT = "Set it where the work runs: here, and on every Spark worker."
+_HINT = "Set it where the work runs, here and on every Spark worker, or under `secrets` of gobblin.yaml."
 
 
 def from_environment(variables: Mapping[str, str], what: str, hint: str = _HINT) -> dict[str, str]:
-    """Return settings by name, with their values from environment variables.
+    """Return settings by name, with their values from environment variables or from the project's `secrets`.
 
     Args:
         variables: name of the variable, by name of the setting; or a text with references, as `to_store` returns it.
@@ -23,18 +23,20 @@ def from_environment(variables: Mapping[str, str], what: str, hint: str = _HINT)
 
     Raises:
         EnvironmentFaultError: variables are not set; the message names all of them.
+        InvalidSpecError: a file or command of `secrets` gives no value.
     """
     known = {**os.environ, **known_values()}
     values: dict[str, str] = {}
     missing: list[str] = []
-    for name, variable in variables.items():
-        if "${" in variable:
-            expanded = expand(variable, known)
+    for name, wanted in variables.items():
+        if "${" in wanted:
+            expanded = expand(wanted, known)
             is_set, values[name] = not expanded.problems, expanded.text
         else:
-            is_set, values[name] = variable in os.environ, os.environ.get(variable, "")
+            value = variable(wanted)
+            is_set, values[name] = value is not None, value or ""
         if not is_set:
-            missing.append(f"{name!r} is taken from {variable}")
+            missing.append(f"{name!r} is taken from {wanted}")
     if missing:
         raise EnvironmentFaultError(
             problem=f"The {what} {' and '.join(missing)}, which is not set in the environment.", hint=hint

@@ -1,15 +1,15 @@
-"""Keys of converters that hide values: the job file names environment variables, which hold the keys."""
+"""Keys of converters that hide values: the job file names variables of the environment, or of `secrets`."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-import os
 from typing import Annotated, TypeAlias
 
 from pydantic import StringConstraints
 
 from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.core.secrets import variable as value_of
 
 EnvName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """Name of an environment variable."""
@@ -19,7 +19,7 @@ _AES_BYTES = (16, 24, 32)
 
 def secret(variable: str, construct: str) -> bytes:
     """Return a secret from the environment; raises EnvironmentFaultError if it is missing or too short."""
-    value = os.environ.get(variable, "").encode()
+    value = (value_of(variable) or "").encode()
     if len(value) < MIN_SECRET_BYTES:
         problem = f"is {len(value)} bytes long" if value else "is not set"
         raise EnvironmentFaultError(
@@ -34,7 +34,7 @@ def aes_key(variable: str, construct: str) -> bytes:
 
     Raises EnvironmentFaultError if there is no valid one.
     """
-    value = os.environ.get(variable, "")
+    value = value_of(variable) or ""
     try:
         key = base64.b64decode(value, validate=True)
     except binascii.Error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -15,6 +14,7 @@ from gobblin_dagster.constructs.decoders.base import AvroDecoding, DecodeError
 from gobblin_dagster.constructs.types.avro import arrow_type_of_avro, uuids_as_texts
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError, TransientError, UsageError
+from gobblin_dagster.core.secrets import variable
 from gobblin_dagster.core.utils.json_text import parse_json
 from gobblin_dagster.core.utils.optional_packages import optional_package
 
@@ -179,7 +179,7 @@ def _registry(decoding: AvroDecoding, context: ConstructContext) -> _HttpRegistr
         return _FolderRegistry(Path(context.base_dir, decoding.registry))
     if decoding.registry_auth_env is None:
         return _HttpRegistry(decoding.registry, None)
-    user, separator, password = os.environ.get(decoding.registry_auth_env, "").partition(":")
+    user, separator, password = (variable(decoding.registry_auth_env) or "").partition(":")
     if not separator:
         raise EnvironmentFaultError(
             problem=f"The schema registry's `user:password` is not in {decoding.registry_auth_env}.",

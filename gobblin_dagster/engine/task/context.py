@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.secrets import give, remember
 from gobblin_dagster.core.utils.import_target import find_modules_in
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.layout import staging_dir
@@ -34,6 +35,8 @@ class RunContext:
     """What the project allows its jobs to read and write; each task checks its job against it again."""
     python_path: tuple[str, ...] = ()
     """Folders in which the driver finds modules: a notebook may have added some."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Values from the project's `secrets`, by the names in settings of the job such as `key_env`."""
 
     @property
     def spec(self) -> JobSpec:
@@ -48,6 +51,11 @@ class RunContext:
     def staging_dir(self, commit_id: str) -> str:
         """Return the absolute folder where this run stages one dataset."""
         return staging_dir(self.output_root, self.run_id, commit_id)
+
+    def make_secrets_known(self) -> None:
+        """Let this process hide the job's secrets, and find those that its settings name."""
+        remember({**self.secrets, **{value: f"${{{name}}}" for name, value in self.variables.items()}})
+        give(self.variables, self.variables)
 
     def find_modules(self) -> None:
         """Let this process find the modules that the driver finds, those of the project folder first."""

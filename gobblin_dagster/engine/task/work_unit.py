@@ -19,7 +19,7 @@ from gobblin_dagster.constructs.types.schema_text import schema_text
 from gobblin_dagster.core.constructs import Chunk, Extractor, ForkOperator, Source, WriterContext
 from gobblin_dagster.core.errors import ForkBranchMismatchError, InvalidSpecError, SpecFault
 from gobblin_dagster.core.failure import describe_failure
-from gobblin_dagster.core.secrets import hidden, remember
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import (
     PolicyOutcome,
@@ -121,7 +121,7 @@ class _WorkUnitRun:
         extractor: Extractor | None = None,
     ) -> None:
         # Each process that runs work units must know the secrets: a worker, a child of one, or a part of a Spark job.
-        remember(run_context.secrets)
+        run_context.make_secrets_known()
         self._run_context = run_context
         self._extractor = extractor
         self._spec = spec

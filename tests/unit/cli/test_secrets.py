@@ -3,9 +3,11 @@ refused."""
 
 from __future__ import annotations
 
+import hmac
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from gobblin_dagster.testing.inline_runner import InlineRunner
@@ -48,6 +50,29 @@ def test_secret_in_sql_that_fails_is_nowhere(
     stored = [path for path in project.rglob("*") if path.is_file()]
     assert [path for path in stored if SECRET.encode() in path.read_bytes()] == []
     assert any(path.name.startswith("state.db") for path in stored)
+
+
+@pytest.mark.parametrize("options", ["references", "named"])
+def test_secret_from_a_file_is_used_and_is_nowhere(
+    cli: Cli, project: Path, inline: list[InlineRunner], tmp_path_factory: pytest.TempPathFactory, options: str
+) -> None:
+    file = tmp_path_factory.mktemp("elsewhere") / "word.txt"
+    file.write_text(SECRET + "-0123456789\n")
+    settings = project / "gobblin.yaml"
+    settings.write_text(settings.read_text() + f"\nsecrets: {{WORD: {{file: {file}}}}}\n")
+    add, keyed = {"type": "add", "columns": {"word": "x"}}, {"type": "hash", "columns": ["word"], "key_env": "WORD"}
+    refers = {"type": "sql", "select": "*, length('${WORD}') AS n"}
+    write_job(project, {"a": {"rows": 2}}, converters=[add, keyed] if options == "named" else [refers])
+    for command in (("check",), ("plan",), ("run",), ("state", "runs", "-d", "a"), ("report",)):
+        called = cli(*command)
+        assert called.code == 0, called.out + called.err
+        assert SECRET not in called.out + called.err, command
+    stored = [path for path in project.rglob("*") if path.is_file()]
+    assert [path for path in stored if SECRET.encode() in path.read_bytes()] == []
+    read = pq.read_table(next(project.rglob("*.parquet"))).to_pylist()[0]
+    key = (SECRET + "-0123456789").encode()
+    assert read.get("word", "") in ("", hmac.digest(key, b"x", "sha256").hex())
+    assert read.get("n", len(key)) == len(key)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from gobblin_dagster.core.errors import ConvertError, TransientError
-from gobblin_dagster.core.secrets import as_written, hidden, known_in, known_values, remember
+from gobblin_dagster.core.secrets import as_written, give, hidden, known_in, known_values, remember, variable
 from gobblin_dagster.spec.env import expand
 
 SECRET = "s3cr3t-Word!9"
@@ -81,3 +81,21 @@ def test_password_in_a_value_is_not_taken_for_the_value() -> None:
     remember({url: "${URL}"})
     remember(known_in(f'"{url}"'))
     assert known_values() == {"URL": url}
+
+
+def test_variable_that_is_set_goes_before_one_that_was_given_and_a_given_one_is_hidden(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SET", "of the environment")
+    asked: list[str] = []
+
+    class Asked(dict[str, str]):
+        def __getitem__(self, name: str) -> str:
+            asked.append(name)
+            return f"value of {name}"
+
+    give(["SET", "GIVEN", "UNUSED"], Asked())
+    assert asked == [], "values are looked up when they are needed"
+    assert (variable("SET"), variable("GIVEN"), variable("OTHER")) == ("of the environment", "value of GIVEN", None)
+    assert asked == ["GIVEN"]
+    assert hidden("got value of GIVEN") == "got ${GIVEN}"

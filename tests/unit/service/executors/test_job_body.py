@@ -1,0 +1,48 @@
+"""Jobs of flows: `${NAME}` and variables that options name come from the executor's environment or its `secrets`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.errors import InvalidSpecError
+from gobblin_dagster.core.secrets import hidden, variable
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.service.executors.job_body import read_job_body
+from gobblin_dagster.spec.project import ProjectSpec
+
+BODY = json.dumps(
+    {
+        "job": "shop",
+        "source": {"type": "files", "path": "in/{dataset}.csv", "format": "csv"},
+        "extract": {"namespace": "shop", "table": "orders"},
+        "converters": [
+            {"type": "add", "columns": {"word": "${WORD}"}},
+            {"type": "hash", "columns": ["name"], "key_env": "KEY"},
+        ],
+        "output": {"path": "lake"},
+    }
+)
+
+
+def test_job_of_a_flow_finds_the_secrets_of_its_executor(tmp_path: Path) -> None:
+    (tmp_path / "word.txt").write_text("word-of-a-file\n")
+    (tmp_path / "key.txt").write_text("key-of-16-bytes-or-more")
+    spec = ProjectSpec.model_validate(
+        {"project": "p", "secrets": {"WORD": {"file": "word.txt"}, "KEY": {"file": "key.txt"}, "NO": {"file": "no"}}}
+    )
+    job = read_job_body("shop", BODY, tmp_path, spec)
+    assert job.converters[0].options["columns"] == {"word": "word-of-a-file"}
+
+    context = Project(tmp_path, spec, (job,)).run_context(job, "run-1")
+    assert context.variables == {"KEY": "key-of-16-bytes-or-more"}, "those that no setting names are not looked up"
+    assert variable("KEY") == "key-of-16-bytes-or-more"
+    assert hidden("word-of-a-file, key-of-16-bytes-or-more") == "${WORD}, ${KEY}"
+
+
+def test_secret_that_cannot_be_found_fails_the_job_with_its_place(tmp_path: Path) -> None:
+    spec = ProjectSpec.model_validate({"project": "p", "secrets": {"WORD": {"file": "nowhere"}}})
+    with pytest.raises(InvalidSpecError, match=r"secrets\.WORD: nowhere cannot be used: No such file"):
+        read_job_body("shop", BODY, tmp_path, spec)
