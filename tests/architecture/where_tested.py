@@ -465,7 +465,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/executors/kafka.py": ("contract/executor_worlds.py", ""),
     "service/executors/remote.py": ("unit/service/test_worker_node.py", "gobblin_dagster.service.server"),
     "service/executors/store.py": ("contract/executor_worlds.py", ""),
-    "service/executors/job_body.py": ("services/flow_project.py", ""),
     "service/flow_compiler.py": ("unit/orchestration/test_flow_assets.py", "gobblin_dagster.service.server"),
     "service/flow_jobs.py": ("services/flow_project.py", ""),
     "service/model.py": ("unit/service/orchestrator/test_dag.py", ""),
