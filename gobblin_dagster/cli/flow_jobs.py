@@ -99,6 +99,6 @@ def _jobs(ctx: typer.Context, flow: str) -> list[DagJob]:
 
     root = importable(project_root(ctx))
     spec = load_project(root)
-    compiler = open_flow_compiler(root, spec.service, spec.allow.lists)
     with ServiceStore(parse_url(spec.service.store, root), SystemClock()) as store:
+        compiler = open_flow_compiler(root, spec.service, spec.allow.lists, store)
         return flow_jobs(store, compiler.compile, FlowId(*group_and_name(flow)))

@@ -23,11 +23,11 @@ def fire_flows(root: Path, spec: ProjectSpec, clock: Clock) -> str:
 
     `clock` tells the time if the store has no clock of its own.
     """
-    compiler = open_flow_compiler(root, spec.service, spec.allow.lists)
     until = time.monotonic() + TICK_S
     flows = executions = skipped = 0
     try:
         with ServiceStore(parse_url(spec.service.store, root), clock) as store:
+            compiler = open_flow_compiler(root, spec.service, spec.allow.lists, store)
             scheduler = Scheduler(store, Orchestrator(store, compiler.compile))
             while True:
                 fired = scheduler.fire_due()

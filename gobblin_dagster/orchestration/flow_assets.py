@@ -145,13 +145,14 @@ def flow_definitions(
 def _flow_jobs(project: Project, clock: Clock) -> list[tuple[FlowSpec, DagJob]]:
     """Return the jobs of the flows in the catalog, and those of executions that are not over."""
     spec = project.spec
-    compiler = open_flow_compiler(project.root, spec.service, spec.allow.lists)
     asked = FlowFilter(exact_properties=((EXECUTOR, ExecutorName.DAGSTER.value),))
     found: dict[str, tuple[FlowSpec, DagJob]] = {}
-    with ServiceStore(parse_url(spec.service.store, project.root), clock) as store, store.read() as transaction:
-        flows = list_flows(transaction, asked)
-        going = open_jobs(transaction, ExecutorName.DAGSTER)
-        newest = {flow: newest_version(transaction, flow) for flow in {execution.flow for execution, _ in going}}
+    with ServiceStore(parse_url(spec.service.store, project.root), clock) as store:
+        compiler = open_flow_compiler(project.root, spec.service, spec.allow.lists, store)
+        with store.read() as transaction:
+            flows = list_flows(transaction, asked)
+            going = open_jobs(transaction, ExecutorName.DAGSTER)
+            newest = {flow: newest_version(transaction, flow) for flow in {execution.flow for execution, _ in going}}
     for flow in flows:
         try:
             found.update({job.name: (flow, job) for job in compiler.compile(flow.config).jobs})
@@ -169,7 +170,6 @@ def _flow_run_sensor(
 ) -> dg.SensorDefinition:
     names = frozenset(job.name for job in jobs)
     spec = project.spec
-    compiler = open_flow_compiler(project.root, spec.service, spec.allow.lists)
 
     @dg.sensor(
         name=SENSOR,
@@ -185,6 +185,7 @@ def _flow_run_sensor(
                 ServiceStore(parse_url(spec.service.store, project.root), clock) as store,
                 closing(project.open_store()) as state,
             ):
+                compiler = open_flow_compiler(project.root, spec.service, spec.allow.lists, store)
                 runs = FlowRuns(store, Orchestrator(store, compiler.compile), state, context.instance)
                 told = runs.watch()
                 ordered = runs.take_orders(names)

@@ -10,6 +10,7 @@ from gobblin_dagster.service.catalog.flow_config import ExecutorName, FlowSettin
 from gobblin_dagster.service.compiler.compilers import FlowCompiler, open_compiler
 from gobblin_dagster.service.compiler.explanation import Explanation
 from gobblin_dagster.service.model import Dag, FlowConfig
+from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.spec.project import ServiceSpec
 
 
@@ -37,10 +38,10 @@ class ExecutorCompiler:
         return self._compilers[FlowSettings.stored(config.properties).executor]
 
 
-def open_flow_compiler(root: Path, spec: ServiceSpec, allow: AllowLists) -> ExecutorCompiler:
-    """Return the compiler of a project's service, for programs that work beside it.
+def open_flow_compiler(root: Path, spec: ServiceSpec, allow: AllowLists, store: ServiceStore) -> ExecutorCompiler:
+    """Return the compiler of a project's service, for programs that work beside it and have its store open.
 
     Raises:
         UsageError: the project names a compiler that there is not.
     """
-    return ExecutorCompiler(lambda executors: open_compiler(root, spec, executors, allow))
+    return ExecutorCompiler(lambda executors: open_compiler(root, spec, executors, allow, store))

@@ -60,11 +60,13 @@ from gobblin_dagster.service.security.sessions import Sessions
 from gobblin_dagster.service.store.node_rows import BESIDE, Node, delete_node, save_node
 from gobblin_dagster.service.store.replica import Replica
 from gobblin_dagster.service.store.role_rows import LEADER, RoleLease
+from gobblin_dagster.service.store.state_place_rows import add_state_place, load_state_places
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.topology.catalog import TopologyCatalog
 from gobblin_dagster.service.topology.stored import StoredTopology
 from gobblin_dagster.spec.project import STATE_STORE, TOKEN_FILE, ServiceSpec
 from gobblin_dagster.state import open_store
+from gobblin_dagster.state.place import state_place
 
 log = logging.getLogger(__name__)
 
@@ -157,6 +159,7 @@ class CoreServices:
     ) -> None:
         self._spec = spec
         self._clock = clock or SystemClock()
+        self._state_place = state_place(state, root)
         self.token, self.is_new_token = load_token(root / TOKEN_FILE)
         self.store = ServiceStore(parse_url(spec.store, root), self._clock, may_be_away=True)
         templates = TemplateCatalog(root / spec.templates)
@@ -384,7 +387,9 @@ class CoreServices:
     def _leave_lost_executors(self) -> None:
         """Give the jobs of executors that are lost to others that can run them."""
         lost = self.remote.lost
-        self.topology.avoid(lost)
+        with self.store.read() as transaction:
+            places = load_state_places(transaction)
+        self.topology.avoid(lost, places)
         if sum(self.orchestrator.move_jobs(name, lost) for name in sorted(lost)):
             self._wake_executors()
 
@@ -439,6 +444,7 @@ class CoreServices:
             about = {BESIDE: {child.name: child.problem for child in self._dagster}} if self._dagster else {}
             node = Node(self.node, owner, self.url, __version__, started_at, now, self._clock.now(), about=about)
             save_node(transaction, node)
+            add_state_place(transaction, NAME, self._state_place)
 
     def _take_in(self, report: JobReport) -> None:
         self.orchestrator.report(report)

@@ -32,11 +32,13 @@ from gobblin_dagster.service.executors.rest import RestInletSpec, RestLink
 from gobblin_dagster.service.executors.store import Inbox, StoreExecutor
 from gobblin_dagster.service.executors.worker_process import WorkerChannel, WorkerProcess
 from gobblin_dagster.service.store.node_rows import Node, delete_node, save_node
+from gobblin_dagster.service.store.state_place_rows import add_state_place
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.store.worker_rows import forget_old_jobs
 from gobblin_dagster.service.topology.model import KafkaTopics
 from gobblin_dagster.spec.job import ConstructSpec
 from gobblin_dagster.spec.project import ProjectSpec
+from gobblin_dagster.state.place import state_place
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +114,7 @@ class WorkerNode:
         self._executor = executor
         self._clock = clock or SystemClock()
         self._about = {"jobs_at_once": spec.worker.jobs_at_once, "inlet": spec.worker.inlet.type}
+        self._state_place = state_place(spec.state, root)
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         is_shared = spec.worker.inlet.type == "store"
         url = parse_url(spec.worker.store or (spec.service.store if is_shared else WORKER_STORE), root)
@@ -195,6 +198,7 @@ class WorkerNode:
                 owner = LeaseOwner.current(self.name)
                 node = Node(self.name, owner, "", __version__, started_at, now, self._clock.now(), self._executor)
                 save_node(transaction, replace(node, about=self._about))
+                add_state_place(transaction, self._executor, self._state_place)
                 forget_old_jobs(transaction, self._executor, now)
         except GobblinDagsterError as error:
             log.warning("the worker waits for its store: %s", error)

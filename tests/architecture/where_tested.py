@@ -463,7 +463,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/executors/base.py": ("contract/executor_worlds.py", ""),
     "service/executors/dispatcher.py": ("contract/executor_worlds.py", ""),
     "service/executors/kafka.py": ("contract/executor_worlds.py", ""),
-    "service/executors/remote.py": ("unit/service/test_worker_node.py", "gobblin_dagster.service.server"),
     "service/executors/store.py": ("contract/executor_worlds.py", ""),
     "service/flow_compiler.py": ("unit/orchestration/test_flow_assets.py", "gobblin_dagster.service.server"),
     "service/flow_jobs.py": ("services/flow_project.py", ""),
@@ -490,6 +489,8 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "unit/service/store/test_schema.py",
         "gobblin_topology_files",
     ),
+    "service/store/migrations/versions/r0009_state_places.py": ("unit/service/store/test_schema.py", "load_state_places"),
+    "service/store/state_place_rows.py": ("unit/service/orchestrator/test_moves.py", ""),
     "service/store/topology_rows.py": (
         "unit/service/topology/test_stored.py",
         "gobblin_dagster.service.topology.stored",

@@ -16,7 +16,9 @@ from gobblin_dagster.service.compiler.identity import IdentityCompiler
 from gobblin_dagster.service.compiler.multi_hop import MultiHopCompiler
 from gobblin_dagster.service.compiler.routed_flow import is_routed
 from gobblin_dagster.service.model import Dag, FlowConfig
+from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.topology.catalog import TopologyCatalog
+from gobblin_dagster.service.topology.stored import StoredTopology
 from gobblin_dagster.spec.project import ServiceSpec
 
 
@@ -110,9 +112,19 @@ def make_compiler(name: str, context: CompilerContext) -> FlowCompiler:
     return made
 
 
-def open_compiler(root: Path, spec: ServiceSpec, executors: Sequence[str], allow: AllowLists) -> FlowCompiler:
-    """Return the compiler of a project, for programs that work beside the service; raises as `make_compiler`."""
-    context = CompilerContext(
-        TemplateCatalog(root / spec.templates), TopologyCatalog(root / spec.topology), executors, allow
-    )
-    return make_compiler(spec.compiler, context)
+def open_compiler(
+    root: Path, spec: ServiceSpec, executors: Sequence[str], allow: AllowLists, store: ServiceStore
+) -> FlowCompiler:
+    """Return the compiler of a project, for programs that work beside the service; raises as `make_compiler`.
+
+    Args:
+        root: the project.
+        spec: the service.
+        executors: as in `CompilerContext`.
+        allow: what jobs may use.
+        store: the service's store, which holds topology files too.
+    """
+    templates = TemplateCatalog(root / spec.templates)
+    stored = StoredTopology(store, root / spec.topology, templates, allow, root)
+    topology = TopologyCatalog(root / spec.topology, stored=stored)
+    return make_compiler(spec.compiler, CompilerContext(templates, topology, executors, allow))

@@ -50,7 +50,8 @@ def _open_jobs(store: ServiceStore, executor: str) -> Sequence[JobKey]:
 class RemoteExecutors:
     """Starts and ends dispatchers as the topology changes; a listener of the topology.
 
-    One that leaves the topology is served until the process ends, as jobs may be with it.
+    One that leaves the topology is served until the process ends, as jobs may be with it. Connections are made and ended
+    in threads of their own: who tells of a change, such as the node's heartbeat, never waits for an executor.
 
     Args:
         store: the service's store.
@@ -69,6 +70,9 @@ class RemoteExecutors:
         self._lock = threading.Lock()
         self._specs: dict[str, TopologySpec] = {}
         self._dispatchers: dict[str, Dispatcher] = {}
+        self._changes: dict[str, threading.Thread] = {}
+        """The newest change of each executor; it waits for the one before it."""
+        self._is_ending = False
 
     @property
     def dispatchers(self) -> Mapping[str, Dispatcher]:
@@ -92,10 +96,11 @@ class RemoteExecutors:
                 if self._specs.get(name) == spec:
                     continue
                 self._specs[name] = spec
-                former = self._dispatchers.pop(name, None)
-            if former is not None:
-                former.stop()
-            self._serve(name, spec)
+                change = threading.Thread(
+                    target=self._change, args=(name, spec, self._changes.get(name)), name=f"serve-{name}", daemon=True
+                )
+                self._changes[name] = change
+                change.start()  # inside of the lock: the next change of this executor joins it
 
     def wake(self) -> None:
         """Look at the outbox now."""
@@ -104,11 +109,27 @@ class RemoteExecutors:
 
     def stop(self) -> None:
         """End the dispatchers; jobs go on where they run."""
+        self._is_ending = True
+        with self._lock:
+            changes = list(self._changes.values())
+        for change in changes:
+            change.join()
         with self._lock:
             ended = list(self._dispatchers.values())
             self._dispatchers.clear()
         for dispatcher in ended:
             dispatcher.stop()
+
+    def _change(self, name: str, spec: TopologySpec, before: threading.Thread | None) -> None:
+        """Serve an executor with new settings, once nothing serves it with the former ones."""
+        if before is not None:
+            before.join()
+        with self._lock:
+            former = self._dispatchers.pop(name, None)
+        if former is not None:
+            former.stop()
+        if not self._is_ending and self._specs.get(name) == spec:
+            self._serve(name, spec)
 
     def _serve(self, name: str, spec: TopologySpec) -> None:
         try:

@@ -213,7 +213,7 @@ class Orchestrator:
 
         Each begins again in a new generation: what the lost executor reports of it counts no more, and when it is back
         it is told to drop its copy. Executors of one edge keep watermarks in one state store, so that no row comes
-        twice.
+        twice. Jobs that were to end count as ended: nobody else says so while the executor is lost.
 
         Args:
             lost: the executor; a compiler that is asked again has others for its edges, if there are any.
@@ -228,9 +228,13 @@ class Orchestrator:
         return moved
 
     def _move(self, transaction: Transaction, execution_id: ExecutionId, lost: str, all_lost: Collection[str]) -> int:
-        execution = load_execution(transaction, execution_id, for_update=True)
+        execution = _locked(transaction, execution_id)
         spec = None if execution is None else load_version(transaction, execution_id.flow, execution.version)
         if execution is None or spec is None or execution.is_over:
+            return 0
+        if self._end_killed(transaction, execution, lost):
+            execution = load_execution(transaction, execution_id) or execution
+        if execution.is_over:
             return 0
         jobs = load_jobs(transaction, execution_id)
         try:
@@ -257,6 +261,33 @@ class Orchestrator:
             jobs = load_jobs(transaction, execution_id)
             moved += 1
         return moved
+
+    def _end_killed(self, transaction: Transaction, execution: Execution, lost: str) -> bool:
+        """Cancel the jobs of a lost executor that were asked to end; return whether there was one.
+
+        The order to end them waits for the executor. What it reports of them when it is back counts no more.
+        """
+        jobs = load_jobs(transaction, execution.id)
+        names = [
+            one.job.name
+            for one in jobs
+            if one.job.executor == lost
+            and one.status in (*WAITING, ExecutionStatus.RUNNING)
+            and (one.is_kill_requested or execution.is_kill_requested)
+        ]
+        now = self._store.now(transaction)
+        for name in names:
+            jobs = load_jobs(transaction, execution.id)
+            before = _progress(execution, jobs)
+            known = before.jobs[name]
+            cancelled = JobEvent(name, known.generation, known.attempt, ExecutionStatus.CANCELLED)
+            message = f"killed while executor {lost} is lost; it is told to end its copy when it is back"
+            log.warning("job %s: %s", name, message)
+            update_job(transaction, execution.id, name, {"message": message, "ended_at": now})
+            add_event(transaction, Event(execution.id, now, ExecutionStatus.CANCELLED, name, message))
+            step = on_event(_dag(execution, jobs), before, cancelled)
+            self._save(transaction, execution, jobs, before, step, now)
+        return bool(names)
 
     def report(self, report: JobReport) -> None:
         """Take in what an executor says; what comes twice or too late changes nothing."""

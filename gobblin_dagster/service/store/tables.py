@@ -245,6 +245,14 @@ topology_files = Table(
 )
 """Topology files that came over REST; versions count all changes of all files."""
 
+state_places = Table(
+    "gobblin_state_places",
+    metadata,
+    Column("executor", Text, primary_key=True),
+    Column("place", Text, primary_key=True),
+)
+"""Where workers of each executor have kept watermarks."""
+
 audit = Table(
     "gobblin_audit",
     metadata,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -71,12 +71,26 @@ class TopologyCatalog:
         """What was wrong with the files when they were read last."""
         self.refresh()
 
-    def avoid(self, lost: frozenset[str]) -> None:
-        """Let compilers prefer other executors to those that are lost; no way changes, so no listener is called."""
+    def avoid(self, lost: frozenset[str], places: Mapping[str, frozenset[str]] = EMPTY.places) -> None:
+        """Let compilers prefer other executors to those that are lost; no way changes, so no listener is called.
+
+        Args:
+            lost: the executors.
+            places: as in `FlowGraph`: no executor takes the place of one that keeps its watermarks elsewhere.
+        """
         with self._lock:
-            if lost != self.graph.lost:
-                log.warning("executors that are lost: %s", ", ".join(sorted(lost)) or "none any more")
-                self.graph = replace(self.graph, lost=lost)
+            if (lost, places) == (self.graph.lost, self.graph.places):
+                return
+            is_news = lost != self.graph.lost
+            self.graph = replace(self.graph, lost=lost, places=places)
+            if not is_news:
+                return
+            log.warning("executors that are lost: %s", ", ".join(sorted(lost)) or "none any more")
+            for one in sorted(lost & set(self.graph.executors)):
+                apart = [other for other in self.graph.executors if not self.graph.shares_state(one, other)]
+                if apart:
+                    told = "jobs of %s do not move to %s, which keep watermarks in other state stores"
+                    log.warning(told, one, ", ".join(sorted(apart)))
 
     def add_listener(self, listener: TopologyListener) -> None:
         """Tell a listener of the changes from now on."""
@@ -114,7 +128,7 @@ class TopologyCatalog:
         self.problem = self._fault = ""
         self._stamp, self.is_known = stamp, True
         with self._lock:
-            old, self.graph = self.graph, replace(new, lost=self.graph.lost)
+            old, self.graph = self.graph, replace(new, lost=self.graph.lost, places=self.graph.places)
         if old.version == new.version:
             return False
         log.info(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
@@ -40,6 +40,8 @@ class FlowGraph:
     executors: Mapping[str, TopologySpec]
     lost: frozenset[str] = frozenset()
     """Executors that are not used for edges that others can run."""
+    places: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """State stores in which executors, by the names under which they take orders, have kept watermarks so far."""
 
     @cached_property
     def outgoing(self) -> Mapping[str, tuple[FlowEdge, ...]]:
@@ -75,9 +77,28 @@ class FlowGraph:
             return FlowEdge(name, spec, "", "it is not enabled", *ends)
         candidates = self.capable_executors(spec)
         enabled = [one for one in candidates if self.executors[one].enabled]
-        ready = next((one for one in enabled if one not in self.lost), next(iter(enabled), ""))
-        told = f"no executor that can run it is enabled: {', '.join(candidates)}" if not ready else ""
+        fit = [one for one in enabled if self.shares_state(candidates[0], one)]
+        ready = next((one for one in fit if one not in self.lost), next(iter(fit), ""))
+        told = "" if ready else f"no executor that can run it is enabled: {', '.join(candidates)}"
+        if enabled and not ready:
+            told = (
+                f"{candidates[0]} is not enabled, and {', '.join(enabled)} keeps watermarks in another state store: "
+                "rows would come again"
+            )
         return FlowEdge(name, spec, ready, told, *ends)
+
+    def shares_state(self, one: str, other: str) -> bool:
+        """Tell whether two executors may run the same jobs: nothing is known of watermarks in different state stores.
+
+        Names that files give to state stores (`state`) count more than what workers said.
+        """
+        first, second = self.executors[one], self.executors[other]
+        if one == other or first.state or second.state:
+            return first.state == second.state
+        return len(self._places(one) | self._places(other)) <= 1
+
+    def _places(self, executor: str) -> frozenset[str]:
+        return self.places.get(self.executors[executor].queue(executor), frozenset())
 
     def operators_values(self, edge: EdgeSpec) -> dict[str, str]:
         """Return what an edge and its nodes say for parameters of its template: values that flows cannot change."""

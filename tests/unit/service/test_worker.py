@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.service import worker as module
-from gobblin_dagster.service.executors.messages import JobNews, RunOrder, Shutdown, to_line
+from gobblin_dagster.service.executors.messages import JobNews, RunOrder, Shutdown, StopOrder, to_line
 from gobblin_dagster.service.model import ExecutionStatus, JobKey
 from gobblin_dagster.service.worker import Worker
 from gobblin_dagster.spec.load import load_project
@@ -54,3 +55,43 @@ def _orders(key: JobKey, told: list[JobNews]) -> Iterator[str]:
     while not told or not told[-1].status.is_final:
         time.sleep(0.02)
     yield to_line(Shutdown())
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_job_that_moved_waits_for_its_former_copy_until_it_is_stopped(
+    is_stopped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BUSY_STEP_S", 0.01)
+    (tmp_path / "gobblin.yaml").write_text("project: tests\nlease_ttl_s: 5\n")
+    project = Project(tmp_path, load_project(tmp_path))
+    monkeypatch.setattr(module, "time", NoTime())  # the time after which a job of the first generation is given up
+    told: list[JobNews] = []
+    key = JobKey("g", "n", 1, "numbers", 2, 1)
+    with closing(project.open_store()) as store:
+        former = replace(LeaseOwner.current("former-copy"), host="elsewhere")
+        held = store.acquire_leases("numbers", ["a"], former, timedelta(hours=1)).granted
+
+        def orders() -> Iterator[str]:
+            yield to_line(RunOrder(key, "run-1", json.dumps(JOB)))
+            while not any(run.run_id.endswith(".3") for run in store.load_runs("numbers")):
+                time.sleep(0.01)
+            if is_stopped:
+                yield to_line(StopOrder(key))
+            else:
+                store.release_leases("numbers", held.values())
+            while not told[-1].status.is_final:
+                time.sleep(0.01)
+            yield to_line(Shutdown())
+
+        assert Worker(project, InlineRunner(), told.append, 1).serve(orders())
+    assert told[-1].status is (ExecutionStatus.CANCELLED if is_stopped else ExecutionStatus.COMPLETE)
+
+
+class NoTime:
+    """Each look at the clock is an hour after the one before it."""
+
+    def __init__(self) -> None:
+        self._hours = count()
+
+    def monotonic(self) -> float:
+        return 3600.0 * next(self._hours)

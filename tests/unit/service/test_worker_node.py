@@ -96,6 +96,7 @@ def is_over(core: CoreServices, execution: ExecutionId) -> bool:
 
 def test_worker_runs_what_its_own_project_allows_and_refuses_the_rest(core: CoreServices, tmp_path: Path) -> None:
     allowed, refused = create(core, "lake"), create(core, "other")
+    wait(lambda: "east" in core.remote.dispatchers)
     assert core.remote.dispatchers["east"].executor.health() == "no worker of executor east runs"
     with worker(core, tmp_path / "east") as node:
         wait(lambda: is_over(core, allowed) and is_over(core, refused))

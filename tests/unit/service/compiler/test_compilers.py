@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 from gobblin_dagster.core.allow import EVERYTHING, AllowLists
+from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.errors import FlowCompileError, UsageError
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
 from gobblin_dagster.service.compiler.compilers import COMPILERS, CompilerContext, make_compiler, open_compiler
 from gobblin_dagster.service.compiler.explanation import Explanation
 from gobblin_dagster.service.compiler.routed_flow import DESTINATIONS, SOURCE
 from gobblin_dagster.service.model import Dag, DagJob, FlowConfig, FlowId
+from gobblin_dagster.service.store.store import ServiceStore
+from gobblin_dagster.service.store.topology_rows import save_file
 from gobblin_dagster.service.topology.catalog import TopologyCatalog
 from gobblin_dagster.spec.project import ServiceSpec
 from tests.unit.service.compiler.test_multi_hop import TEMPLATE, TOPOLOGY
@@ -95,5 +98,17 @@ def test_compiler_of_a_module_that_the_project_does_not_allow_is_not_imported(ro
 def test_compiler_of_a_project_reads_its_folders(root: Path) -> None:
     spec = ServiceSpec(templates=".")
     assert spec.compiler in COMPILERS
-    found = open_compiler(root, spec, ["embedded"], EVERYTHING).explain(ROUTED)
+    with ServiceStore(f"sqlite:///{root}/service.db", SystemClock()) as store:
+        found = open_compiler(root, spec, ["embedded"], EVERYTHING, store).explain(ROUTED)
+    assert [way.destination for way in found.ways] == ["lake"]
+
+
+def test_compiler_of_a_project_knows_topology_files_that_the_service_keeps(root: Path) -> None:
+    spec = ServiceSpec(templates=".")
+    [file] = (root / "topology").glob("*.yaml")
+    with ServiceStore(f"sqlite:///{root}/service.db", SystemClock()) as store:
+        with store.write() as transaction:
+            save_file(transaction, "all", file.read_text(), "me", SystemClock().now())
+        file.unlink()
+        found = open_compiler(root, spec, ["embedded"], EVERYTHING, store).explain(ROUTED)
     assert [way.destination for way in found.ways] == ["lake"]

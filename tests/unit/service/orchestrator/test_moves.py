@@ -25,6 +25,7 @@ from gobblin_dagster.service.store.execution_rows import (
     take_orders,
     take_over_jobs,
 )
+from gobblin_dagster.service.store.state_place_rows import add_state_place, load_state_places
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.topology.catalog import TopologyCatalog
 
@@ -165,6 +166,41 @@ def test_job_that_moved_is_taken_over_while_the_order_to_the_lost_executor_waits
         assert len(take_orders(transaction, "west", "node that ends", 10)) == 1
         taken = take_over_jobs(transaction, "west", "node", ["node"])
     assert [(one, job.generation) for one, job in taken] == [(execution, 2)]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_killed_job_of_a_lost_executor_is_over_and_its_copy_is_told_to_end(service: Service, whole: bool) -> None:
+    execution = service.order(to="shop")
+    [key] = service.begin("east")
+    if whole:
+        service.orchestrator.kill(execution)
+    else:
+        service.orchestrator.kill_job(execution, key.job)
+    service.step()
+    assert service.jobs(execution)[0].status is S.PENDING, "it is asked to end, and may still say how"
+    assert service.lose("east") == 0
+    assert [(one.status, one.message) for one in service.jobs(execution)] == [
+        (S.CANCELLED, "killed while executor east is lost; it is told to end its copy when it is back"),
+        (S.CANCELLED, "not started: the flow was killed" if whole else f"not started: job {key.job} before it is CANCELLED"),
+    ]
+    with service.store.read() as transaction:
+        found = load_execution(transaction, execution)
+    assert found is not None
+    assert (found.is_over, found.status) == (True, S.CANCELLED)
+    assert [one.is_stop for one in service.inboxes["east"].take(10)] == [True]
+    service.end("east", key)
+    assert service.jobs(execution)[0].status is S.CANCELLED, "what it says when it is back counts no more"
+
+
+def test_job_does_not_move_to_an_executor_that_keeps_watermarks_elsewhere(service: Service) -> None:
+    execution = service.order()
+    with service.store.write() as transaction:
+        for name in ("east", "west"):
+            add_state_place(transaction, name, f"sqlite:{name}")
+    with service.store.read() as transaction:
+        service.topology.avoid(frozenset(["east"]), load_state_places(transaction))
+    assert service.orchestrator.move_jobs("east") == 0
+    assert service.jobs(execution)[0].job.executor == "east"
 
 
 def test_executor_is_lost_once_jobs_would_wait_for_too_long(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:

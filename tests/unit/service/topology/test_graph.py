@@ -16,7 +16,7 @@ def graph(*executors: tuple[str, bool], named: tuple[str, ...] | None = None, en
     return FlowGraph(
         {"a": NodeSpec(type="files"), "b": NodeSpec(type="lake")},
         {"ab": EdgeSpec(source="a", destination="b", template="FS:///t", executors=named, enabled=enabled)},
-        {name: TopologySpec(capabilities=capabilities, enabled=is_on) for name, is_on in executors},
+        {name: TopologySpec(type="store", capabilities=capabilities, enabled=is_on) for name, is_on in executors},
     )
 
 
@@ -31,6 +31,19 @@ def test_edge_is_run_by_another_executor_while_the_first_is_lost() -> None:
     assert replace(found, lost=frozenset("x")).edge("ab").executor == "y"
     assert replace(found, lost=frozenset("xy")).edge("ab").executor == "x", "jobs wait for it"
     assert replace(found, lost=frozenset("x")).version == found.version
+
+
+def test_executor_that_keeps_watermarks_elsewhere_takes_no_edge_of_a_lost_one() -> None:
+    found = replace(graph(("x", True), ("y", True)), lost=frozenset("x"))
+    here, there = frozenset({"sqlite:one"}), frozenset({"sqlite:two"})
+    assert replace(found, places={"x": here, "y": there}).edge("ab").executor == "x", "jobs wait for it"
+    for places in ({"x": here, "y": here}, {"y": there}, {"x": here}):
+        assert replace(found, places=places).edge("ab").executor == "y"
+    assert replace(found, places={"x": here | there}).edge("ab").executor == "x", "whose own workers do not agree"
+    named = {name: spec.model_copy(update={"state": "one"}) for name, spec in found.executors.items()}
+    assert replace(found, executors=named, places={"x": here, "y": there}).edge("ab").executor == "y", "files say so"
+    off = replace(graph(("x", False), ("y", True)), places={"x": here, "y": there}).edge("ab")
+    assert off.refusal == "x is not enabled, and y keeps watermarks in another state store: rows would come again"
 
 
 def test_edge_that_nobody_may_take_says_why() -> None:
