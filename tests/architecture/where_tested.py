@@ -489,7 +489,10 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "unit/service/store/test_schema.py",
         "gobblin_topology_files",
     ),
-    "service/store/migrations/versions/r0009_state_places.py": ("unit/service/store/test_schema.py", "load_state_places"),
+    "service/store/migrations/versions/r0009_state_places.py": (
+        "unit/service/store/test_schema.py",
+        "gobblin_state_places",
+    ),
     "service/store/state_place_rows.py": ("unit/service/orchestrator/test_moves.py", ""),
     "service/store/topology_rows.py": (
         "unit/service/topology/test_stored.py",

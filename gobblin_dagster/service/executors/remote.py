@@ -50,8 +50,8 @@ def _open_jobs(store: ServiceStore, executor: str) -> Sequence[JobKey]:
 class RemoteExecutors:
     """Starts and ends dispatchers as the topology changes; a listener of the topology.
 
-    One that leaves the topology is served until the process ends, as jobs may be with it. Connections are made and ended
-    in threads of their own: who tells of a change, such as the node's heartbeat, never waits for an executor.
+    One that leaves the topology is served until the process ends, as jobs may be with it. Connections are made and
+    ended in threads of their own: who tells of a change, such as the node's heartbeat, never waits for an executor.
 
     Args:
         store: the service's store.

@@ -177,11 +177,14 @@ def test_killed_job_of_a_lost_executor_is_over_and_its_copy_is_told_to_end(servi
     else:
         service.orchestrator.kill_job(execution, key.job)
     service.step()
-    assert service.jobs(execution)[0].status is S.PENDING, "it is asked to end, and may still say how"
+    assert service.jobs(execution)[0].status is S.ORCHESTRATED, "it is asked to end, and may still say how"
     assert service.lose("east") == 0
     assert [(one.status, one.message) for one in service.jobs(execution)] == [
         (S.CANCELLED, "killed while executor east is lost; it is told to end its copy when it is back"),
-        (S.CANCELLED, "not started: the flow was killed" if whole else f"not started: job {key.job} before it is CANCELLED"),
+        (
+            S.CANCELLED,
+            "not started: the flow was killed" if whole else f"not started: job {key.job} before it is CANCELLED",
+        ),
     ]
     with service.store.read() as transaction:
         found = load_execution(transaction, execution)
