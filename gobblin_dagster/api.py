@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         JudgesTargets,
         JudgesWriter,
         KeepsLedger,
+        MarksRows,
         NamesTargets,
         NotedCommit,
         PartitionStartpointResolver,
@@ -260,6 +261,7 @@ __all__ = [
     "JudgesTargets",
     "JudgesWriter",
     "KeepsLedger",
+    "MarksRows",
     "Leftover",
     "Listing",
     "LocalStorage",
@@ -401,7 +403,7 @@ _HOMES: Mapping[str, str] = {
     "core.constructs": (
         "BatchObserver BranchView ChecksExtract ChecksPositions ChoosesFolder Chunk ConstructContext Converter "
         "DataPublisher DataWriter DatasetOffer Extractor ForkOperator FrameSource JudgesExtract JudgesRows "
-        "JudgesTargets JudgesWriter KeepsLedger NamesTargets NotedCommit PartitionStartpointResolver "
+        "JudgesTargets JudgesWriter KeepsLedger MarksRows NamesTargets NotedCommit PartitionStartpointResolver "
         "PositionedExtractor PositionedSource PreviewsSchema Publication PublishView ReadsPaths RewritesFiles "
         "Rewritten RowLevelPolicy Source SourceContext StartpointResolver TaskLevelPolicy WriterContext"
     ),
@@ -416,6 +418,7 @@ _HOMES: Mapping[str, str] = {
         "WorkingStateError"
     ),
     "core.extract": "Extract ExtractType",
+    "core.row_mark": "RowMark",
     "core.run_record": "DatasetOutcome DatasetRunRecord RunRecord RunStatus",
     "core.startpoint": (
         "ALL_JOBS Oldest Specific Startpoint StartpointEvent StartpointKey StartpointPosition Timestamp Upcoming"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
+from gobblin_dagster.core.row_mark import RowMark
 from gobblin_dagster.core.utils.table import ShownAsFacts
 from gobblin_dagster.core.watermark import Position, Watermark
 from gobblin_dagster.core.watermark.fields import AnyRanges
@@ -140,6 +141,10 @@ class DatasetState(ShownAsFacts):
     """Types that the source inferred for its columns, by name, in the words of job files; they stay until the state is
     reset. Empty if it infers none, and in states of older programs."""
 
+    row_marks: Mapping[str, RowMark] = field(default_factory=dict)
+    """Mark of the last row read, by component, so that the source notices if the row is another one later. Empty if the
+    source has no marks, and in states of older programs."""
+
     def later(self, now: datetime) -> datetime:
         """Return the time of the next commit: now, or just after the last one if the clock was set back since.
 
@@ -262,6 +267,7 @@ def with_committed(state: DatasetState, committed: CommittedRanges) -> DatasetSt
     """Return the state with other committed ranges, as a person sets them; failed and given-up ranges are cleared.
 
     A new generation begins if a range that was committed no longer is. If no ranges are left, `origin` is cleared too.
+    A row mark is kept if its component ends where it ended, and its row is still committed.
     """
     is_backward = any(
         not _covers(committed.ranges.get(name, ()), low, high)
@@ -275,8 +281,18 @@ def with_committed(state: DatasetState, committed: CommittedRanges) -> DatasetSt
         given_up=None,
         generation=state.generation + is_backward,
         origin=state.origin if committed.ranges else {},
+        row_marks={
+            name: mark
+            for name, mark in state.row_marks.items()
+            if _keeps_mark(committed.ranges.get(name, ()), state.committed.ranges.get(name, ()), mark)
+        },
     )
 
 
 def _covers(parts: tuple[tuple[Position, Position], ...], low: Any, high: Any) -> bool:
     return low == high or any(start <= low and high <= end for start, end in parts)
+
+
+def _keeps_mark(parts: Sequence[tuple[Any, Any]], before: Sequence[tuple[Any, Any]], mark: RowMark) -> bool:
+    is_same_end = bool(parts and before) and parts[-1][1] == before[-1][1]
+    return is_same_end and any(low <= mark.position < high for low, high in parts)

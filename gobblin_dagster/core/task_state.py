@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from gobblin_dagster.core.errors import WorkingStateError
+from gobblin_dagster.core.row_mark import RowMark
 from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.watermark.fields import AnyWatermark
 
@@ -236,6 +237,8 @@ class TaskState:
     """Seconds of it in which the extractor read."""
     convert_s: float = 0.0
     """Seconds of it in converters and row policies before the fork. The rest went to fork, branches and files."""
+    row_marks: Mapping[str, RowMark] = field(default_factory=dict)
+    """Mark of the last row below `actual_high`, by component; empty if the source has no marks."""
 
     @property
     def rows_written(self) -> dict[str, int]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from gobblin_dagster.core.constructs.context import Chunk, ConstructContext
 from gobblin_dagster.core.constructs.converter import Converter
-from gobblin_dagster.core.constructs.extractor import Extractor, PositionedExtractor
+from gobblin_dagster.core.constructs.extractor import Extractor, MarksRows, PositionedExtractor
 from gobblin_dagster.core.constructs.fork import ForkOperator
 from gobblin_dagster.core.constructs.publisher import (
     ChoosesFolder,
@@ -68,6 +68,7 @@ __all__ = [
     "JudgesTargets",
     "JudgesWriter",
     "KeepsLedger",
+    "MarksRows",
     "NamesTargets",
     "NotedCommit",
     "PartitionStartpointResolver",

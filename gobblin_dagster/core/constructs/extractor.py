@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from gobblin_dagster.core.constructs.context import Chunk
+from gobblin_dagster.core.row_mark import RowMark
 from gobblin_dagster.core.watermark import Watermark
 
 
@@ -58,4 +59,21 @@ class PositionedExtractor(Protocol):
 
         Called on the task's thread between two chunks, and once after `chunks` has raised; must be cheap. An extractor
         may yield a chunk without rows so that the engine asks.
+        """
+
+
+@runtime_checkable
+class MarksRows(Protocol):
+    """Optional addition to `Extractor`: it tells by what the last rows read are known again.
+
+    The commit stores the marks (`DatasetState.row_marks`); the source compares them when it plans, if rows that were
+    read can be lost and others written at their positions.
+
+    Source: none; Gobblin reads on at the stored offset, whatever lies before it.
+    """
+
+    def row_marks(self) -> Mapping[str, RowMark]:
+        """Return the mark of the last row yielded, by component of the watermark; empty if no row was yielded.
+
+        Called on the task's thread after the last chunk, before `close`; must be cheap and not raise.
         """

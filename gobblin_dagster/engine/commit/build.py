@@ -12,6 +12,7 @@ from gobblin_dagster.core.constructs import PublishView
 from gobblin_dagster.core.dataset_state import DatasetState, Pace, Totals
 from gobblin_dagster.core.errors import StepRefusedError, UsageError
 from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.core.row_mark import newest_marks
 from gobblin_dagster.core.task_state import StagedFile, TaskState, TaskSums, WorkingState, advance
 from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.core.watermark import Watermark
@@ -186,6 +187,7 @@ def _after(
         pace=_pace_after(before.pace, sums, len(decision.publish)),
         origin={**before.origin, **origin},
         inferred={**before.inferred, **inferred},
+        row_marks=newest_marks([before.row_marks, *(unit.row_marks for unit in decision.publish)]),
     )
     return _giving_up(after, decision.failed) if decision.gives_up and decision.failed else after
 

@@ -124,12 +124,15 @@ def begin_at(
     """Return the state that a commit under a startpoint builds on: `begin` counts as read, all else is unchanged.
 
     The ids of what was read (`origin`) are forgotten, because people use a startpoint to go on with a recreated table.
+    A startpoint at the very watermark says that this is the place to go on: the row marks are forgotten too.
     """
     if before is None:
         return DatasetState(job, dataset_urn, 0, begin, snapshot=0, run_id="", updated_at=now)
     # Never back: the next commit is later than the last one.
     updated_at = max(now, before.updated_at)
-    return dataclasses.replace(with_committed(before, begin), updated_at=updated_at, origin={})
+    after = with_committed(before, begin)
+    marks = {} if begin == before.committed else after.row_marks
+    return dataclasses.replace(after, updated_at=updated_at, origin={}, row_marks=marks)
 
 
 _MIXED = "one startpoint reads on to the end, another one ends before it; apply one after the other"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 from gobblin_dagster.constructs.converters.blame import on_rows
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.types.schema_text import schema_text
-from gobblin_dagster.core.constructs import Chunk, Extractor, ForkOperator, Source, WriterContext
+from gobblin_dagster.core.constructs import Chunk, Extractor, ForkOperator, MarksRows, Source, WriterContext
 from gobblin_dagster.core.errors import ForkBranchMismatchError, InvalidSpecError, SpecFault
 from gobblin_dagster.core.failure import describe_failure
+from gobblin_dagster.core.row_mark import RowMark
 from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import (
@@ -142,6 +143,7 @@ class _WorkUnitRun:
         self._pipeline: RowPipeline | None = None
         self._reader: LimitedReader | None = None
         self._bytes_read = 0
+        self._row_marks: Mapping[str, RowMark] = {}
         self._rows_untaken = 0
         self._outcomes: list[PolicyOutcome] = []
         self._quarantined_files: tuple[StagedFile, ...] = ()
@@ -205,6 +207,7 @@ class _WorkUnitRun:
             self._pump(extractor)
         finally:
             self._bytes_read = extractor.bytes_read
+            self._row_marks = extractor.row_marks() if isinstance(extractor, MarksRows) else {}
             extractor.close()
 
     def _open_extractor(self) -> Extractor:
@@ -322,6 +325,7 @@ class _WorkUnitRun:
             seconds=round(self._seconds, 3),
             extract_s=round(self._extract_clock.seconds, 3),
             convert_s=round(self._convert_clock.seconds, 3),
+            row_marks=self._row_marks if self._is_kept else {},
         )
 
 

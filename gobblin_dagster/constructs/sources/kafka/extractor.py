@@ -32,8 +32,10 @@ from gobblin_dagster.constructs.decoders.base import (
     StringDecoder,
     decode_batch,
 )
+from gobblin_dagster.constructs.sources.kafka.marks import mark_of
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError, GobblinDagsterError, TransientError, UsageError
+from gobblin_dagster.core.row_mark import RowMark
 from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.core.watermark import CompositeWatermark
@@ -104,6 +106,8 @@ class KafkaExtractor:
         self._partitions: dict[str, Any] = unit.read["partitions"]  # type: ignore[assignment]  # our own shape
         self._highs: dict[str, Any] = {name: high for name, _, high in unit.interval.pairs()}
         self._reached: dict[str, Any] = dict(unit.low.components())
+        self._last: dict[str, Any] = {}
+        """Last message yielded, by component."""
         self._target_bytes = context.block_bytes
         self._batch = _FIRST_MESSAGES
         self._told: list[Any] = []
@@ -122,7 +126,7 @@ class KafkaExtractor:
                     # The messages before it are complete, and may be published (`commit.policy: partial`).
                     yield from self._before(name, messages, offsets, error.row or 0)
                     raise
-                self._reached[name] = offsets[-1] + 1
+                self._reached[name], self._last[name] = offsets[-1] + 1, messages[-1]
                 yield chunk
             self._reached[name] = self._highs[name]
         self._require_planned_topics()
@@ -135,7 +139,7 @@ class KafkaExtractor:
             except ExtractError as error:
                 bad = error.row or 0
                 continue
-            self._reached[name] = offsets[inside - 1] + 1
+            self._reached[name], self._last[name] = offsets[inside - 1] + 1, messages[inside - 1]
             yield chunk
             return
 
@@ -146,6 +150,9 @@ class KafkaExtractor:
         except GobblinDagsterError:
             return None
         return CompositeWatermark(self._reached)
+
+    def row_marks(self) -> dict[str, RowMark]:
+        return {name: mark_of(message) for name, message in self._last.items()}
 
     def close(self) -> None:
         if self._consumer is not None:

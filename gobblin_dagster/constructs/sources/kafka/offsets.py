@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import JsonValue
 
 from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.row_mark import RowMark
 from gobblin_dagster.core.watermark import CompositeWatermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
@@ -39,6 +40,8 @@ class PartitionOffsets:
     """End of the log (exclusive)."""
     topic_id: str = ""
     """Id of the topic; a later topic with the same name has another. Empty if the broker reports none."""
+    rewritten: str = ""
+    """How it shows that the log was cut below what was read, and has grown beyond it again; empty if it was not."""
 
     @property
     def name(self) -> str:
@@ -97,7 +100,7 @@ def plan_offsets(
         name = _current_name(bounds.name, committed)
         parts: Any = committed.ranges.get(name, ())
         is_new_topic = _is_made_anew(bounds, state)
-        if parts and not is_new_topic and bounds.log_end >= parts[-1][1]:
+        if parts and not is_new_topic and not _is_cut(bounds, parts):
             opens = _continued(bounds, name, parts, rules, plan.notes)
             plan.low[name], reached = parts[0][1], parts[-1][1]
         else:
@@ -147,6 +150,38 @@ def _is_made_anew(bounds: PartitionOffsets, state: DatasetState | None) -> bool:
     return state is not None and state.is_other(bounds.topic, bounds.topic_id)
 
 
+def _is_cut(bounds: PartitionOffsets, parts: Any) -> bool:
+    return bool(bounds.rewritten) or bounds.log_end < parts[-1][1]
+
+
+def mark_to_compare(bounds: PartitionOffsets, state: DatasetState | None) -> RowMark | None:
+    """Return the mark of the last message read of a partition if it must be compared before more is read.
+
+    None if there is nothing to read, no mark, the marked message was deleted by retention, or the log is known to be
+    another one without it.
+    """
+    committed = _committed(state)
+    name = _current_name(bounds.name, committed)
+    parts: Any = committed.ranges.get(name, ())
+    mark = state.row_marks.get(name) if state is not None else None
+    if mark is None or not parts or mark.position < bounds.earliest:
+        return None
+    has_more = bounds.end > parts[-1][1] or len(parts) > 1
+    return mark if has_more and not _is_made_anew(bounds, state) and not _is_cut(bounds, parts) else None
+
+
+def rewritten_problem(dataset_urn: str, bounds: PartitionOffsets, state: DatasetState, how: str) -> str:
+    """Return why a partition is not read whose log was cut and has grown beyond its watermark again."""
+    committed = _committed(state)
+    high = committed.ranges[_current_name(bounds.name, committed)][-1][1]
+    return (
+        f"{bounds.name} is committed up to {high}, but {how}: its log was cut and written again, and what was written "
+        f"anew below {high} was not read. Begin where it was cut: `gobblin startpoint set {dataset_urn} <offset> "
+        f"--partition {bounds.name} --on-rewind append --reason '...'` (what was read behind it is published again); "
+        f"at {high} what is missing is given up. Or choose `on_out_of_range: earliest`, `latest` or `skip`."
+    )
+
+
 def _current_name(name: str, committed: CommittedRanges) -> str:
     """Return the component of a partition's newest log."""
     while (later := _next_name(name)) in committed.ranges:
@@ -162,7 +197,7 @@ def component(bounds: PartitionOffsets, state: DatasetState | None) -> str:
     committed = _committed(state)
     name = _current_name(bounds.name, committed)
     parts: Any = committed.ranges.get(name, ())
-    is_new_log = parts and (_is_made_anew(bounds, state) or bounds.log_end < parts[-1][1])
+    is_new_log = parts and (_is_made_anew(bounds, state) or _is_cut(bounds, parts))
     return _next_name(name) if is_new_log else name
 
 
@@ -229,8 +264,9 @@ def _restarted(
     bounds: PartitionOffsets, parts: Sequence[tuple[int, int]], rules: OffsetRules, notes: list[str]
 ) -> int | None:
     """Return where to begin in a log that ends before its committed offset; None if it is not read."""
-    where = f"{bounds.name} was committed up to {parts[-1][1]}, but ends at {bounds.log_end}"
+    where = f"{bounds.name} was committed up to {parts[-1][1]}, but {bounds.rewritten or f'ends at {bounds.log_end}'}"
     how = "its log was truncated" if bounds.topic_id else "its topic was created again or truncated"
+    how += " and written again" if bounds.rewritten else ""
     what = f"{where}: {how}{_unread(parts)}"
     if rules.out_of_range == "skip":
         notes.append(f"{what}; it is not read (on_out_of_range: skip).")

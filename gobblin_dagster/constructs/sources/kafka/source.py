@@ -24,13 +24,16 @@ from gobblin_dagster.constructs.clients.kafka import (
 )
 from gobblin_dagster.constructs.options.regexes import Regex
 from gobblin_dagster.constructs.sources.kafka.extractor import KafkaExtractor, KafkaReading
+from gobblin_dagster.constructs.sources.kafka.marks import replaced
 from gobblin_dagster.constructs.sources.kafka.offsets import (
     Bootstrap,
     OffsetRules,
     OutOfRange,
     PartitionOffsets,
     component,
+    mark_to_compare,
     plan_offsets,
+    rewritten_problem,
     vanished,
 )
 from gobblin_dagster.constructs.sources.work_units import state_problem
@@ -68,7 +71,8 @@ class KafkaOptions(KafkaConnection, KafkaReading):
     """Number of offsets before the end at which `bootstrap: lookback` begins. Source: `kafka.offset.lookback`."""
     on_out_of_range: OutOfRange = "nearest"
     """Where to continue if the broker no longer has the next offset: `nearest`, `earliest`, `latest`, or `skip` (read
-    nothing). Source: `reset.on.offset.out.of.range`."""
+    nothing). If the log was cut and has grown beyond the watermark again, `nearest` refuses to read. Source:
+    `reset.on.offset.out.of.range`."""
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     """`read_committed`: leave out messages of aborted transactions, and stop before open ones; `read_uncommitted`: read
     all."""
@@ -119,6 +123,7 @@ class KafkaSource:
             admin = self._admin()
             datasets, problems = self._topics(admin, context)
             offsets = self._bounds(admin, [one for partitions in datasets.values() for one in partitions])
+            offsets = self._compared(datasets, offsets, context.states)
         except KafkaException as error:
             raise self._unreachable(error) from error
         known = {urn for urn in context.states if context.is_selected(urn)}
@@ -313,6 +318,38 @@ class KafkaSource:
             one: offsets if isinstance(offsets, PartitionOffsets) else f"partition {one[0]}-{one[1]}: {offsets.str()}."
             for one, offsets in found.items()
         }
+
+    def _compared(
+        self,
+        datasets: Mapping[str, Sequence[tuple[str, int]]],
+        offsets: Mapping[tuple[str, int], PartitionOffsets | str],
+        states: Mapping[str, DatasetState],
+    ) -> dict[tuple[str, int], PartitionOffsets | str]:
+        """Return the offsets with logs marked that were cut and have grown again; a problem for those not to be read.
+
+        The last message read of each partition with new messages is read again.
+        """
+        urns = {one: urn for urn, partitions in datasets.items() for one in partitions}
+        marks = {
+            one: mark
+            for one, bounds in offsets.items()
+            if not isinstance(bounds, str) and (mark := mark_to_compare(bounds, states.get(urns[one]))) is not None
+        }
+        others, faults = replaced(self._options, self._context.job, marks)
+        found = dict(offsets)
+        for one, how in others.items():
+            bounds, urn = found[one], urns[one]
+            assert isinstance(bounds, PartitionOffsets)  # as it has a mark
+            if self._rules.out_of_range == "nearest":
+                found[one] = rewritten_problem(urn, bounds, states[urn], how)
+            else:
+                found[one] = replace(bounds, rewritten=how)
+        for one, why in faults.items():
+            found[one] = (
+                f"partition {one[0]}-{one[1]}: the last message read of it, offset {marks[one].position}, could not be "
+                f"compared: {why}."
+            )
+        return found
 
     def _asked(
         self, admin: Any, partitions: Sequence[tuple[str, int]]
