@@ -98,6 +98,7 @@ if TYPE_CHECKING:
         WorkingStateError,
     )
     from gobblin_dagster.core.extract import Extract, ExtractType
+    from gobblin_dagster.core.row_mark import RowMark
     from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
     from gobblin_dagster.core.startpoint import (
         ALL_JOBS,
@@ -261,11 +262,11 @@ __all__ = [
     "JudgesTargets",
     "JudgesWriter",
     "KeepsLedger",
-    "MarksRows",
     "Leftover",
     "Listing",
     "LocalStorage",
     "LongWatermark",
+    "MarksRows",
     "MemoryStorage",
     "Merge",
     "MergesBytes",
@@ -307,6 +308,7 @@ __all__ = [
     "Rewritten",
     "RollbackPlan",
     "RowLevelPolicy",
+    "RowMark",
     "RunListener",
     "RunRecord",
     "RunResult",

@@ -1,4 +1,4 @@
-"""RowMark: by what the last row read is known again, if the source can lose rows and write others at their positions."""
+"""RowMark: by what a row is known again, if its source can lose rows and write others at their positions."""
 
 from __future__ import annotations
 

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeAlias
 
 from gobblin_dagster.constructs.clients.kafka import KafkaConnection, client_settings, telling
 from gobblin_dagster.core.row_mark import RowMark
 from gobblin_dagster.core.utils.optional_packages import optional_package
 
+Place: TypeAlias = tuple[str, int]
+"""Topic and partition."""
 _POLL_S = 0.2
-_FETCH_LITTLE = {"fetch.message.max.bytes": 16_384, "queued.min.messages": 1, "fetch.wait.max.ms": 10}
+_READ_LITTLE = {"fetch.message.max.bytes": 16_384, "queued.min.messages": 1, "fetch.wait.max.ms": 10}
+_END = re.compile(r"broker end offset is (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class LogCut:
+    """A log was cut below a message that was read."""
+
+    how: str
+    """How it shows; a part of a sentence."""
+    offset: int | None = None
+    """First offset that was cut away, and may be written again; None if the broker does not know it."""
 
 
 def mark_of(message: Any) -> RowMark:
@@ -24,84 +39,110 @@ def mark_of(message: Any) -> RowMark:
     return RowMark(message.offset(), digest.hexdigest(), -1 if epoch is None else epoch)
 
 
-def replaced(
-    connection: KafkaConnection, job: str, marks: Mapping[tuple[str, int], RowMark]
-) -> tuple[dict[tuple[str, int], str], dict[tuple[str, int], str]]:
-    """Read the messages at the offsets of marks again.
+def find_cuts(
+    connection: KafkaConnection, job: str, marks: Mapping[Place, RowMark]
+) -> tuple[dict[Place, LogCut], dict[Place, str]]:
+    """Find out which logs were cut below messages that were read.
 
-    A message that is gone (compaction, retention) is compared by its leader epoch alone: the broker says where an epoch
-    ends.
+    The broker is asked where the leader epoch of each message ends, then the message is read again. One that is gone
+    (by compaction or retention) is no sign. A cluster that was set back to a copy gives epochs a second time; there
+    only the message tells.
 
     Args:
         connection: how to reach the brokers.
         job: name of the job.
-        marks: what was read, by topic and partition.
+        marks: the messages.
 
     Returns:
-        Why the log is another one, by partition, for those whose log was cut below the mark; and why a partition could
-        not be read. Each text is a part of a sentence.
+        The logs that were cut; and why others could not be read, each a part of a sentence.
 
     Raises:
         KafkaException: the client library cannot be used as configured.
 
-    Source: KIP-320, which detects this in a consumer that keeps running.
+    Source: KIP-320, by which consumers that keep running find this.
     """
     if not marks:
         return {}, {}
     with optional_package("confluent_kafka"):
-        from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415  # optional package
-
-    told: list[Any] = []
-    own = {
-        "group.id": f"gobblin-{job}",  # the library requires one; no offset is ever committed to it
-        # Aborted messages too: one that lies where another one was read is another one.
-        "isolation.level": "read_uncommitted",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "auto.offset.reset": "error",
-        "error_cb": told.append,
-    }
-    consumer = Consumer(client_settings(connection, own | _FETCH_LITTLE))
-    try:
-        waiting = dict(marks)
-        consumer.assign([TopicPartition(*key, mark.position, leader_epoch=mark.epoch) for key, mark in marks.items()])
-        others: dict[tuple[str, int], str] = {}
-        faults: dict[tuple[str, int], str] = {}
-        deadline = time.monotonic() + connection.timeout_s
-        while waiting and time.monotonic() < deadline:
-            for message in consumer.consume(len(waiting), _POLL_S):
-                key = (message.topic(), message.partition())
-                if key not in waiting or (answer := _compared(message, waiting[key])) is None:
-                    continue
-                del waiting[key]
-                is_other, text = answer
-                if text:
-                    (others if is_other else faults)[key] = text
-                consumer.incremental_unassign([TopicPartition(*key)])
-                deadline = time.monotonic() + connection.timeout_s
-    finally:
-        consumer.close()
-    why = telling(told).rstrip(".")
-    silent = f"no message for {connection.timeout_s:g} s{f': {why}' if why else ''}"
-    return others, faults | dict.fromkeys(waiting, silent)
-
-
-def _compared(message: Any, mark: RowMark) -> tuple[bool, str] | None:
-    """Return whether the log is another one, and why, or why nothing is known; None to go on waiting."""
-    with optional_package("confluent_kafka"):
         from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
-    error = message.error()
-    if error is not None:
-        if error.code() == KafkaError._LOG_TRUNCATION:
-            return True, f"the broker says that its leader epoch {mark.epoch} ends before offset {mark.position}"
-        gone = {KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
-        if error.code() in gone:
-            return False, ""
-        return None if error.retriable() and not error.fatal() else (False, error.str().rstrip("."))
-    now = mark_of(message)
-    if now.position != mark.position:
-        return False, ""
-    if now.epoch != mark.epoch and min(now.epoch, mark.epoch) >= 0:
-        return True, f"offset {mark.position} was written in leader epoch {mark.epoch} and is of epoch {now.epoch} now"
-    return (True, f"offset {mark.position} holds another message now") if now.digest != mark.digest else (False, "")
+    reader = _Reader(connection, job)
+    cuts: dict[Place, LogCut] = {}
+    faults: dict[Place, str] = {}
+    gone = {KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
+    try:
+        known = {place: mark for place, mark in marks.items() if mark.epoch >= 0}
+        for place, message in reader.first((*place, mark.position + 1, mark.epoch) for place, mark in known.items()):
+            # The library has no code of its own for it, if `auto.offset.reset` is `error`.
+            if message.error() is not None and (end := _END.search(message.error().str())):
+                at, epoch = int(end[1]), known[place].epoch
+                cuts[place] = LogCut(f"what was read of it in leader epoch {epoch} ends at offset {at} now", at)
+        rest = {place: mark for place, mark in marks.items() if place not in cuts}
+        silent = dict.fromkeys(rest, f"no message for {connection.timeout_s:g} s")
+        for place, message in reader.first((*place, mark.position, -1) for place, mark in rest.items()):
+            del silent[place]
+            if message.error() is None:
+                if how := _other(rest[place], mark_of(message)):
+                    cuts[place] = LogCut(how)
+            elif message.error().code() not in gone:
+                faults[place] = message.error().str().rstrip(".")
+    finally:
+        reader.close()
+    why = f": {telling(reader.told).rstrip('.')}" if reader.told else ""
+    return cuts, faults | {place: silence + why for place, silence in silent.items()}
+
+
+def _other(read: RowMark, now: RowMark) -> str:
+    """Return how a message differs from the one that was read at its offset; empty if it does not, or that is gone."""
+    if now.position != read.position:
+        return ""
+    if now.epoch != read.epoch and min(now.epoch, read.epoch) >= 0:
+        return f"offset {read.position} was read in leader epoch {read.epoch}, and is of epoch {now.epoch} now"
+    return f"offset {read.position} holds another message than the one that was read" if now != read else ""
+
+
+class _Reader:
+    """Reads the first message of partitions from given offsets."""
+
+    def __init__(self, connection: KafkaConnection, job: str) -> None:
+        with optional_package("confluent_kafka"):
+            from confluent_kafka import Consumer  # noqa: PLC0415  # optional package
+
+        self.told: list[Any] = []
+        own = {
+            "group.id": f"gobblin-{job}",  # the library requires one; no offset is ever committed to it
+            # Also a message of an aborted transaction is another one than the one that was read.
+            "isolation.level": "read_uncommitted",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "error_cb": self.told.append,
+        }
+        self._timeout_s = connection.timeout_s
+        self._consumer = Consumer(client_settings(connection, own | _READ_LITTLE))
+
+    def first(self, wanted: Iterable[tuple[str, int, int, int]]) -> Iterable[tuple[Place, Any]]:
+        """Yield the first message, or final error, of each `(topic, partition, offset, leader epoch or -1)`.
+
+        Ends without the others if nothing comes for the connection's time limit.
+        """
+        with optional_package("confluent_kafka"):
+            from confluent_kafka import TopicPartition  # noqa: PLC0415  # optional package
+
+        asked = [TopicPartition(topic, number, at, leader_epoch=epoch) for topic, number, at, epoch in wanted]
+        waiting = {(one.topic, one.partition) for one in asked}
+        self._consumer.assign(asked)
+        deadline = time.monotonic() + self._timeout_s
+        while waiting and time.monotonic() < deadline:
+            for message in self._consumer.consume(len(waiting), _POLL_S):
+                place = (message.topic(), message.partition())
+                error = message.error()
+                if place not in waiting or (error is not None and error.retriable() and not error.fatal()):
+                    continue
+                waiting.remove(place)
+                self._consumer.incremental_unassign([TopicPartition(*place)])
+                deadline = time.monotonic() + self._timeout_s
+                yield place, message
+
+    def close(self) -> None:
+        self._consumer.close()

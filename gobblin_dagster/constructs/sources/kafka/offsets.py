@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import JsonValue
 
+from gobblin_dagster.constructs.sources.kafka.marks import LogCut
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.row_mark import RowMark
 from gobblin_dagster.core.watermark import CompositeWatermark
@@ -40,8 +41,8 @@ class PartitionOffsets:
     """End of the log (exclusive)."""
     topic_id: str = ""
     """Id of the topic; a later topic with the same name has another. Empty if the broker reports none."""
-    rewritten: str = ""
-    """How it shows that the log was cut below what was read, and has grown beyond it again; empty if it was not."""
+    cut: LogCut | None = None
+    """That the log was cut below what was read, though it may have grown beyond it again; None if that is not known."""
 
     @property
     def name(self) -> str:
@@ -151,34 +152,34 @@ def _is_made_anew(bounds: PartitionOffsets, state: DatasetState | None) -> bool:
 
 
 def _is_cut(bounds: PartitionOffsets, parts: Any) -> bool:
-    return bool(bounds.rewritten) or bounds.log_end < parts[-1][1]
+    return bounds.cut is not None or bounds.log_end < parts[-1][1]
 
 
 def mark_to_compare(bounds: PartitionOffsets, state: DatasetState | None) -> RowMark | None:
     """Return the mark of the last message read of a partition if it must be compared before more is read.
 
-    None if there is nothing to read, no mark, the marked message was deleted by retention, or the log is known to be
-    another one without it.
+    None if there is nothing to read, no mark, the marked message was deleted by retention, or the topic is another one.
     """
     committed = _committed(state)
     name = _current_name(bounds.name, committed)
     parts: Any = committed.ranges.get(name, ())
     mark = state.row_marks.get(name) if state is not None else None
-    if mark is None or not parts or mark.position < bounds.earliest:
+    if mark is None or not parts or mark.position < bounds.earliest or _is_made_anew(bounds, state):
         return None
     has_more = bounds.end > parts[-1][1] or len(parts) > 1
-    return mark if has_more and not _is_made_anew(bounds, state) and not _is_cut(bounds, parts) else None
+    return mark if has_more or _is_cut(bounds, parts) else None
 
 
 def rewritten_problem(dataset_urn: str, bounds: PartitionOffsets, state: DatasetState, how: str) -> str:
-    """Return why a partition is not read whose log was cut and has grown beyond its watermark again."""
+    """Return why a partition is not read whose log was cut, nobody knows where, and written again."""
     committed = _committed(state)
-    high = committed.ranges[_current_name(bounds.name, committed)][-1][1]
+    high: Any = committed.ranges[_current_name(bounds.name, committed)][-1][1]
     return (
-        f"{bounds.name} is committed up to {high}, but {how}: its log was cut and written again, and what was written "
-        f"anew below {high} was not read. Begin where it was cut: `gobblin startpoint set {dataset_urn} <offset> "
-        f"--partition {bounds.name} --on-rewind append --reason '...'` (what was read behind it is published again); "
-        f"at {high} what is missing is given up. Or choose `on_out_of_range: earliest`, `latest` or `skip`."
+        f"{bounds.name} was committed up to {high}, but {how}: its log was cut and written again, nobody knows from "
+        f"which offset on, and what was written below {high} was not read. Begin where it was cut: `gobblin startpoint "
+        f"set {dataset_urn} <offset> --partition {bounds.name} --on-rewind append --reason '...'`; what was read from "
+        f"there on is published again. With {high} as the offset, what is missing is given up. Or choose "
+        "`on_out_of_range: earliest`, `latest` or `skip`."
     )
 
 
@@ -264,13 +265,20 @@ def _restarted(
     bounds: PartitionOffsets, parts: Sequence[tuple[int, int]], rules: OffsetRules, notes: list[str]
 ) -> int | None:
     """Return where to begin in a log that ends before its committed offset; None if it is not read."""
-    where = f"{bounds.name} was committed up to {parts[-1][1]}, but {bounds.rewritten or f'ends at {bounds.log_end}'}"
+    shown = bounds.cut.how if bounds.cut is not None else f"ends at {bounds.log_end}"
+    where = f"{bounds.name} was committed up to {parts[-1][1]}, but {shown}"
     how = "its log was truncated" if bounds.topic_id else "its topic was created again or truncated"
-    how += " and written again" if bounds.rewritten else ""
     what = f"{where}: {how}{_unread(parts)}"
     if rules.out_of_range == "skip":
         notes.append(f"{what}; it is not read (on_out_of_range: skip).")
         return None
+    if rules.out_of_range == "nearest" and bounds.cut is not None and bounds.cut.offset is not None:
+        start = min(max(bounds.cut.offset, bounds.earliest), bounds.end)
+        notes.append(
+            f"{what}; reading begins at {start} (on_out_of_range: nearest), and what was read from there on before, up "
+            f"to {parts[-1][1]}, stays published."
+        )
+        return start
     start = bounds.earliest if rules.out_of_range == "earliest" else bounds.end
     notes.append(
         f"{what}; reading begins at {start} (on_out_of_range: {rules.out_of_range}), "

@@ -24,7 +24,7 @@ from gobblin_dagster.constructs.clients.kafka import (
 )
 from gobblin_dagster.constructs.options.regexes import Regex
 from gobblin_dagster.constructs.sources.kafka.extractor import KafkaExtractor, KafkaReading
-from gobblin_dagster.constructs.sources.kafka.marks import replaced
+from gobblin_dagster.constructs.sources.kafka.marks import find_cuts
 from gobblin_dagster.constructs.sources.kafka.offsets import (
     Bootstrap,
     OffsetRules,
@@ -71,8 +71,8 @@ class KafkaOptions(KafkaConnection, KafkaReading):
     """Number of offsets before the end at which `bootstrap: lookback` begins. Source: `kafka.offset.lookback`."""
     on_out_of_range: OutOfRange = "nearest"
     """Where to continue if the broker no longer has the next offset: `nearest`, `earliest`, `latest`, or `skip` (read
-    nothing). If the log was cut and has grown beyond the watermark again, `nearest` refuses to read. Source:
-    `reset.on.offset.out.of.range`."""
+    nothing). If the log was cut and written again, `nearest` is where it was cut; a partition of which nobody knows
+    that is not read. Source: `reset.on.offset.out.of.range`."""
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     """`read_committed`: leave out messages of aborted transactions, and stop before open ones; `read_uncommitted`: read
     all."""
@@ -325,9 +325,9 @@ class KafkaSource:
         offsets: Mapping[tuple[str, int], PartitionOffsets | str],
         states: Mapping[str, DatasetState],
     ) -> dict[tuple[str, int], PartitionOffsets | str]:
-        """Return the offsets with logs marked that were cut and have grown again; a problem for those not to be read.
+        """Return the offsets with the logs told that were cut below what was read; a problem for those not to be read.
 
-        The last message read of each partition with new messages is read again.
+        The last message read is read again, of partitions that have new ones.
         """
         urns = {one: urn for urn, partitions in datasets.items() for one in partitions}
         marks = {
@@ -335,15 +335,15 @@ class KafkaSource:
             for one, bounds in offsets.items()
             if not isinstance(bounds, str) and (mark := mark_to_compare(bounds, states.get(urns[one]))) is not None
         }
-        others, faults = replaced(self._options, self._context.job, marks)
+        cuts, faults = find_cuts(self._options, self._context.job, marks)
         found = dict(offsets)
-        for one, how in others.items():
-            bounds, urn = found[one], urns[one]
-            assert isinstance(bounds, PartitionOffsets)  # as it has a mark
-            if self._rules.out_of_range == "nearest":
-                found[one] = rewritten_problem(urn, bounds, states[urn], how)
+        for one, bounds in offsets.items():
+            if isinstance(bounds, str) or (cut := cuts.get(one)) is None:
+                continue
+            if self._rules.out_of_range == "nearest" and cut.offset is None:
+                found[one] = rewritten_problem(urns[one], bounds, states[urns[one]], cut.how)
             else:
-                found[one] = replace(bounds, rewritten=how)
+                found[one] = replace(bounds, cut=cut)
         for one, why in faults.items():
             found[one] = (
                 f"partition {one[0]}-{one[1]}: the last message read of it, offset {marks[one].position}, could not be "
