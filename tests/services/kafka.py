@@ -96,6 +96,10 @@ class KafkaBroker:
             wait_or_kill(self._process)
             self._process = None
 
+    def log_file(self, topic: str, partition: int = 0) -> Path:
+        """The first segment of a partition's log."""
+        return self._home / "data" / f"{topic}-{partition}" / f"{0:020}.log"
+
     def new_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Make a topic and wait until it is there."""
         made = self.admin.create_topics(

@@ -16,7 +16,12 @@ from gobblin_dagster.core.utils.optional_packages import optional_package
 Place: TypeAlias = tuple[str, int]
 """Topic and partition."""
 _POLL_S = 0.2
-_READ_LITTLE = {"fetch.message.max.bytes": 16_384, "queued.min.messages": 1, "fetch.wait.max.ms": 10}
+_READ_LITTLE = {
+    "fetch.message.max.bytes": 16_384,
+    "queued.min.messages": 1,
+    "fetch.wait.max.ms": 10,
+    "fetch.queue.backoff.ms": 10,  # by default the library rests for a second with a message in its queue
+}
 _END = re.compile(r"broker end offset is (\d+)")
 
 
