@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gobblin_dagster.core.commit import CommitSequence, StoredSequence
@@ -191,6 +192,7 @@ def state_view(state: DatasetState) -> dict[str, Any]:
         "failed_ranges": list(state.failed_ranges),
         "given_up": state.given_up.to_json() if state.given_up is not None else None,
         "origin": dict(state.origin),
+        "row_marks": {name: dataclasses.asdict(mark) for name, mark in state.row_marks.items()},
         "rows_read": totals.rows_read,
         "rows_quarantined": totals.rows_quarantined,
         "rows_by_branch": dict(totals.branch_rows),

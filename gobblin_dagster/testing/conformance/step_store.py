@@ -10,6 +10,7 @@ import pytest
 
 from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.errors import StagedFileLostError, StepRefusedError, UsageError
+from gobblin_dagster.core.row_mark import RowMark
 from gobblin_dagster.core.watermark import CompositeWatermark
 from gobblin_dagster.engine.commit.step_store import CommitStepStore, SequenceBuilder
 from gobblin_dagster.engine.commit.steps.transaction import DatasetStateStep, HighWatermarkStep
@@ -213,12 +214,14 @@ class StepStoreConformance(OpensStore):
             schemas={"main": "n: int64"},
             generation=3,
             origin={"topic": "1"},
+            row_marks={"0": RowMark(6, "a")},
         )
         assert steps.begin(JOB, URN).step(DatasetStateStep(rich)).end().commit()
         assert steps.begin(JOB, URN).high_watermark("0", 9).end().commit()
         after = store.load_dataset_states(JOB)[URN]
         assert after.watermark == CompositeWatermark({"0": 9})
         assert (after.schemas, after.generation, after.origin) == (rich.schemas, rich.generation, rich.origin)
+        assert after.row_marks == rich.row_marks
 
     def test_create_exists_and_remove_tell_what_was_there(self, store: StateStore, lake: Lake) -> None:
         """`create`, `exists` and `remove` tell what was there before."""

@@ -273,7 +273,7 @@ def _restarted(
         notes.append(f"{what}; it is not read (on_out_of_range: skip).")
         return None
     if rules.out_of_range == "nearest" and bounds.cut is not None and bounds.cut.offset is not None:
-        start = min(max(bounds.cut.offset, bounds.earliest), bounds.end)
+        start = max(bounds.cut.offset, bounds.earliest)
         notes.append(
             f"{what}; reading begins at {start} (on_out_of_range: nearest), and what was read from there on before, up "
             f"to {parts[-1][1]}, stays published."

@@ -12,6 +12,7 @@ from gobblin_dagster.core.commit import CommitEffect, PublishedFile, SequenceSta
 from gobblin_dagster.core.dataset_state import DatasetState, Totals
 from gobblin_dagster.core.errors import CommitConflictError, CorruptRecordError
 from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.core.row_mark import RowMark
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
 from gobblin_dagster.core.startpoint import Oldest, Startpoint, StartpointPosition
 from gobblin_dagster.core.watermark import CompositeWatermark, LongWatermark
@@ -65,6 +66,7 @@ def state(version: int, urn: str = URN, job: str = JOB) -> DatasetState:
         schemas={"all": "carrier: string"},
         failed_ranges=("[3, 4)",),
         origin={"orders": "RjdN2yOxR-mZ1BRKj8qdmg"},
+        row_marks={"orders-0": RowMark(10 * version - 1, "5252d50884277769", 3)},
     )
 
 

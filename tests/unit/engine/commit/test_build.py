@@ -7,6 +7,7 @@ import pytest
 
 from gobblin_dagster.core.dataset_state import DatasetState, Pace, Rollback, Totals
 from gobblin_dagster.core.errors import RangeOverlapError, StepRefusedError, UsageError
+from gobblin_dagster.core.row_mark import RowMark
 from gobblin_dagster.core.task_state import WorkingState
 from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
@@ -146,6 +147,7 @@ BEFORE = DatasetState(
     origin={"orders": "id 1"},
     inferred={"id": "long"},
     applied_startpoints=("wide",),
+    row_marks={"t-0": RowMark(9, "a"), "t-1": RowMark(4, "b")},
 )
 MOVED = {
     "version",
@@ -158,6 +160,7 @@ MOVED = {
     "failed_ranges",
     "pace",
     "origin",
+    "row_marks",
 }
 """Fields that a publication may change; each keeps what it held of other branches, names and ranges."""
 
@@ -168,7 +171,8 @@ def test_commit_keeps_every_field_of_the_state_before() -> None:
     unset = {name for name in names if getattr(BEFORE, name) == getattr(defaults, name)}
     assert unset == {"job", "dataset_urn"}, "give the new field a value that tells it from its default"
     world = World()
-    units = [world.unit("c2", low=20, high=24, schemas={"main": "new"})]
+    marks = {"t-0": RowMark(5, "c"), "t-1": RowMark(6, "d")}
+    units = [replace(world.unit("c2", low=20, high=24, schemas={"main": "new"}), row_marks=marks)]
     after = build_sequence(
         commit_id="c2",
         job=JOB,
@@ -192,5 +196,6 @@ def test_commit_keeps_every_field_of_the_state_before() -> None:
         {"main": "new", "copy": "kept"},
         {"orders": "id 1", "returns": "id 2"},
     )
+    assert after.row_marks == {"t-0": RowMark(9, "a"), "t-1": RowMark(6, "d")}  # a gap read later moves no mark back
     assert after.failed_ranges == ()
     assert after.pace == BEFORE.pace.then(Pace(4.0, 0.0, 0.1))

@@ -6,8 +6,16 @@ from typing import Any, cast
 
 import pytest
 
-from gobblin_dagster.constructs.sources.kafka.offsets import OffsetPlan, OffsetRules, PartitionOffsets, plan_offsets
-from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.constructs.sources.kafka.marks import LogCut
+from gobblin_dagster.constructs.sources.kafka.offsets import (
+    OffsetPlan,
+    OffsetRules,
+    PartitionOffsets,
+    mark_to_compare,
+    plan_offsets,
+)
+from gobblin_dagster.core.dataset_state import DatasetState, with_committed
+from gobblin_dagster.core.row_mark import RowMark
 from gobblin_dagster.core.watermark import CompositeWatermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 
@@ -236,3 +244,72 @@ def test_third_log_of_a_partition_follows_the_second() -> None:
     again = DatasetState("j", "t", 2, CommittedRanges(CompositeWatermark, ranges), 1, "r", known.updated_at)
     assert read(plan_offsets("t", [offsets(end=60)], again, EARLIEST)) == [("t-0@2", 50, 50, 60)]
     assert read(plan_offsets("t", [offsets(end=9)], again, rules(out_of_range="earliest"))) == [("t-0@3", 0, 0, 9)]
+
+
+@pytest.mark.parametrize("end", [60, 100, 130], ids=["shorter", "as long", "outgrown"])
+@pytest.mark.parametrize(("policy", "start"), [("nearest", 50), ("earliest", 2), ("latest", None), ("skip", None)])
+def test_log_that_was_cut_follows_the_policy_however_long_it_is(end: int, policy: str, start: int | None) -> None:
+    bounds = replace(offsets(earliest=2, end=end), cut=LogCut("its epoch 3 ends at 50", 50))
+    plan = plan_offsets("t", [bounds], state(t_0=[(0, 100)]), rules(out_of_range=policy))
+    found = [unit for unit in read(plan) if unit[1] < unit[3]]
+    assert found == ([("t-0@2", start, start, end)] if start is not None else [])
+    (note,) = plan.notes
+    assert note.startswith("t-0 was committed up to 100, but its epoch 3 ends at 50: its ")
+    assert f"(on_out_of_range: {policy})" in note
+
+
+@pytest.mark.parametrize(
+    ("earliest", "end", "start"), [(70, 130, 70), (0, 40, 50)], ids=["retention", "open transaction"]
+)
+def test_reading_from_a_cut_stays_inside_of_the_log(earliest: int, end: int, start: int) -> None:
+    bounds = replace(offsets(earliest=earliest, end=end, log_end=130), cut=LogCut("", 50))
+    plan = plan_offsets("t", [bounds], state(t_0=[(0, 100)]), EARLIEST)
+    assert plan.low == {"t-0@2": start}
+
+
+MARKED = replace(state(t_0=[(0, 100)]), row_marks={"t-0": RowMark(97, "a", 3)}, origin={"t": "id"})
+
+
+@pytest.mark.parametrize(
+    ("bounds", "known", "is_asked"),
+    [
+        (offsets(end=101), MARKED, True),
+        (offsets(end=60), MARKED, True),
+        (offsets(end=100), MARKED, False),
+        (offsets(end=100, log_end=120), MARKED, False),
+        (offsets(end=100), replace(MARKED, committed=state(t_0=[(0, 10), (20, 100)]).committed), True),
+        (offsets(earliest=98, end=120), MARKED, False),
+        (replace(offsets(end=120), topic_id="another"), MARKED, False),
+        (offsets(end=120), replace(MARKED, row_marks={}), False),
+        (offsets(end=120), None, False),
+    ],
+    ids=[
+        "grown",
+        "shorter",
+        "idle",
+        "open transaction",
+        "gap",
+        "retention",
+        "another topic",
+        "older state",
+        "no state",
+    ],
+)
+def test_last_message_is_compared_before_more_is_read(
+    bounds: PartitionOffsets, known: DatasetState | None, is_asked: bool
+) -> None:
+    assert mark_to_compare(bounds, known) == (RowMark(97, "a", 3) if is_asked else None)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "is_kept"),
+    [
+        pytest.param([(0, 100)], True, id="same"),
+        pytest.param([(0, 20), (30, 100)], True, id="read again in the middle"),
+        pytest.param([(0, 90), (98, 100)], False, id="marked message is read again"),
+        pytest.param([(0, 60)], False, id="back"),
+        pytest.param([(0, 120)], False, id="on"),
+    ],
+)
+def test_mark_is_kept_where_it_is_the_last_message_read(ranges: list[tuple[int, int]], is_kept: bool) -> None:
+    assert (with_committed(MARKED, state(t_0=ranges).committed).row_marks == MARKED.row_marks) is is_kept
