@@ -19,6 +19,7 @@ from pydantic_core import PydanticUndefined
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.writers.files import FileOptions
+from gobblin_dagster.spec.descriptions import description_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "options.md"
 TITLES = {
@@ -58,7 +59,7 @@ def _table(heading: str, rows: Iterable[str]) -> list[str]:
 def _rows(model: type[BaseModel], inside: str = "") -> Iterator[str]:
     """Yield a row for each field of a model, and of the models inside it."""
     for name, field in model.model_fields.items():
-        meaning = re.sub(r"\s+", " ", field.description or "").partition(" Source: ")[0]
+        meaning = re.sub(r"\s+", " ", description_of(model, name)).partition(" Source: ")[0]
         values = [f"`{value}`" for value in _choices(field.annotation) if isinstance(value, str)]
         if any(value not in meaning for value in values):
             meaning = f"{' or '.join(values)}. {meaning}"

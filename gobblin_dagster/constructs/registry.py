@@ -45,6 +45,7 @@ from gobblin_dagster.core.constructs import (
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.core.traits import FormatTraits, PackageTraits, PublisherTraits, SourceTraits, WriterTraits
 from gobblin_dagster.core.utils.import_target import load_target
+from gobblin_dagster.spec.descriptions import described_schema, description_of
 from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import ConstructSpec, ConverterSpec, RowPolicySpec, TaskPolicySpec
 
@@ -334,9 +335,9 @@ class Registry:
         for name in self.types(kind):
             model: type[BaseModel] = self.load(kind, name).Options
             prefix = f"{kind}.{name}."
-            body = model.model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}")
+            body = described_schema(model, f"#/$defs/{prefix}{{model}}")
             definitions.update({prefix + key: value for key, value in body.pop("$defs", {}).items()})
-            frame = _SPECS.get(kind, ConstructSpec).model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}")
+            frame = described_schema(_SPECS.get(kind, ConstructSpec), f"#/$defs/{prefix}{{model}}")
             definitions.update({prefix + key: value for key, value in frame.pop("$defs", {}).items()})
             frame["properties"]["type"] = {"const": name, "description": frame["properties"]["type"]["description"]}
             self._embed(model, body, definitions)
@@ -361,7 +362,7 @@ class Registry:
             definitions.update(nested["$defs"])
             body["properties"][name] = {
                 "oneOf": nested["oneOf"],
-                "description": model.model_fields[name].description or "",
+                "description": description_of(model, name),
             }
 
     def _target(self, kind: ConstructKind, type_name: str) -> str:

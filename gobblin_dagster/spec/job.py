@@ -39,7 +39,7 @@ _CRON = re.compile(rf"@(hourly|daily|weekly|monthly)|{_TIMES} {_TIMES} {_DAYS} {
 class ConstructSpec(ExactNumbers):
     """A construct: its registered name in `type`, and its options. A name alone means a construct without options."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     type: str
     """Registered short name, e.g. `files`, `sql`, `parquet`; `gobblin schema` lists them with their options."""

@@ -10,4 +10,4 @@ from gobblin_dagster.spec.numbers import ExactNumbers
 class SpecModel(ExactNumbers):
     """A frozen declaration that refuses unknown keys, infinite numbers, and booleans for numbers."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gobblin_dagster.spec.descriptions import described_schema
 from gobblin_dagster.spec.job import JobSpec
 
 SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -27,7 +28,7 @@ def job_schema(construct_schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, 
             `publisher`), a schema of all types of this kind: `oneOf` with a constant `type`. Its `$defs` are merged
             into those of the result. For kinds that are missing, any options are allowed.
     """
-    schema = _bound(JobSpec.model_json_schema(), construct_schemas, "")
+    schema = _bound(described_schema(JobSpec), construct_schemas, "")
     definitions: dict[str, Any] = schema.pop("$defs")
     for kind, construct in construct_schemas.items():
         definitions |= construct.get("$defs", {})

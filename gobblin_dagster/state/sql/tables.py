@@ -72,20 +72,14 @@ sequences = Table(
     Column("reported", Boolean, nullable=False),
 )
 
-# In the order of declaration: the SQL text of the index must be the same in each process. Written out, because SQLite
-# uses the index only for queries with this very text.
+# The migrations say which rows the indexes of blocking and of unreported sequences hold. Said here too, SQLAlchemy would
+# load the dialect of PostgreSQL, with asyncio, in every command.
+# In the order of declaration, and written out, because SQLite uses the index only for queries with its very text.
 _waiting = [state.value for state in SequenceState if state in WAITING]
 is_blocking = sequences.c.state.in_(bindparam("waiting", _waiting, expanding=True, literal_execute=True))
-Index(
-    "gobblin_sequences_one_blocking",
-    sequences.c.job,
-    sequences.c.dataset_urn,
-    unique=True,
-    sqlite_where=is_blocking,
-    postgresql_where=is_blocking,
-)
+Index("gobblin_sequences_one_blocking", sequences.c.job, sequences.c.dataset_urn, unique=True)
 is_unreported = and_(sequences.c.state == SequenceState.COMMITTED.value, sequences.c.reported.is_(False))
-Index("gobblin_sequences_unreported", sequences.c.job, sqlite_where=is_unreported, postgresql_where=is_unreported)
+Index("gobblin_sequences_unreported", sequences.c.job)
 Index("gobblin_sequences_by_job", sequences.c.job, sequences.c.number)
 # Not with the dataset first: SQLite would prefer it to the small index of blocking sequences.
 Index("gobblin_sequences_by_version", sequences.c.job, sequences.c.version_read, sequences.c.dataset_urn)
