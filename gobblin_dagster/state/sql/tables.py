@@ -72,8 +72,8 @@ sequences = Table(
     Column("reported", Boolean, nullable=False),
 )
 
-# The migrations say which rows the indexes of blocking and of unreported sequences hold. Said here too, SQLAlchemy would
-# load the dialect of PostgreSQL, with asyncio, in every command.
+# The migrations say which rows the indexes of blocking and of unreported sequences hold. Said here too, SQLAlchemy
+# would load the dialect of PostgreSQL in every command.
 # In the order of declaration, and written out, because SQLite uses the index only for queries with its very text.
 _waiting = [state.value for state in SequenceState if state in WAITING]
 is_blocking = sequences.c.state.in_(bindparam("waiting", _waiting, expanding=True, literal_execute=True))

@@ -19,7 +19,7 @@ class Part(SpecModel):
 class Whole(Part):
     """A part with parts."""
 
-    parts: dict[str, Part] = {}
+    parts: dict[str, Part] = Field(default={})
     """The parts, by name."""
     silent: int = 0
     said: int = Field(default=0, alias="told", description="Said in its place.")
@@ -49,7 +49,8 @@ def test_field_declared_again_without_a_text_keeps_the_text_of_its_base() -> Non
 
 def test_models_without_source_have_no_descriptions() -> None:
     namespace: dict[str, type[BaseModel]] = {}
-    exec("class Made(Base):\n    size: int = 0\n    'Its size.'\n", {"Base": SpecModel, "__name__": "no_file"}, namespace)
+    text = "class Made(Base):\n    size: int = 0\n    'Its size.'\n"
+    exec(text, {"Base": SpecModel, "__name__": "no_file"}, namespace)
     assert description_of(namespace["Made"], "size") == ""
 
 
