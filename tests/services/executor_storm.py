@@ -1,11 +1,12 @@
-"""Kill service, workers and broker at random moments while flows run on three executors; then count rows.
+"""Kill service, workers and broker at random moments while the flow of `examples/service` runs; then count rows.
 
     python -m tests.services.executor_storm --kills 50 --seed 1
+    python -m tests.services.executor_storm --kills 50 --store postgresql --spark
 
-Each flow goes from one node to three destinations: a first hop on the executor `embedded`, then one hop each on workers
-that poll the service's database, on workers behind Kafka, and on a worker that is called over HTTPS. Jobs run on the
-inline runner: the subject is how orders and reports travel, and that each row is published once; real kills of Spark
-are tested elsewhere.
+Before each execution new files arrive. The flow takes them to the lake on the executor `embedded`, and from there into
+PostgreSQL on two workers behind Kafka and into a second lake on a worker that is called over HTTPS. A third destination
+is added to those of the example, on two workers that poll the service's database. By default jobs run on the inline
+runner, and kills come closer to each other; `--spark` starts the commands that users start.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import argparse
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +23,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import mkdtemp
 
+import psycopg2
 import pyarrow.parquet as pq
 
 from gobblin_dagster.core.clock import SystemClock
@@ -38,92 +39,75 @@ from gobblin_dagster.service.worker_node import WorkerNode
 from gobblin_dagster.spec.load import load_project
 from tests.services.certificates import Authority
 from tests.services.kafka import KafkaBroker, jars, running_kafka
+from tests.services.postgres import PostgresServer, binaries, running_postgres
+from tests.services.service_example import TOPICS, copy_example
 
-ROWS, DATASETS = 3000, 3
-WORKERS = ("east", "west", "south")
+ROWS = 1000
+"""Rows that each execution finds in each dataset."""
+DATASETS = ("eu", "us", "asia")
+FLOW = FlowId("shop", "orders")
+DESTINATIONS = ("shop", "second-lake", "third-lake")
 NEVER = "0 0 0 ? 1 1 2050"
-TEMPLATE = """
-template: rows
-parameters: {destination.folder: {type: path}}
-job:
-  source:
-    type: gobblin_dagster.testing.rows_source:RowsSource
-    datasets: {%s}
-  extract: {namespace: test, table: rows}
-  output: {path: "${destination.folder}"}
-"""
-TOPOLOGY = """
+THIRD = """
 nodes:
-  files: {{type: files}}
-  lake: {{type: lake, properties: {{folder: lake}}}}
-  shop: {{type: database, properties: {{folder: shop}}}}
-  copy: {{type: copy, properties: {{folder: copy}}}}
-  cold: {{type: cold, properties: {{folder: cold}}}}
+  third-lake: {type: archive, properties: {path: ../third-lake}}
 executors:
-  here: {{capabilities: [{{source: files}}]}}
-  east: {{type: store, state: east, capabilities: [{{destination: database}}]}}
-  west:
-    type: kafka
-    state: west
-    kafka: {{brokers: "{brokers}", orders: orders, reports: reports, timeout_s: 5}}
-    capabilities: [{{destination: copy}}]
-  south:
-    type: rest
-    state: south
-    rest: {{url: "https://127.0.0.1:{port}", {service}}}
-    capabilities: [{{destination: cold}}]
+  east: {type: store, state: east, capabilities: [{source: lake, destination: archive}]}
 edges:
-  in: {{source: files, destination: lake, template: FS:///rows.template, executors: [here]}}
-  out: {{source: lake, destination: shop, template: FS:///rows.template, executors: [east]}}
-  over: {{source: lake, destination: copy, template: FS:///rows.template, executors: [west]}}
-  far: {{source: lake, destination: cold, template: FS:///rows.template, executors: [south]}}
+  lake-to-archive: {source: lake, destination: third-lake, template: "FS:///lake-to-lake.template"}
 """
+GOBBLIN = (sys.executable, "-m", "gobblin_dagster")
+HERE = (sys.executable, "-m", "tests.services.executor_storm")
 
 
 class Storm:
-    """The processes, and their projects below one folder."""
+    """The processes, and the example's projects in one folder.
 
-    def __init__(self, folder: Path, broker: KafkaBroker) -> None:
+    Args:
+        folder: a copy of the example.
+        broker: where orders and reports go.
+        store: URL of the service's database.
+        uses_spark: whether the processes are those of a user, in place of ones without Spark.
+    """
+
+    victims = ("service", "east-1", "east-2", "west-1", "west-2", "south", "broker")
+
+    def __init__(self, folder: Path, broker: KafkaBroker, store: str, *, uses_spark: bool) -> None:
         self._folder = folder
         self._broker = broker
-        self.url = f"sqlite:///{folder}/service/.gobblin/service.db"
+        self._uses_spark = uses_spark
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        for name in ("service", *WORKERS):
-            (folder / name).mkdir()
-        for part in ("templates", "topology", ".gobblin"):
-            (folder / "service" / part).mkdir()
-        authority = Authority(folder / "authority")
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        datasets = ", ".join(f"d{one}: {{rows: {ROWS}, unit_rows: 500}}" for one in range(DATASETS))
-        (folder / "service" / "templates" / "rows.template").write_text(TEMPLATE % datasets)
-        (folder / "service" / "topology" / "all.yaml").write_text(
-            TOPOLOGY.format(brokers=broker.address, port=port, service=_files(authority, "service"))
+        authority = Authority(folder / "tls")
+        for name in ("service", "south"):
+            authority.signed(name)
+        (folder / "service" / "topology" / "third.yaml").write_text(THIRD)
+        (folder / "east").mkdir()
+        (folder / "east" / "gobblin.yaml").write_text(
+            f"project: east\nspark: {{master: 'local[1]'}}\nworker: {{store: '{store}'}}\n"
+            "allow: {paths: [../lake, ../third-lake], hosts: [], environment: [], modules: []}\n"
         )
-        (folder / "service" / "gobblin.yaml").write_text("project: service\nservice: {port: 0}\nlease_ttl_s: 5\n")
-        inlets = {
-            "east": f"store: '{self.url}'",
-            "west": f"inlet: {{type: kafka, brokers: '{broker.address}', orders: orders, reports: reports}}",
-            "south": f"inlet: {{type: rest, port: {port}, {_files(authority, 'south')}}}",
-        }
-        for name, inlet in inlets.items():
-            (folder / name / "gobblin.yaml").write_text(f"project: {name}\nlease_ttl_s: 5\nworker: {{{inlet}}}\n")
-
-    @property
-    def victims(self) -> list[str]:
-        """What can be killed."""
-        return ["service", "east-1", "east-2", "west-1", "west-2", "south", "broker"]
+        settings = folder / "service" / "gobblin.yaml"
+        settings.write_text(settings.read_text().replace("service: {", f"service: {{store: '{store}', "))
+        for path in folder.glob("*/gobblin.yaml"):
+            path.write_text(f"{path.read_text()}lease_ttl_s: 5\n")
 
     def start(self, name: str) -> None:
         """Start a process."""
         if name == "broker":
             self._broker.start()
             return
-        command = [sys.executable, "-m", "tests.services.executor_storm", "--process", name.partition("-")[0]]
+        project = name.partition("-")[0]
+        root = self._folder / project
+        command = [*HERE, "--process", str(root)]
+        if self._uses_spark:
+            command = [
+                *GOBBLIN,
+                "-C",
+                str(root),
+                *(["serve"] if project == "service" else ["worker", "--executor", project]),
+            ]
         with (self._folder / f"{name}.log").open("ab") as log:
-            self._processes[name] = subprocess.Popen(
-                [*command, "--folder", str(self._folder)], stdout=log, stderr=log, start_new_session=True
-            )
+            self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     def kill(self, name: str) -> None:
         """Kill a process; its child ends by itself."""
@@ -141,118 +125,169 @@ class Storm:
             process.wait(60)
 
 
-def _files(authority: Authority, name: str) -> str:
-    certificate, key = authority.signed(name)
-    return f"ca: '{authority.ca}', certificate: '{certificate}', key: '{key}'"
-
-
-def run_process(kind: str, folder: Path) -> int:
-    """Be one of the processes."""
-    root = folder / kind
+def run_process(root: Path) -> int:
+    """Be the service or a worker, without Spark."""
     spec = load_project(root)
     child = [sys.executable, "-m", "tests.services.inline_worker", str(root)]
-    if kind == "service":
-        return CoreServices(root, spec.service, child, state=spec.state).run(lambda _: None)
-    return WorkerNode(kind, root, spec, child).run(lambda: None)
+    if root.name == "service":
+        return CoreServices(root, spec.service, child, spec.allow.lists, state=spec.state).run(lambda _: None)
+    return WorkerNode(root.name, root, spec, child).run(lambda: None)
+
+
+class Arrivals:
+    """Writes files into the landing folder; no row is there twice."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.rows = {"eu": [1, 2, 3, 4, 5], "us": [1, 2], "asia": []}
+        """Keys of the rows of each dataset; the example brings the first ones."""
+
+    def come(self) -> None:
+        """Let one file arrive for each dataset."""
+        for dataset in DATASETS:
+            first = len(self.rows[dataset]) + 1
+            keys = range(first, first + ROWS)
+            self.rows[dataset] += keys
+            folder = self._folder / dataset
+            folder.mkdir(exist_ok=True)
+            arriving = folder / f".{first}"
+            arriving.write_text("id,item,amount\n" + "".join(f"{key},book,{key % 97}\n" for key in keys))
+            arriving.rename(folder / f"{first:08}.csv")
 
 
 def main() -> int:
-    """Run the storm, print its figures; 0 if every row is there once and every job complete."""
+    """Run the storm, print its figures; 0 if every row is there once and every execution complete."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--process")
-    parser.add_argument("--folder", type=Path, default=None)
+    parser.add_argument("--store", choices=["sqlite", "postgresql"], default="sqlite", help="the service's database")
+    parser.add_argument("--spark", action="store_true", help="jobs run on Spark")
+    parser.add_argument("--process", type=Path)
     arguments = parser.parse_args()
     if arguments.process:
-        return run_process(arguments.process, arguments.folder)
-    libs = jars()
-    if libs is None:
-        sys.stderr.write("Kafka's jars cannot be had here.\n")
-        return 1
-    os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
-    chance = random.Random(arguments.seed)
-    folder = Path(mkdtemp(prefix="gobblin-storm-"))
+        return run_process(arguments.process)
+    libs, programs = jars(), binaries()
+    if libs is None or programs is None:
+        sys.stderr.write("A Kafka broker (Maven, Java) and a PostgreSQL server are needed here.\n")
+        return 2
+    folder = Path(mkdtemp(prefix="gobblin-storm-")) / "example"
     begun = time.monotonic()
     with ExitStack() as services:
         broker = services.enter_context(running_kafka(libs))
-        broker.new_topic("orders", 2)
-        broker.new_topic("reports", 2)
-        storm = Storm(folder, broker)
+        server = services.enter_context(running_postgres(programs))
+        for topic in TOPICS:
+            broker.new_topic(topic, 2)
+        copy_example(folder, broker.address)
+        database, own = server.new_database(), server.new_database()
+        url = f"sqlite:///{folder}/service/.gobblin/service.db" if arguments.store == "sqlite" else server.url(own)
+        os.environ |= {"PYTHONPATH": str(Path(__file__).parents[2]), "SHOP_DATABASE": server.url(database)}
+        (folder / "service" / ".gobblin").mkdir()
+        storm = Storm(folder, broker, url, uses_spark=arguments.spark)
         services.callback(storm.end)
-        store = ServiceStore(parse_url(storm.url), SystemClock())
-        killed: Counter[str] = Counter()
-        for name in storm.victims[:-1]:
-            storm.start(name)
-        flows: list[FlowId] = []
-        while sum(killed.values()) < arguments.kills:
-            flows.append(_create(store, len(flows)))
-            time.sleep(chance.uniform(0.2, 4))
-            victim = chance.choice(storm.victims)
-            storm.kill(victim)
-            killed[victim] += 1
-            time.sleep(chance.uniform(0, 2))
-            storm.start(victim)
-            sys.stderr.write(f"{sum(killed.values())} kills, last {victim}\n")
-        over = _wait(store, flows, 600)
-        problems = _problems(store, flows, folder)
-        store.close()
+        store = services.enter_context(ServiceStore(parse_url(url), SystemClock()))
+        arrivals = Arrivals(folder / "landing")
+        killed = _rage(storm, store, arrivals, arguments.kills, arguments.seed, 30 if arguments.spark else 4)
+        problems = _problems(store, server, database, folder, arrivals)
+        with store.read() as transaction:
+            executions = list_executions(transaction, FLOW, 1000)
+    rows = sum(map(len, arrivals.rows.values()))
     told = (
-        f"seed {arguments.seed}: {sum(killed.values())} kills ({dict(sorted(killed.items()))}),",
-        f"{len(flows)} flows, {over} of them over, {4 * len(flows)} jobs, {time.monotonic() - begun:.0f} s;",
-        f"{4 * len(flows) * ROWS * DATASETS:,} rows expected once each; problems: {problems or 'none'}",
+        f"seed {arguments.seed}, {arguments.store}, {'Spark' if arguments.spark else 'inline runner'}: "
+        f"{killed.total()} kills ({dict(sorted(killed.items()))}),",
+        f"{len(executions)} executions, {4 * len(executions)} jobs, {time.monotonic() - begun:.0f} s, "
+        f"load {os.getloadavg()[1]:.1f};",
+        f"{rows:,} rows expected once in the lake and in each of {len(DESTINATIONS)} destinations; "
+        f"problems: {problems or 'none'}",
         f"logs and data: {folder}",
     )
     sys.stdout.write("\n".join(told) + "\n")
     return 1 if problems else 0
 
 
-def _create(store: ServiceStore, number: int) -> FlowId:
-    """Store a flow of a schedule that fires once, now; the service's own scheduler finds it."""
+def _rage(storm: Storm, store: ServiceStore, arrivals: Arrivals, kills: int, seed: int, pause_s: float) -> Counter[str]:
+    """Kill processes while executions run; return how often each was killed, once the last execution is over."""
+    chance = random.Random(seed)
+    for name in storm.victims[:-1]:
+        storm.start(name)
+    manager = _manager(store)
+    killed: Counter[str] = Counter()
+    while killed.total() < kills:
+        if _is_idle(store):
+            _run(store, manager, arrivals)
+        time.sleep(chance.uniform(0.2, pause_s))
+        victim = chance.choice(storm.victims)
+        storm.kill(victim)
+        killed[victim] += 1
+        time.sleep(chance.uniform(0, 2))
+        storm.start(victim)
+        sys.stderr.write(f"{killed.total()} kills, last {victim}\n")
+    deadline = time.monotonic() + 600
+    while not _is_idle(store) and time.monotonic() < deadline:
+        time.sleep(1)
+    return killed
+
+
+def _manager(store: ServiceStore) -> FlowManager:
+    """Store the flow, and return what fires it; the service's own scheduler and compiler find both."""
 
     def compiled(config: FlowConfig, former: object = ()) -> Dag:
         return Dag(())
 
-    flow = FlowId("storm", f"f{number}")
-    ends = {"gobblin.flow.sourceIdentifier": "files", "gobblin.flow.destinationIdentifier": "shop,copy,cold"}
     manager = FlowManager(store, compiled, Orchestrator(store, compiled))
+    ends = {
+        "gobblin.flow.sourceIdentifier": "landing",
+        "gobblin.flow.destinationIdentifier": ",".join(DESTINATIONS),
+    }
     with store.write() as transaction:
-        manager.create(transaction, FlowConfig(flow, "", ends, Schedule(NEVER)), "storm")
-        manager.run_now(transaction, flow)
-    return flow
+        manager.create(transaction, FlowConfig(FLOW, "", ends, Schedule(NEVER)), "storm")
+    return manager
 
 
-def _wait(store: ServiceStore, flows: list[FlowId], timeout_s: float) -> int:
-    deadline = time.monotonic() + timeout_s
-    while True:
-        with store.read() as transaction:
-            over = sum(one.is_over for flow in flows for one in list_executions(transaction, flow))
-        if over == len(flows) or time.monotonic() > deadline:
-            return over
-        time.sleep(1)
+def _run(store: ServiceStore, manager: FlowManager, arrivals: Arrivals) -> None:
+    arrivals.come()
+    with store.write() as transaction:
+        manager.run_now(transaction, FLOW)
 
 
-def _problems(store: ServiceStore, flows: list[FlowId], folder: Path) -> list[str]:
+def _is_idle(store: ServiceStore) -> bool:
+    with store.read() as transaction:
+        newest = list_executions(transaction, FLOW, 1)
+    return not newest or newest[0].is_over
+
+
+def _problems(
+    store: ServiceStore, server: PostgresServer, database: str, folder: Path, arrivals: Arrivals
+) -> list[str]:
     """Return what is wrong: executions that are not complete, rows that are missing or there twice."""
     found = []
-    where = {"in": "service", "out": "east", "over": "west", "far": "south"}
-    expected = list(range(ROWS))
-    for flow in flows:
-        with store.read() as transaction:
-            [execution] = list_executions(transaction, flow)
-            jobs = load_jobs(transaction, execution.id)
+    with store.read() as transaction:
+        executions = list_executions(transaction, FLOW, 1000)
+        jobs = load_jobs(transaction, executions[0].id)
+    for execution in executions:
         if execution.status is not ExecutionStatus.COMPLETE:
             found.append(f"{execution.id} is {execution.status}: {execution.message}")
-        for job in jobs:
-            edge = job.job.name.split("__")[2]
-            root = folder / where[edge]
-            with closing(Project(root, load_project(root)).open_store()) as state:
-                for number in range(DATASETS):
-                    files = state.load_snapshot(job.job.name, f"d{number}")
-                    ids = sorted(id_ for file in files for id_ in pq.read_table(file.path)["id"].to_pylist())
-                    if ids != expected:
-                        found.append(f"{job.job.name} d{number}: {len(ids)} rows, {len(set(ids))} of them different")
+    roots = {"files_to_lake": "service", "lake_to_lake": "south", "lake_to_archive": "east"}
+    places = {job.job.name: roots.get(job.job.name.split("__")[2]) for job in jobs}
+    for dataset in DATASETS:
+        expected = arrivals.rows[dataset]
+        with closing(psycopg2.connect(server.url(database))) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT id FROM orders WHERE region = %s", [dataset])
+            there = {"table orders": [key for (key,) in cursor.fetchall()]}
+        for job, root in places.items():
+            if root is not None:
+                there[job] = _published(folder / root, job, dataset)
+        for place, keys in there.items():
+            if sorted(keys) != expected:
+                found.append(
+                    f"{place} {dataset}: {len(keys)} rows, {len(set(keys))} different, {len(expected)} expected"
+                )
     return found
+
+
+def _published(root: Path, job: str, dataset: str) -> list[int]:
+    with closing(Project(root, load_project(root)).open_store()) as state:
+        files = state.load_snapshot(job, dataset)
+        return [key for file in files for key in pq.read_table(file.path)["id"].to_pylist()]
 
 
 if __name__ == "__main__":

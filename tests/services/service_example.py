@@ -1,0 +1,66 @@
+"""`examples/service` with a broker and a database of its own: python -m tests.services.service_example FOLDER.
+
+Copies the example into the folder, starts both servers, and calls `run.sh` there as a user does; ends them afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.services.kafka import jars, running_kafka
+from tests.services.postgres import binaries, running_postgres
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "service"
+TOPICS = ("west-orders", "west-reports")
+
+
+def copy_example(folder: Path, broker: str) -> None:
+    """Copy the example, and let it use ports of this machine that are free.
+
+    Args:
+        folder: where to; does not exist yet.
+        broker: address of the broker.
+    """
+    shutil.copytree(EXAMPLE, folder)
+    changes = {"127.0.0.1:9092": broker, "8443": str(_free_port()), "6956": str(_free_port())}
+    for path in [*folder.rglob("*.yaml")]:
+        text = path.read_text()
+        for old, new in changes.items():
+            text = text.replace(old, new)
+        path.write_text(text)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    return port
+
+
+def main() -> int:
+    """Run the example; return the exit code of its script."""
+    folder = Path(sys.argv[1])
+    libs, programs = jars(), binaries()
+    if libs is None or programs is None:
+        sys.stderr.write("A Kafka broker (Maven, Java) and a PostgreSQL server are needed here.\n")
+        return 2
+    with ExitStack() as services:
+        broker = services.enter_context(running_kafka(libs))
+        database = services.enter_context(running_postgres(programs))
+        for topic in TOPICS:
+            broker.new_topic(topic, 2)
+        copy_example(folder, broker.address)
+        url = database.url(database.new_database())
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        return subprocess.run(
+            [folder / "run.sh"], env={**os.environ, "SHOP_DATABASE": url, "PATH": path}, check=False
+        ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
