@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # In one list, so that all are installed in one go; the JDK brings the Java of Spark.
 TEST_PROGRAMS := postgresql mariadb-server maven default-jdk-headless openssh-server mmdebstrap chromium
 .DEFAULT_GOAL := help
-.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots dagster-versions check demo demo-full service service-demo bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-table dags executor-storm clean
+.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots dagster-versions check demo demo-full service service-demo service-example bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-table dags executor-storm clean
 
 help: ## list all of these
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,11 @@ service-demo: $(VENV)/user.stamp ## the service in one go: start, create a flow,
 	@scripts/ensure-java.sh
 	@scripts/service-demo.sh
 
+service-example: install ## the service with three executors, on a broker and a PostgreSQL of its own, in ./service-example; then all ends
+	@scripts/ensure-system.sh postgresql maven default-jdk-headless
+	@rm -rf service-example
+	@$(BIN)/python -m tests.services.service_example service-example
+
 dags: install ## the DAG engine on every DAG of four jobs, in all orders of all events: some minutes
 	@echo "+ GOBBLIN_ALL_DAGS=1 pytest tests/unit/service/orchestrator/test_all_dags.py"
 	@GOBBLIN_ALL_DAGS=1 $(BIN)/python -m pytest -q -n0 tests/unit/service/orchestrator/test_all_dags.py
@@ -63,9 +68,9 @@ crash-table: install ## every single fault, and N random schedules (default 2000
 	@scripts/ensure-system.sh postgresql maven default-jdk-headless || true # said in one sentence; rows that need them are left out by name
 	@$(BIN)/python -m tests.services.crash_table --storms $(or $(N),2000) $(if $(PAIRS),--pairs)
 
-executor-storm: install ## kill service, workers and broker while flows run on three executors, then count rows: KILLS=50 SEED=1
-	@scripts/ensure-system.sh maven default-jdk-headless
-	@$(BIN)/python -m tests.services.executor_storm --kills $(or $(KILLS),50) --seed $(or $(SEED),1)
+executor-storm: install ## kill service, workers and broker of examples/service 50 times, then count rows: KILLS=50 SEED=1 STORE=postgresql SPARK=1
+	@scripts/ensure-system.sh postgresql maven default-jdk-headless
+	@$(BIN)/python -m tests.services.executor_storm --kills $(or $(KILLS),50) --seed $(or $(SEED),1) --store $(or $(STORE),sqlite) $(if $(SPARK),--spark)
 
 bench: $(VENV)/user.stamp ## compare with hand-written PySpark; quick look: make bench ROWS=400000
 	@scripts/ensure-java.sh
@@ -151,6 +156,6 @@ check: install ## what CI runs, in the same order
 	@$(MAKE) --no-print-directory test
 
 clean: ## delete everything that is made here: environment, caches, demo folders
-	rm -rf $(VENV) demo demo-full .work .gobblin build dist site *.egg-info spark-warehouse
+	rm -rf $(VENV) demo demo-full service-example .work .gobblin build dist site *.egg-info spark-warehouse
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

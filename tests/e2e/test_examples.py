@@ -65,6 +65,8 @@ def example(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def test_every_example_is_run_here() -> None:
     here = Path(__file__).read_text(encoding="utf-8")
+    with_servers = Path(__file__).parents[1] / "integration" / "kafka" / "test_service_example.py"
+    assert with_servers.exists()  # runs "service"
     folders = [folder.name for folder in EXAMPLES.iterdir() if folder.is_dir()]
     assert folders
     assert [name for name in folders if f'"{name}"' not in here] == []

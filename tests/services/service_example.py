@@ -44,7 +44,7 @@ def _free_port() -> int:
 
 def main() -> int:
     """Run the example; return the exit code of its script."""
-    folder = Path(sys.argv[1])
+    folder = Path(sys.argv[1]).resolve()
     libs, programs = jars(), binaries()
     if libs is None or programs is None:
         sys.stderr.write("A Kafka broker (Maven, Java) and a PostgreSQL server are needed here.\n")
