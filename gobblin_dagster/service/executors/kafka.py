@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 REFUSED = ".gobblin/refused-orders-{executor}.jsonl"
 """File of a worker's project with messages that were no orders, each with the reason."""
 _POLL_S = 0.2
+SESSION_S = 15
+"""Seconds without a sign of life after which the partitions of a worker that was killed go to the others."""
 PARTITIONS_S = 30.0
 """How often partitions that were added to the topic of reports are looked for."""
 _STORE = "gobblin-store-"
@@ -64,8 +66,9 @@ class KafkaClients:
         with optional_package("confluent_kafka"):
             from confluent_kafka import Consumer  # noqa: PLC0415  # optional package
 
-        own = {"group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-        return Consumer(client_settings(self._topics, own | ({"client.id": name} if name else {})))
+        own: dict[str, Any] = {"group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+        own |= {"client.id": name} if name else {}
+        return Consumer(client_settings(self._topics, own, {"session.timeout.ms": SESSION_S * 1000}))
 
     def members(self, group: str) -> set[str]:
         """Return the names of a group's members."""
