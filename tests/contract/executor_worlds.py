@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.errors import TransientError
+from gobblin_dagster.service.catalog.templates import keys_body
 from gobblin_dagster.service.executors.base import ReportingExecutor, SpecExecutor, job_key
 from gobblin_dagster.service.executors.dispatcher import Dispatcher
 from gobblin_dagster.service.executors.embedded import EmbeddedExecutor
@@ -137,6 +138,7 @@ class World:
     """
 
     queue = "east"
+    body = '{"n": 1}'
     stride = 1
     """Each how many steps there is a kill."""
 
@@ -205,7 +207,7 @@ class World:
 
     def _compile(self, config: FlowConfig, former: object = ()) -> Dag:
         attempts = int(config.properties["job.maxAttempts"])
-        return Dag((DagJob(f"{config.id.name}_a", self.queue, '{"n": 1}', (), attempts),))
+        return Dag((DagJob(f"{config.id.name}_a", self.queue, self.body, (), attempts),))
 
     def _report(self, report: JobReport) -> None:
         self.orchestrator.report(report)
@@ -264,18 +266,18 @@ class KafkaWorld(RemoteWorld):
 
     own: MortalStore | None = None
     broker: MemoryKafka
+    topics = KafkaTopics(brokers="127.0.0.1:1", orders="orders", reports="reports")
 
     def start(self) -> None:
         if self.own is None:
             self.broker = MemoryKafka(self.kills.point)
             shutil.copy(self.folder / "empty.db", self.folder / "worker.db")
             self.own = MortalStore(f"sqlite:///{self.folder}/worker.db", self.kills)
-        topics = KafkaTopics(brokers="127.0.0.1:1", orders="orders", reports="reports")
         clients: Any = self.broker
         self.worker = NotingWorker(self.kills, self.begun, self.published)
-        executor = KafkaExecutor(self.queue, topics, self._open_jobs, clients=clients)
+        executor = KafkaExecutor(self.queue, self.topics, self._open_jobs, clients=clients)
         self.dispatcher = Dispatcher(self.store, executor, self._report)
-        self.link = KafkaLink(topics, StoreExecutor(self.queue, self.own), self.folder, clients)
+        self.link = KafkaLink(self.topics, StoreExecutor(self.queue, self.own), self.folder, clients)
         inbox = Inbox(self.queue, self.own, f"worker-{next(_names)}")
         self.monitor = JobMonitor(self.queue, inbox, self.worker, SystemClock(), 2)
 
@@ -295,6 +297,14 @@ class KafkaWorld(RemoteWorld):
 
     def lose_it(self) -> None:
         self.broker.topics.clear()
+
+
+class GobblinKafkaWorld(KafkaWorld):
+    """Orders are job specs of Gobblin's."""
+
+    body = keys_body({"source.class": "shop.Source"})
+    topics = KafkaTopics(brokers="127.0.0.1:1", orders="orders", reports="reports", format="gobblin")
+    stride = 3
 
 
 class PostgresStoreWorld(StoreWorld):

@@ -21,6 +21,7 @@ from gobblin_dagster.service.store.execution_rows import list_orders
 from gobblin_dagster.service.store.store import ServiceStore
 from tests.contract.executor_worlds import (
     EmbeddedWorld,
+    GobblinKafkaWorld,
     KafkaWorld,
     Killed,
     PostgresStoreWorld,
@@ -36,6 +37,7 @@ WORLDS = [
     pytest.param((EmbeddedWorld, "sqlite"), id="embedded"),
     pytest.param((StoreWorld, "sqlite"), id="store"),
     pytest.param((KafkaWorld, "sqlite"), id="kafka"),
+    pytest.param((GobblinKafkaWorld, "sqlite"), id="kafka-gobblin"),
     pytest.param((RestWorld, "sqlite"), id="rest"),
     pytest.param((PostgresStoreWorld, "postgres"), id="store-postgres", marks=pytest.mark.postgres),
 ]
@@ -169,7 +171,7 @@ def test_stop_before_the_beginning_cancels_and_nothing_begins_later(world: World
     world.executor().delete(one)
     assert world.passes(execution)
     assert world.job(execution).status is S.CANCELLED
-    world.executor().add(RunOrder(one, "", "{}"))
+    world.executor().add(RunOrder(one, "", world.body))
     world.service_pass()
     world.worker_pass()
     assert world.begun == []

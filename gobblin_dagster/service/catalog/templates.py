@@ -138,6 +138,10 @@ class GobblinFlowTemplate(Template):
         filled.pop("job", None)  # the service names jobs
         return filled
 
+    def keys(self, values: Mapping[str, str]) -> dict[str, str]:
+        """Return the keys of the job with the values of a flow in it, which `fill` has checked."""
+        return self.gobblin.keys({**self.own, **values})
+
 
 _IN_SQL = re.compile(r"[A-Za-z0-9_.:]*(?:-[A-Za-z0-9_.:]+)*")
 """Text that can end neither a literal nor a name, nor begin a comment."""
@@ -411,3 +415,21 @@ def _texts(node: Any, at: Loc) -> Iterator[tuple[Loc, str]]:
 def job_document(filled: Mapping[str, Any], name: str) -> str:
     """Return a filled job as JSON, with its name, as executors get it."""
     return json.dumps({"job": name, **filled}, ensure_ascii=False, separators=(",", ":"))
+
+
+def keys_body(keys: Mapping[str, str]) -> str:
+    """Return a body that carries the keys of a Gobblin job; references in them are `${env:NAME}`."""
+    return json.dumps({_KEYS: dict(keys)}, ensure_ascii=False, separators=(",", ":"))
+
+
+def keys_of_body(body: str) -> Mapping[str, str] | None:
+    """Return the keys that a body carries; None if it is a job file of ours."""
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return None
+    keys = document.get(_KEYS) if isinstance(document, dict) and len(document) == 1 else None
+    return keys if isinstance(keys, dict) and all(isinstance(text, str) for text in keys.values()) else None
+
+
+_KEYS = "gobblin"

@@ -9,7 +9,13 @@ from collections.abc import Mapping, Sequence
 from gobblin_dagster.core.allow import AllowLists
 from gobblin_dagster.engine.validation import check_construct
 from gobblin_dagster.service.catalog.flow_config import EXECUTION_ID, SETTINGS, FlowSettings
-from gobblin_dagster.service.catalog.templates import Template, TemplateError, job_document
+from gobblin_dagster.service.catalog.templates import (
+    GobblinFlowTemplate,
+    Template,
+    TemplateError,
+    job_document,
+    keys_body,
+)
 from gobblin_dagster.service.model import DagJob, FlowConfig, FlowId
 from gobblin_dagster.spec.load import job_text_faults
 
@@ -72,6 +78,8 @@ def fill_job(
     executor: str,
     parents: Sequence[str],
     allow: AllowLists,
+    *,
+    takes_keys: bool = False,
 ) -> tuple[DagJob | None, list[str]]:
     """Return the job that a template becomes with a flow's values, or what is wrong with it.
 
@@ -83,15 +91,21 @@ def fill_job(
         executor: runs the job.
         parents: names of the jobs before it.
         allow: what the job may use.
+        takes_keys: whether the executor takes jobs as keys of Gobblin's.
     """
+    if takes_keys and not isinstance(template, GobblinFlowTemplate):
+        return None, [
+            f"executor {executor!r} takes Gobblin's job specs, and template {template.uri} is none of Gobblin's"
+        ]
     settings = FlowSettings.stored(config.properties)
     own = {key: value for key, value in values.items() if key in template.spec.parameters}
     try:
         body = job_document(template.fill(own), name)
+        carried = keys_body(template.keys(own)) if takes_keys and isinstance(template, GobblinFlowTemplate) else body
     except TemplateError as error:
         return None, [f"template {template.uri}: {error}"]
     start_within_s = int(settings.start_within.total_seconds()) if settings.start_within else None
-    job = DagJob(name, executor, body, tuple(parents), settings.max_attempts, start_within_s)
+    job = DagJob(name, executor, carried, tuple(parents), settings.max_attempts, start_within_s)
     # Faults that executors would find too, as far as they do not depend on their environment.
     faults = job_text_faults(body.encode(), check_construct, allow)
     return job, [f"template {template.uri}: {fault.path}: {fault.problem}" for fault in faults]

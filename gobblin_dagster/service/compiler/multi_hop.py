@@ -147,8 +147,11 @@ class _Making:
         own = {key: value for key, value in values.items() if key in settable}
         faults = list(_missing(self.graph, step, template, own))
         if not faults:
-            executor = self.graph.executors[edge.executor].queue(edge.executor)
-            job, faults = fill_job(self.config, name, template, own, executor, parents, self.allow)
+            spec = self.graph.executors[edge.executor]
+            executor = spec.queue(edge.executor)
+            job, faults = fill_job(
+                self.config, name, template, own, executor, parents, self.allow, takes_keys=spec.takes_keys
+            )
             if job is not None:
                 self.jobs[name] = job
         self._faults += [f"edge {edge.name!r}: {fault}" for fault in faults]

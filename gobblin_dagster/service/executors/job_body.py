@@ -1,12 +1,20 @@
-"""The job file that an execution carries becomes a JobSpec where the job runs, or where a person works on its state."""
+"""The job file that an execution carries becomes a JobSpec where the job runs, or where a person works on its state.
+
+For executors that take Gobblin's own job specs it carries the keys of a Gobblin job, `{"gobblin": {...}}`.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
+from gobblin_dagster.core.errors import InvalidSpecError
 from gobblin_dagster.engine.allowed import require_allowed
 from gobblin_dagster.engine.validation import check_construct, check_parts
+from gobblin_dagster.service.catalog.templates import keys_of_body
+from gobblin_dagster.spec.gobblin.document import to_yaml
+from gobblin_dagster.spec.gobblin.template import job_of_keys
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.load import load_job_text
 from gobblin_dagster.spec.project import ProjectSpec
@@ -27,7 +35,21 @@ def read_job_body(name: str, body: str, root: Path, project: ProjectSpec) -> Job
         SpecError: the job has faults, or is not allowed.
     """
     allow, variables = project.allow.lists, Variables(os.environ, project.secrets, root)
-    job = load_job_text(body.encode(), f"job {name}", check_construct, variables, allow)
+    keys = keys_of_body(body)
+    text = body if keys is None else _job_of_keys(name, keys)
+    job = load_job_text(text.encode(), f"job {name}", check_construct, variables, allow)
     require_allowed(job, str(root), allow)
     check_parts(job, root)
     return job
+
+
+_OF_THE_SERVICE = ("flow.", "job.name", "job.group", "job.schedule", "job.current", "gobblin.flow.", "gobblin.service.")
+"""What begins so tells of the execution, not of the job."""
+
+
+def _job_of_keys(name: str, keys: Mapping[str, str]) -> str:
+    own = {key: text for key, text in keys.items() if not key.startswith(_OF_THE_SERVICE)}
+    job = job_of_keys(own, f"job {name}")
+    if job.faults:
+        raise InvalidSpecError(file=f"job {name}", faults=tuple(job.faults))
+    return to_yaml({**job.data, "job": name})

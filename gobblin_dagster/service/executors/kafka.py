@@ -21,6 +21,12 @@ from typing import Any
 from gobblin_dagster.constructs.clients.kafka import client_settings
 from gobblin_dagster.core.errors import GobblinDagsterError, TransientError, UsageError
 from gobblin_dagster.core.utils.optional_packages import optional_package
+from gobblin_dagster.service.executors.gobblin_messages import (
+    HEADER,
+    read_job_spec,
+    read_tracking_event,
+    write_job_spec,
+)
 from gobblin_dagster.service.executors.messages import RunOrder, StopOrder, from_line, to_line
 from gobblin_dagster.service.executors.store import StoreExecutor
 from gobblin_dagster.service.executors.turns import Turns
@@ -124,8 +130,8 @@ class KafkaExecutor:
         capabilities: kinds of movement that it can do.
         clients: makes Kafka's clients.
 
-    Source: gobblin-kafka `SimpleKafkaSpecExecutor`, `SimpleKafkaSpecProducer`. Differs: JSON, not Avro; an order is
-        sent again until the brokers have it, and reports come back the same way.
+    Source: gobblin-kafka `SimpleKafkaSpecExecutor`, `SimpleKafkaSpecProducer`. Differs: JSON, or Gobblin's Avro; an
+        order is sent again until the brokers have it, and reports come back the same way.
     """
 
     def __init__(
@@ -172,14 +178,14 @@ class KafkaExecutor:
 
     def add(self, order: RunOrder) -> None:
         """Send an order."""
-        self._sender.send([(_flow(order.key), to_line(order).encode())])
+        self._sender.send([(_flow(order.key), self._written(order))])
 
     def update(self, order: RunOrder) -> None:
         """Do nothing: an order that was sent is in the topic for good, and its body goes with it."""
 
     def delete(self, key: JobKey) -> None:
         """Send the order to end a job; it comes after the order to run it, as both have one key."""
-        self._sender.send([(_flow(key), to_line(StopOrder(key)).encode())])
+        self._sender.send([(_flow(key), self._written(StopOrder(key)))])
 
     def list(self) -> Sequence[JobKey]:
         """Return the jobs of which no end was reported yet."""
@@ -195,10 +201,12 @@ class KafkaExecutor:
         found = []
         for message in self._unread:
             try:
-                found.append(read_report((message.value() or b"").decode()))
+                report = _report(message.value() or b"")
             except ValueError as error:
                 where = f"{message.topic()}-{message.partition()}, offset {message.offset()}"
                 log.warning("executor %s: a message is left out, %s: %s", self.name, where, error)
+            else:
+                found += [report] if report is not None else []
         return found
 
     def acknowledge(self, reports: Sequence[JobReport]) -> None:
@@ -212,6 +220,9 @@ class KafkaExecutor:
         """Close the consumer."""
         if self._consumer is not None:
             self._consumer.close()
+
+    def _written(self, order: RunOrder | StopOrder) -> bytes:
+        return write_job_spec(order) if self._topics.format == "gobblin" else to_line(order).encode()
 
     def _assigned(self) -> Any:
         """Return the consumer of all partitions: nodes of the service need no group, as one of them works at a time."""
@@ -356,7 +367,8 @@ class KafkaLink:
 
     def _take_in(self, message: Any) -> None:
         try:
-            order = from_line((message.value() or b"").decode())
+            value = message.value() or b""
+            order = read_job_spec(value) if value.startswith(HEADER) else from_line(value.decode())
             if not isinstance(order, RunOrder | StopOrder):
                 raise ValueError(f"{type(order).__name__} is no order")
         except ValueError as error:
@@ -435,6 +447,10 @@ def _behind(messages: Sequence[Any]) -> list[Any]:
 
     newest = {(one.topic(), one.partition()): one.offset() for one in messages}
     return [TopicPartition(topic, partition, offset + 1) for (topic, partition), offset in newest.items()]
+
+
+def _report(value: bytes) -> JobReport | None:
+    return read_tracking_event(value) if value.startswith(HEADER) else read_report(value.decode())
 
 
 def _flow(key: JobKey) -> str:

@@ -121,6 +121,9 @@ class KafkaTopics(KafkaConnection):
     """Topic of orders to the executor. Orders of one flow go to one partition, and keep their order."""
     reports: str = Field(min_length=1)
     """Topic of reports from the executor."""
+    format: Literal["json", "gobblin"] = "json"
+    """Form of the orders: `json` for `gobblin worker`, `gobblin` for a cluster of Gobblin's, which reads job specs in
+    Avro; then `reports` is the topic of its tracking events."""
 
 
 class RestAddress(SpecModel):
@@ -181,6 +184,11 @@ class TopologySpec(SpecModel):
     def queue(self, name: str) -> str:
         """Return the name under which the executor takes orders."""
         return self.type if self.type == "embedded" else name
+
+    @property
+    def takes_keys(self) -> bool:
+        """Whether it takes jobs as keys of Gobblin's."""
+        return self.kafka is not None and self.kafka.format == "gobblin"
 
     def can_move(self, source: str, destination: str) -> bool:
         """Tell whether it has a capability for these types of nodes."""

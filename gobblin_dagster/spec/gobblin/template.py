@@ -25,6 +25,8 @@ from gobblin_dagster.spec.job import JobSpec
 _REFERENCE = re.compile(r"\$\{\s*(?:any:)?([^{}:?]+?)\s*\}")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 """A name that means a variable of the environment, if it has no key; HOCON has no other sign for it."""
+_WRITTEN = re.compile(r"\$\$|\$\{(?P<name>[^{}]*)\}")
+"""What `Entries.resolve` leaves in a text: doubled dollar signs, and references to variables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,23 @@ class GobblinTemplate:
 
     def job(self, values: Mapping[str, str]) -> GobblinJob:
         """Return the job that the template becomes, or its faults; `values` are texts without references, by key."""
+        return _converted(self._entries(values))
+
+    def keys(self, values: Mapping[str, str]) -> dict[str, str]:
+        """Return all keys with `values` in them, as Gobblin reads them; variables stay references, `${env:NAME}`."""
+        entries = self._entries(values)
+        entries.resolve()
+        return {
+            name: _WRITTEN.sub(_as_gobblins, entry.text)
+            for name, entry in entries.by_key.items()
+            if not name.startswith("gobblin.template.")
+        }
+
+    def _entries(self, values: Mapping[str, str]) -> Entries:
         entries = Entries(dict(self.entries), list(self.faults), set(self.referred) | set(values))
         for name, value in values.items():
             entries.by_key[name] = Entry(name, value, 1, "the flow")
-        entries.resolve()
-        converted = convert(entries)
-        converted.data = {name: converted.data[name] for name in JobSpec.model_fields if name in converted.data}
-        return converted
+        return entries
 
     def places_of(self, job: GobblinJob, name: str) -> list[Loc]:
         """Return the places of a job into which a parameter's value goes, alone or inside of a text."""
@@ -74,6 +86,27 @@ def read_template(path: Path, root: Path, shown: Callable[[Path], str]) -> Gobbl
         unset = _referred_by(entry.text) - set(entries.by_key) - set(wanted)
         wanted.update(dict.fromkeys(sorted(name for name in unset if not _VARIABLE.fullmatch(name))))
     return GobblinTemplate(entries.by_key, frozenset(entries.referred), wanted, tuple(entries.faults))
+
+
+def job_of_keys(keys: Mapping[str, str], where: str) -> GobblinJob:
+    """Return the job that keys of Gobblin's become, or its faults.
+
+    Args:
+        keys: texts by key; `${other.key}` and `${env:NAME}` are references.
+        where: names the keys' origin in faults.
+    """
+    return _converted(Entries({name: Entry(name, text, 1, where) for name, text in keys.items()}))
+
+
+def _converted(entries: Entries) -> GobblinJob:
+    entries.resolve()
+    converted = convert(entries)
+    converted.data = {name: converted.data[name] for name in JobSpec.model_fields if name in converted.data}
+    return converted
+
+
+def _as_gobblins(found: re.Match[str]) -> str:
+    return "$" if found["name"] is None else f"${{env:{found['name']}}}"
 
 
 def job_yaml(job: GobblinJob) -> str:
