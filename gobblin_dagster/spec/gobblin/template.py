@@ -89,13 +89,15 @@ def read_template(path: Path, root: Path, shown: Callable[[Path], str]) -> Gobbl
 
 
 def job_of_keys(keys: Mapping[str, str], where: str) -> GobblinJob:
-    """Return the job that keys of Gobblin's become, or its faults.
+    """Return the job that keys of Gobblin's become, or its faults; keys that are not known count as referred to.
+
+    Services of Gobblin's send many that tell of the flow.
 
     Args:
         keys: texts by key; `${other.key}` and `${env:NAME}` are references.
         where: names the keys' origin in faults.
     """
-    return _converted(Entries({name: Entry(name, text, 1, where) for name, text in keys.items()}))
+    return _converted(Entries({name: Entry(name, text, 1, where) for name, text in keys.items()}, referred=set(keys)))
 
 
 def _converted(entries: Entries) -> GobblinJob:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from gobblin_dagster.core.errors import FlowCompileError
-from gobblin_dagster.service.catalog.templates import TemplateCatalog
+from gobblin_dagster.core.allow import EVERYTHING
+from gobblin_dagster.core.errors import FlowCompileError, InvalidSpecError
+from gobblin_dagster.service.catalog.templates import TemplateCatalog, keys_body, keys_of_body
 from gobblin_dagster.service.compiler.multi_hop import MultiHopCompiler
 from gobblin_dagster.service.compiler.routed_flow import COMBINE, DESTINATIONS, EXCLUDED, INPUT, PATH, SOURCE, SUB_PATHS
 from gobblin_dagster.service.executors.embedded import NAME as EMBEDDED
+from gobblin_dagster.service.executors.job_body import read_job_body
 from gobblin_dagster.service.model import Dag, FlowConfig, FlowId
 from gobblin_dagster.service.topology.files import read_topology
 from gobblin_dagster.service.topology.graph import EMPTY
@@ -213,3 +215,51 @@ def test_explanation_tells_way_and_every_refused_edge(root: Path) -> None:
     assert {hop.executor for way in found.ways for hop in way.hops} == {"here"}
     assert found.ways[0].hops[0].job == found.ways[1].hops[0].job == found.dag.jobs[0].name
     assert [str(refusal) for refusal in found.refused] == ["edge 'direct' (landing -> shop): it is not enabled"]
+
+
+GOBBLINS = """\
+source.class=org.apache.gobblin.example.simplejson.SimpleJsonSource
+source.filebased.files.to.pull=${folder}/${env:MONTH}.json
+extract.namespace=test
+extract.table.name=orders
+writer.output.format=AVRO
+data.publisher.final.dir=${destination.path}
+"""
+CLUSTER = """\
+nodes:
+  landing: {type: files}
+  shop: {type: lake, properties: {path: shop}}
+executors:
+  cluster:
+    type: kafka
+    kafka: {brokers: "broker:9092", orders: jobs, reports: tracking, format: gobblin}
+    capabilities: [{}]
+edges:
+  in: {source: landing, destination: shop, template: "FS:///in.job", executors: [cluster]}
+"""
+
+
+def test_executor_of_a_gobblin_cluster_gets_the_keys_of_the_job(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "in.job").write_text(GOBBLINS)
+    (root / "topology" / "all.yaml").write_text(CLUSTER)
+    (job,) = compiler(root).compile(flow(folder="in")).jobs
+    assert job.executor == "cluster"
+    keys = keys_of_body(job.body)
+    assert keys is not None
+    assert keys["source.filebased.files.to.pull"] == "in/${env:MONTH}.json"
+    assert keys["data.publisher.final.dir"] == "shop"
+    monkeypatch.setenv("MONTH", "may")
+    told = {"flow.executionId": "7", "job.currentAttempts": "1"}  # what the order adds is not of the job
+    spec = read_job_body(job.name, keys_body({**keys, **told}), root, EVERYTHING)
+    assert (spec.job, spec.extract.table, spec.output.path) == (job.name, "orders", "shop")
+    assert "in/may.json" in str(spec.source.options)
+    with pytest.raises(InvalidSpecError, match=r"source\.class: .*shop\.Own"):
+        read_job_body(job.name, keys_body({**keys, "source.class": "shop.Own"}), root, EVERYTHING)
+
+
+def test_executor_of_a_gobblin_cluster_takes_no_template_of_ours(root: Path) -> None:
+    (root / "topology" / "all.yaml").write_text(CLUSTER.replace("in.job", "in.template"))
+    told = refused(
+        root, FlowConfig(FlowId("g", "n"), "", {SOURCE: "landing", DESTINATIONS: "shop", "source.path": "in"})
+    )
+    assert "executor 'cluster' takes Gobblin's job specs, and template FS:///in.template is none of Gobblin's" in told
