@@ -227,7 +227,7 @@ data.publisher.final.dir=${destination.path}
 """
 CLUSTER = """\
 nodes:
-  landing: {type: files}
+  landing: {type: files, properties: {path: in}}
   shop: {type: lake, properties: {path: shop}}
 executors:
   cluster:
@@ -259,7 +259,5 @@ def test_executor_of_a_gobblin_cluster_gets_the_keys_of_the_job(root: Path, monk
 
 def test_executor_of_a_gobblin_cluster_takes_no_template_of_ours(root: Path) -> None:
     (root / "topology" / "all.yaml").write_text(CLUSTER.replace("in.job", "in.template"))
-    told = refused(
-        root, FlowConfig(FlowId("g", "n"), "", {SOURCE: "landing", DESTINATIONS: "shop", "source.path": "in"})
-    )
+    told = refused(root, flow())
     assert "executor 'cluster' takes Gobblin's job specs, and template FS:///in.template is none of Gobblin's" in told
