@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from gobblin_dagster.core.allow import EVERYTHING
 from gobblin_dagster.core.errors import FlowCompileError, InvalidSpecError
 from gobblin_dagster.service.catalog.templates import TemplateCatalog, keys_body, keys_of_body
 from gobblin_dagster.service.compiler.multi_hop import MultiHopCompiler
@@ -18,6 +17,7 @@ from gobblin_dagster.service.model import Dag, FlowConfig, FlowId
 from gobblin_dagster.service.topology.files import read_topology
 from gobblin_dagster.service.topology.graph import EMPTY
 from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.project import ProjectSpec
 
 TEMPLATE = """\
 template: {name}
@@ -250,11 +250,11 @@ def test_executor_of_a_gobblin_cluster_gets_the_keys_of_the_job(root: Path, monk
     assert keys["data.publisher.final.dir"] == "shop"
     monkeypatch.setenv("MONTH", "may")
     told = {"flow.executionId": "7", "job.currentAttempts": "1"}  # what the order adds is not of the job
-    spec = read_job_body(job.name, keys_body({**keys, **told}), root, EVERYTHING)
+    spec = read_job_body(job.name, keys_body({**keys, **told}), root, ProjectSpec(project="tests"))
     assert (spec.job, spec.extract.table, spec.output.path) == (job.name, "orders", "shop")
     assert "in/may.json" in str(spec.source.options)
     with pytest.raises(InvalidSpecError, match=r"source\.class: .*shop\.Own"):
-        read_job_body(job.name, keys_body({**keys, "source.class": "shop.Own"}), root, EVERYTHING)
+        read_job_body(job.name, keys_body({**keys, "source.class": "shop.Own"}), root, ProjectSpec(project="tests"))
 
 
 def test_executor_of_a_gobblin_cluster_takes_no_template_of_ours(root: Path) -> None:
