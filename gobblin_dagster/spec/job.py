@@ -372,11 +372,26 @@ class LimitSpec(SpecModel):
     """Seconds of reading after which the work unit ends. Source: `extract.limit.timeLimit`."""
     rows_per_second: float | None = Field(default=None, gt=0)
     """Highest speed: reading waits between batches to stay below it. Source: `extract.limit.rateLimit`."""
+    bytes_per_second: float | None = Field(default=None, gt=0)
+    """Highest speed in bytes of input, in the same way."""
 
     @property
     def ends_early(self) -> bool:
         """Whether a work unit may end before its expected high."""
         return self.rows is not None or self.bytes is not None or self.seconds is not None
+
+
+class RateSpec(SpecModel):
+    """Highest speed of a run; reading waits between batches to stay below it.
+
+    It is divided evenly among the packs of work units that run at once, and each keeps its part: while fewer packs run
+    at the end of a run, it is slower than it may be.
+    """
+
+    rows_per_second: float | None = Field(default=None, gt=0)
+    """Rows that all work units together read in a second."""
+    bytes_per_second: float | None = Field(default=None, gt=0)
+    """Bytes of input that they read in a second."""
 
 
 class ExecutionSpec(SpecModel):
@@ -400,6 +415,8 @@ class ExecutionSpec(SpecModel):
     published if a work unit fails, so everything is read again. Source: `workunit.retry.policy`."""
     limit: LimitSpec = Field(default_factory=LimitSpec)
     """Limits on what each work unit reads; default: none."""
+    rate: RateSpec = Field(default_factory=RateSpec)
+    """Highest speed of the whole run; default: none."""
     merge_bytes: int = Field(default=64 << 20, ge=0)
     """Work units of one dataset in one pack write common files, for up to about this many bytes of input; 0: each work
     unit writes its own files."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError
@@ -110,4 +111,17 @@ def _run_units(
         done += 1
         listener.task_done(state, done, len(tasks))
 
-    return [*empty, *runner.run(context, packs, on_result, stop)]
+    return [*empty, *runner.run(_paced(context, len(packs), runner.cores), packs, on_result, stop)]
+
+
+def _paced(context: RunContext, packs: int, cores: int | None) -> RunContext:
+    """Give each work unit the part of the run's rate that its pack has; packs run their units one after the other."""
+    job = context.spec
+    rate, limit = job.execution.rate, job.execution.limit
+    # A unit of Spark's is read in as many partitions as there are cores, each with the limits of the unit.
+    at_once = cores or packs if job.source.type == "spark" else min(packs, cores or packs)
+    parts = {name: min(value / at_once, getattr(limit, name) or value) for name, value in rate if value is not None}
+    if not parts:
+        return context
+    execution = job.execution.model_copy(update={"limit": limit.model_copy(update=parts)})
+    return replace(context, job_json=job.model_copy(update={"execution": execution}).model_dump_json())

@@ -99,7 +99,11 @@ class LimitedReader:
 
     def _throttle(self) -> None:
         """Wait while reading is faster than the allowed rate."""
-        rate = self._limit.rows_per_second
-        ahead = self.rows / rate - (self._clock() - self._began) if rate is not None else 0
+        rows, data = self._limit.rows_per_second, self._limit.bytes_per_second
+        due_s = max(
+            0 if rows is None else self.rows / rows,
+            0 if data is None else self._extractor.bytes_read / data,
+        )
+        ahead = due_s - (self._clock() - self._began) if due_s else 0
         if ahead > 0 and not wait(ahead, self._is_stopped, self._sleep):
             raise StoppedError

@@ -107,6 +107,10 @@ class FlowSettings:
     when_full: WhenFull = WhenFull.WAIT
     """`flow.whenFull`: what becomes of an execution that somebody asks for while its group, or user, has as many as the
     service's quotas allow."""
+    rows_per_second: int | None = None
+    """`flow.rowsPerSecond`: rows that the flow's running jobs together read in a second at most."""
+    bytes_per_second: int | None = None
+    """`flow.bytesPerSecond`: bytes of input that they read in a second at most."""
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> FlowSettings:
@@ -137,6 +141,8 @@ class FlowSettings:
             reader.duration("gobblin.flow.sla", cls().finish_within),
             reader.choice(EXECUTOR, ExecutorName, cls().executor),
             reader.choice("flow.whenFull", WhenFull, cls().when_full),
+            reader.rate("flow.rowsPerSecond"),
+            reader.rate("flow.bytesPerSecond"),
         )
         return settings, faults
 
@@ -161,6 +167,8 @@ SETTINGS = frozenset(
         "flow.waitForWay",
         "flow.mayChangeEdges",
         "flow.whenFull",
+        "flow.rowsPerSecond",
+        "flow.bytesPerSecond",
         "gobblin.job.start.sla.time",
         "gobblin.job.start.sla.timeunit",
         "gobblin.flow.sla.time",
@@ -214,6 +222,19 @@ class _Settings:
             return int(text)
         self._refuse(name, text, f"is not a number from 1 to {most}")
         return default
+
+    def rate(self, name: str) -> int | None:
+        """Read a whole number; None if it is not set."""
+        text = self._properties.get(name)
+        if text is None:
+            return None
+        if self._properties.get(EXECUTOR) == ExecutorName.DAGSTER:
+            self._refuse(name, text, f"does not slow down runs of Dagster; leave it out, or set {EXECUTOR}=embedded")
+            return None
+        if re.fullmatch(r"[0-9]{1,15}", text) and int(text) >= 1:
+            return int(text)
+        self._refuse(name, text, "is not a whole number of 1 or more, in a second")
+        return None
 
     def duration(self, name: str, default: timedelta | None) -> timedelta | None:
         """Read `NAME.time` in `NAME.timeunit`, which is Java's word for a unit and minutes if it is not set."""

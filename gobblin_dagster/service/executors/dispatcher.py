@@ -13,6 +13,7 @@ from collections.abc import Callable
 from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, TransientError
 from gobblin_dagster.service.executors.base import ReportingExecutor, job_key, order_key
 from gobblin_dagster.service.executors.messages import RunOrder
+from gobblin_dagster.service.executors.rates import NO_LIMIT, Rate, job_rate, with_rate
 from gobblin_dagster.service.executors.turns import Turns
 from gobblin_dagster.service.logs import about
 from gobblin_dagster.service.model import ExecutionStatus, JobReport
@@ -43,6 +44,7 @@ class Dispatcher:
         report: called with what becomes of jobs; raises TransientError or StorageError while the store is away.
         is_active: whether this node is to do the work now; two nodes that do harm nothing.
         jobs_at_once: jobs that the executor has at most; more wait in the outbox, in order. None: as many as there are.
+        rate: speed that each of its jobs may have.
 
     Source: gobblin-service `DagManager` and `KafkaJobStatusMonitor`, at their edge to `SpecProducer`.
     """
@@ -54,7 +56,9 @@ class Dispatcher:
         report: Callable[[JobReport], None],
         is_active: Callable[[], bool] = lambda: True,
         jobs_at_once: int | None = None,
+        rate: Rate = NO_LIMIT,
     ) -> None:
+        self._rate = rate
         self._jobs_at_once = jobs_at_once
         self.executor = executor
         self.problem = ""
@@ -133,8 +137,9 @@ class Dispatcher:
             return
         with self._store.read() as transaction:
             job = load_job(transaction, order.execution, order.job)
+            rate = job_rate(transaction, order.execution, self._rate)
         if job is not None and job_key(order.execution, job) == key and not job.status.is_final:
-            self.executor.add(RunOrder(key, "", job.job.body))
+            self.executor.add(RunOrder(key, "", with_rate(job.job.body, rate)))
             log.info("executor %s has the order to run job %s", self.executor.name, key)
 
     def _collect(self) -> int:

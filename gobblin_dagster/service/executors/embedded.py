@@ -8,6 +8,7 @@ from gobblin_dagster.service.catalog.flow_config import ExecutorName
 from gobblin_dagster.service.executors.base import job_key, order_key
 from gobblin_dagster.service.executors.messages import RunOrder
 from gobblin_dagster.service.executors.monitor import Taken
+from gobblin_dagster.service.executors.rates import job_rate, with_rate
 from gobblin_dagster.service.model import ExecutionStatus, JobKey, JobReport
 from gobblin_dagster.service.store.execution_rows import (
     Order,
@@ -131,12 +132,13 @@ class EmbeddedExecutor(QueuedExecutor):
         """Report the job as handed over, and return its body."""
         with self._store.read() as transaction:
             job = load_job(transaction, key.execution_id, key.job)
+            rate = job_rate(transaction, key.execution_id)
         is_other = job is None or job_key(key.execution_id, job) != key
         if job is None or is_other or job.status.is_final or job.holder != self._node:
             return None
         status = ExecutionStatus.ORCHESTRATED
         self.tell(JobReport(key.execution_id, key.job, key.generation, key.attempt, status, run_id=run_id))
-        return job.job.body
+        return with_rate(job.job.body, rate)
 
     def tell(self, report: JobReport) -> None:
         """Hand a report to the orchestrator."""

@@ -12,6 +12,7 @@ from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.service.executors.base import ReportingExecutor, job_key
 from gobblin_dagster.service.executors.dispatcher import Dispatcher
 from gobblin_dagster.service.executors.kafka import KafkaExecutor
+from gobblin_dagster.service.executors.rates import Rate
 from gobblin_dagster.service.executors.rest import HttpsClient, RestExecutor
 from gobblin_dagster.service.executors.store import StoreExecutor
 from gobblin_dagster.service.model import JobKey, JobReport
@@ -139,7 +140,8 @@ class RemoteExecutors:
             return
         if executor is None:
             return
-        dispatcher = Dispatcher(self._store, executor, self._report, self._is_active, spec.jobs_at_once)
+        rate = Rate(spec.rows_per_second, spec.bytes_per_second).split(spec.jobs_at_once or 1)
+        dispatcher = Dispatcher(self._store, executor, self._report, self._is_active, spec.jobs_at_once, rate)
         with self._lock:
             self._dispatchers[name] = dispatcher
         dispatcher.start()

@@ -394,6 +394,13 @@ def open_jobs(transaction: Transaction, executor: str) -> list[tuple[ExecutionId
     return [(_id(row), _job(row)) for row in transaction.execute(query)]
 
 
+def unfinished_jobs(transaction: Transaction, flow: FlowId) -> list[tuple[ExecutionId, JobExecution]]:
+    """Return the jobs of a flow that are not over, in the order of their executions and in each of its DAG."""
+    is_open = jobs.c.status.in_([status.value for status in (ExecutionStatus.COMPILED, *_GIVEN)])
+    query = select(jobs).where(_is_of(jobs, flow), is_open).order_by(jobs.c.execution_id, jobs.c.position)
+    return [(_id(row), _job(row)) for row in transaction.execute(query)]
+
+
 _GIVEN = (
     ExecutionStatus.PENDING,
     ExecutionStatus.PENDING_RETRY,

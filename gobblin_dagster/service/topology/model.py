@@ -152,6 +152,10 @@ class TopologySpec(SpecModel):
     jobs_at_once: int | None = Field(default=None, ge=1)
     """Jobs that it has side by side at most; more wait in the service, in order. Default: as many as there are. For
     `embedded`, `service.jobs_at_once` of each node says it."""
+    rows_per_second: float | None = Field(default=None, gt=0)
+    """Rows that its jobs together read in a second at most: each gets the same part, one for each of `jobs_at_once`."""
+    bytes_per_second: float | None = Field(default=None, gt=0)
+    """Bytes of input that its jobs together read in a second at most, in the same parts."""
     kafka: KafkaTopics | None = None
     """Brokers and topics, for the type `kafka`."""
     rest: RestAddress | None = None
@@ -179,6 +183,12 @@ class TopologySpec(SpecModel):
                 raise ValueError(f"`{kind}` is for executors of the type {kind}")
         if self.type == "embedded" and self.jobs_at_once is not None:
             raise ValueError("set `service: {jobs_at_once: ...}` in gobblin.yaml for executors of the type embedded")
+        is_slowed = self.rows_per_second is not None or self.bytes_per_second is not None
+        if is_slowed and self.jobs_at_once is None:
+            raise ValueError(
+                "rows_per_second and bytes_per_second are divided by `jobs_at_once`, which is missing; executors of "
+                "the type embedded have neither: set `flow.rowsPerSecond` of their flows"
+            )
         return self
 
     def queue(self, name: str) -> str:

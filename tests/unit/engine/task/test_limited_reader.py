@@ -10,15 +10,17 @@ import pytest
 from pydantic import ValidationError
 
 from gobblin_dagster.core.errors import UsageError
-from gobblin_dagster.core.run_record import DatasetOutcome
-from gobblin_dagster.core.task_state import WorkingState
+from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
+from gobblin_dagster.core.task_state import TaskState, WorkingState
 from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
-from gobblin_dagster.engine.run.job_run import plan_job
+from gobblin_dagster.engine.run.job_run import plan_job, run_job
 from gobblin_dagster.engine.task.context import RunContext, TaskInput
 from gobblin_dagster.engine.task.limited_reader import LimitedReader, StoppedError
 from gobblin_dagster.engine.task.work_unit import run_work_unit
+from gobblin_dagster.spec.job import LimitSpec
 from gobblin_dagster.storage import LocalStorage
+from gobblin_dagster.testing.inline_runner import InlineRunner
 from gobblin_dagster.testing.rows_source import RowsDataset, RowsExtractor
 from tests.unit.engine.jobs import by_urn, job_spec, project, published, run
 
@@ -64,6 +66,33 @@ def test_limit_ends_a_unit_with_the_batch_that_reaches_it(limit: dict[str, Any],
     for _ in reading.chunks():
         clock.now += 1.0
     assert (reading.rows, str(reading.high), reading.is_cut) == (rows, str(rows), rows < 1000)
+
+
+def test_run_shares_its_rate_among_the_packs_that_run_at_once(tmp_path: Path) -> None:
+    class FourCores(InlineRunner):
+        cores = 4
+
+        def run(self, runner: RunContext, packs: Any, on_result: Any, stop: threading.Event) -> list[TaskState]:
+            limits.append((len(packs), runner.spec.execution.limit))
+            return super().run(runner, packs, on_result, stop)
+
+    limits: list[tuple[int, LimitSpec]] = []
+    for datasets, limit in (("ab", {}), ("abcde", {"rows_per_second": 10, "rows": 7})):
+        execution = {"rate": {"rows_per_second": 1e7, "bytes_per_second": 8e7}, "limit": limit, "packs": 8}
+        job = job_spec({name: {"rows": 5} for name in datasets}, execution=execution, job=f"job_{datasets}")
+        assert run_job(project(tmp_path, job), job, runner=FourCores()).status is RunStatus.SUCCEEDED
+    assert limits == [
+        (2, LimitSpec(rows_per_second=5e6, bytes_per_second=4e7)),
+        (5, LimitSpec(rows=7, rows_per_second=10, bytes_per_second=2e7)),
+    ]
+
+
+def test_rate_of_bytes_waits_between_batches() -> None:
+    clock = Clock()
+    reading = _reading({"bytes_per_second": 100, "rows_per_second": 1e9}, clock)
+    rows = sum(chunk.batch.num_rows for chunk in reading.chunks())
+    assert rows == 1000
+    assert clock.now == pytest.approx(reading._extractor.bytes_read / 100)
 
 
 def test_rate_waits_between_batches() -> None:

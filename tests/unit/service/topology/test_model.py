@@ -51,3 +51,11 @@ def test_executors_behind_kafka_name_their_topics() -> None:
         TopologySpec.model_validate({"type": "kafka", **every})
     with pytest.raises(ValidationError, match="is for executors of the type kafka"):
         TopologySpec.model_validate({"type": "store", "kafka": kafka, **every})
+
+
+def test_speed_of_an_executor_needs_the_number_of_jobs_that_share_it() -> None:
+    every: dict[str, object] = {"type": "store", "capabilities": [{}]}
+    assert TopologySpec.model_validate({**every, "rows_per_second": 5, "jobs_at_once": 2}).rows_per_second == 5
+    for kind in ("store", "embedded"):
+        with pytest.raises(ValidationError, match="are divided by `jobs_at_once`, which is missing"):
+            TopologySpec.model_validate({**every, "type": kind, "bytes_per_second": 5})
