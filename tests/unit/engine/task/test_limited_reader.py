@@ -70,7 +70,7 @@ def test_limit_ends_a_unit_with_the_batch_that_reaches_it(limit: dict[str, Any],
 
 def test_run_shares_its_rate_among_the_packs_that_run_at_once(tmp_path: Path) -> None:
     class FourCores(InlineRunner):
-        cores = 4
+        cores: int | None = 4
 
         def run(self, runner: RunContext, packs: Any, on_result: Any, stop: threading.Event) -> list[TaskState]:
             limits.append((len(packs), runner.spec.execution.limit))
