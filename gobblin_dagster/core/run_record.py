@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -66,6 +66,17 @@ class DatasetRunRecord:
     left: int | None = None
     """Positions that the run was to read and did not publish; None if the watermark is no number, or no watermark is
     known, and in records of older programs."""
+
+
+def is_run(run_id: str, wanted: Collection[str]) -> bool:
+    """Return whether a run id is among others, or that of a try of one of them: `.1`, `.2` and so on behind it.
+
+    Example:
+        >>> is_run("1f0c.2", {"1f0c"}), is_run("1f0c.2", {"1f0c.1"})
+        (True, False)
+    """
+    run, dot, number = run_id.rpartition(".")
+    return run_id in wanted or (bool(dot) and number.isdecimal() and run in wanted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ class JobContext:
             UsageError: the history, a lease, a commit sequence or a staging folder of the output has the id.
         """
         store, job, run_id = self.store, self.job.job, self.run_id
-        if any(run.run_id == run_id for run in store.load_runs(job, self.project.spec.history_runs)):
+        if any(run.run_id == run_id for run in store.find_runs(job, [run_id])):
             trace = "the job's history holds it"
         elif any(lease.owner.run_id == run_id for lease in store.load_leases(job).values()):
             trace = "it holds datasets"

@@ -15,13 +15,11 @@ import dagster as dg
 
 from gobblin_dagster.constructs.clients.environment import from_environment
 from gobblin_dagster.core.errors import GobblinDagsterError, TransientError
-from gobblin_dagster.core.run_record import RECENT_RUNS
 from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.engine.project import Project, open_project
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.errors import without_secrets
-from gobblin_dagster.orchestration.events import to_dagster_run
 from gobblin_dagster.orchestration.ops import EXTRACT, REPORT
 from gobblin_dagster.orchestration.translator import GobblinTranslator
 
@@ -219,9 +217,8 @@ def _reasons(binding: JobBinding, run_id: str, urns: Sequence[str]) -> dict[str,
     """
     try:
         with closing(binding.project.open_store()) as store:
-            records = store.load_runs(binding.name, RECENT_RUNS)
+            records = store.find_runs(binding.name, [run_id])
     except GobblinDagsterError:
         records = []
-    of_run = [one for one in records if to_dagster_run(one.run_id) == run_id]
-    found = {urn: one.error or one.outcome.value for record in of_run for urn, one in record.datasets.items()}
+    found = {urn: one.error or one.outcome.value for record in records for urn, one in record.datasets.items()}
     return {urn: found.get(urn, "") for urn in urns}

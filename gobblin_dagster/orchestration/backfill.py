@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import dagster as dg
 
 from gobblin_dagster.core.errors import UsageError
-from gobblin_dagster.core.run_record import RECENT_RUNS, DatasetOutcome
+from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.events import to_dagster_run
 from gobblin_dagster.orchestration.partitions import tagged_keys, to_urn
@@ -76,8 +76,7 @@ def _failed_in(store: StateStore, job: str, run_ids: frozenset[str]) -> dict[str
     """Return the datasets that failed in these runs, with the reason."""
     return {
         urn: f"it failed in run {to_dagster_run(record.run_id)} of the same backfill: {one.error or one.outcome}"
-        for record in store.load_runs(job, RECENT_RUNS)
-        if to_dagster_run(record.run_id) in run_ids
+        for record in store.find_runs(job, run_ids)
         for urn, one in record.datasets.items()
         if one.outcome in _FAILED
     }

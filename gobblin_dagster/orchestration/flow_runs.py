@@ -7,7 +7,7 @@ that a job is complete.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 import dagster as dg
@@ -25,9 +25,11 @@ FLOW_TAG, EXECUTION_TAG, JOB_TAG = "gobblin/flow", "gobblin/flow_execution", "go
 KEY_TAG = "gobblin/job_execution"
 """Tag with which a run is found again: one attempt of one job of one execution."""
 AT_ONCE = 50
-"""Orders that one call looks at: Dagster makes 5 to 6 runs a second."""
-RECENT_RUNS = 200
-"""Newest run records of a job among which a run is looked for."""
+"""Runs that one call requests: Dagster makes 5 to 6 a second."""
+_ALL = 1_000_000
+"""Orders that one call looks at: an order to stop may stand behind all others."""
+_KEYS_AT_ONCE = 500
+"""Runs that are looked up in one query."""
 
 _STATUS = {
     RunStatus.SUCCEEDED: ExecutionStatus.COMPLETE,
@@ -68,19 +70,21 @@ class FlowRuns:
     def take_orders(self, known: Collection[str]) -> Ordered:
         """Return a request for each order that has no run yet; end the runs that are ordered to stop.
 
-        An order is dropped once its run exists, so that a tick that is killed loses nothing; requests have run keys, so
-        that Dagster makes one run of each.
+        At most `AT_ONCE` requests, those of the oldest orders; the next call returns the others. An order is dropped
+        once its run exists, so that a tick that is killed loses nothing; requests have run keys, so that Dagster makes
+        one run of each.
 
         Args:
             known: names of the Dagster jobs that can be launched.
         """
         with self._store.read() as transaction:
-            orders = list_orders(transaction, ExecutorName.DAGSTER, AT_ONCE)
+            orders = list_orders(transaction, ExecutorName.DAGSTER, _ALL)
         stopped = {_key(order) for order in orders if order.is_stop}
+        runs = self._runs(map(_key, orders))
         ordered = Ordered()
         for order in orders:
             key = _key(order)
-            run = self._run(key)
+            run = runs.get(key)
             if order.is_stop:
                 self._stop(order, run)
             elif run is not None:
@@ -90,7 +94,7 @@ class FlowRuns:
                 self._drop(order)
             elif f"{order.job}_job" not in known:
                 ordered.unknown += 1
-            else:
+            elif len(ordered.requests) < AT_ONCE:
                 ordered.requests.append(_request(key))
         return ordered
 
@@ -98,10 +102,11 @@ class FlowRuns:
         """Report the jobs whose runs began or ended, and return how many were told."""
         with self._store.read() as transaction:
             going = open_jobs(transaction, ExecutorName.DAGSTER)
+        keys = [_key_of(execution, job) for execution, job in going]
+        runs = self._runs(keys)
         told = 0
-        for execution, job in going:
-            key = _key_of(execution, job)
-            run = self._run(key)
+        for key, (_, job) in zip(keys, going, strict=True):
+            run = runs.get(key)
             if run is None:
                 continue
             if run.is_finished:
@@ -122,9 +127,8 @@ class FlowRuns:
             end_run(self._instance, run.run_id)
 
     def _end(self, key: JobKey, run: dg.DagsterRun) -> None:
-        records = self._state.load_runs(key.job, RECENT_RUNS)
-        # A step that Dagster tries again has `.1`, `.2` behind the run's id; the newest record counts.
-        record = next((one for one in records if one.run_id.partition(".")[0] == run.run_id), None)
+        # Of a step that Dagster tries again, the newest record counts.
+        record = next(iter(self._state.find_runs(key.job, [run.run_id])), None)
         if record is None or record.status not in _STATUS:
             is_cancelled = run.status is dg.DagsterRunStatus.CANCELED
             status = ExecutionStatus.CANCELLED if is_cancelled else ExecutionStatus.FAILED
@@ -155,9 +159,15 @@ class FlowRuns:
         with self._store.write() as transaction:
             drop_orders(transaction, [order])
 
-    def _run(self, key: JobKey) -> dg.DagsterRun | None:
-        found = self._instance.get_runs(dg.RunsFilter(tags={KEY_TAG: str(key)}), limit=1)
-        return found[0] if found else None
+    def _runs(self, keys: Iterable[JobKey]) -> dict[JobKey, dg.DagsterRun]:
+        """Return the newest run of each job that has one."""
+        wanted = {str(key): key for key in keys}
+        texts, found = list(wanted), dict[JobKey, dg.DagsterRun]()
+        for at in range(0, len(texts), _KEYS_AT_ONCE):
+            asked = dg.RunsFilter(tags={KEY_TAG: texts[at : at + _KEYS_AT_ONCE]})
+            for run in self._instance.get_runs(asked):  # newest first
+                found.setdefault(wanted[run.tags[KEY_TAG]], run)
+        return found
 
 
 def _request(key: JobKey) -> dg.RunRequest:

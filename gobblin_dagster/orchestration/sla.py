@@ -30,7 +30,7 @@ from gobblin_dagster.spec.asset import SlaSpec, age
 INTERVAL_S = 300
 """Seconds between two looks."""
 AT_ONCE = 200
-"""Number of datasets per job that one tick tells of; Dagster ends a tick after 60 s."""
+"""Number of datasets that one tick tells to be late, of all jobs together; Dagster ends a tick after 60 s."""
 TELL_S = 30.0
 """Seconds after which a tick leaves alerts to the next one."""
 SHOWN = 5
@@ -77,19 +77,20 @@ def sla_sensor(
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         told, events, said = _load(context.cursor), list[dg.AssetObservation](), []
         partitions: list[dg.AddDynamicPartitionsRequest] = []
-        teller = _Teller(tell)
+        teller, budget = _Teller(tell), AT_ONCE
         with closing(opened.open_store()) as store:
             now = store.now()
             for binding, sla in watched:
                 known = told.get(binding.name, frozenset())
                 states, damaged = store.load_readable_states(binding.name)
                 late = late_datasets(states.values(), sla, now)
-                new = dict(islice(((urn, why) for urn, why in late.items() if urn not in known), AT_ONCE))
+                new = dict(islice(((urn, why) for urn, why in late.items() if urn not in known), budget))
                 over = sorted(known - late.keys() - damaged.keys())
                 if new and not teller.is_taken(_late_alert(opened.spec.project, binding.name, new)):
                     new = {}
                 if over and not teller.is_taken(_in_time_alert(opened.spec.project, binding.name, over)):
                     over = []
+                budget -= len(new)
                 events += [_observation(key, *one) for one in new.items() for key in binding.keys.values()]
                 keys = missing_keys(context.instance, binding.partitions_name, new)
                 partitions += [binding.partitions.build_add_request(keys)] if keys else []

@@ -343,3 +343,9 @@ class StateStore(Protocol):
 
     def load_runs(self, job: str | None = None, limit: int = 20) -> list[RunRecord]:
         """Return the newest runs of a job, or of all jobs, newest first."""
+
+    def find_runs(self, job: str, run_ids: Collection[str]) -> list[RunRecord]:
+        """Return the stored runs of a job with these ids, newest first, however old they are.
+
+        Tries of a run are found with it: their ids have `.1`, `.2` and so on behind that of the run.
+        """

@@ -10,7 +10,7 @@ from gobblin_dagster.core.commit import WAITING
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import GobblinDagsterError, StorageError
 from gobblin_dagster.core.lease import Lease
-from gobblin_dagster.core.run_record import RECENT_RUNS, RunStatus
+from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.manifest import fill_manifests
 from gobblin_dagster.engine.layout import staging_dir
@@ -68,6 +68,6 @@ def delete_staging_of(
 
 def end_records(run_ids: Collection[str], *, job: str, store: StateStore, now: datetime) -> None:
     """Mark the records of runs that crashed, and so still say `running`, as interrupted."""
-    for record in store.load_runs(job, RECENT_RUNS) if run_ids else ():
+    for record in store.find_runs(job, run_ids):
         if record.run_id in run_ids and record.status is RunStatus.RUNNING:
             store.save_run(replace(record, status=RunStatus.INTERRUPTED, ended_at=now))

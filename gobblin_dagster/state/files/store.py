@@ -47,7 +47,7 @@ from gobblin_dagster.core.errors import (
 )
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.places import Places
-from gobblin_dagster.core.run_record import RunRecord
+from gobblin_dagster.core.run_record import RunRecord, is_run
 from gobblin_dagster.core.startpoint import ALL_JOBS, Startpoint, StartpointChange, StartpointEvent, events_of
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
@@ -744,6 +744,16 @@ class FileStateStore:
             newest = ((log, *log.read_newest()) for log in logs)
             records = (decode(RunRecord, content, log.path(n)) for log, n, content in newest if n)
             return list(islice(records, limit))
+
+    def find_runs(self, job: str, run_ids: Collection[str]) -> list[RunRecord]:
+        segments = {_segment(run_id) for run_id in run_ids}
+        with self._errors():
+            folder = self._path("jobs", _segment(job), "runs")
+            names = self._storage.list_names(folder) if segments else []
+            wanted = [name for name in sorted(names, reverse=True) if is_run(name.partition("-")[2], segments)]
+            logs = [VersionLog(self._storage, posixpath.join(folder, name)) for name in wanted]
+            newest = ((log, *log.read_newest()) for log in logs)
+            return [decode(RunRecord, content, log.path(n)) for log, n, content in newest if n]
 
 
 def _committed(dataset: DatasetFiles, head: DatasetHead, epoch: int, effect: CommitEffect) -> DatasetHead | None:

@@ -28,7 +28,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CommitStateUnknownError, CorruptRecordError
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.places import Places
-from gobblin_dagster.core.run_record import RunRecord
+from gobblin_dagster.core.run_record import RunRecord, is_run
 from gobblin_dagster.core.startpoint import ALL_JOBS, Startpoint, StartpointChange, StartpointEvent
 from gobblin_dagster.database.database import Database
 from gobblin_dagster.database.dialect import is_among
@@ -340,6 +340,18 @@ class SqlStateStore:
         with self._read() as connection:
             return [serialization.from_json(RunRecord, body) for body in connection.scalars(query)]
 
+    def find_runs(self, job: str, run_ids: Collection[str]) -> list[RunRecord]:
+        newest_first = (runs.c.started_at.desc(), runs.c.run_id.desc())
+        names = select(runs.c.run_id).where(runs.c.job == job).order_by(*newest_first)
+        with self._read() as connection:
+            wanted = [one for one in connection.scalars(names) if is_run(one, run_ids)] if run_ids else []
+            found: list[RunRecord] = []
+            for at in range(0, len(wanted), _RUNS_AT_ONCE):
+                query = select(runs.c.body).where(runs.c.job == job, runs.c.run_id.in_(wanted[at : at + _RUNS_AT_ONCE]))
+                bodies = connection.scalars(query.order_by(*newest_first))
+                found += [serialization.from_json(RunRecord, body) for body in bodies]
+            return found
+
 
 def _commit(transaction: RootTransaction, sequence: StoredSequence) -> None:
     try:
@@ -357,6 +369,8 @@ def _state_of(connection: Connection, job: str, urn: str) -> DatasetState | None
     return None if row is None else _load_state(sql_parts.load(connection, [row.body]), job, *row)
 
 
+_RUNS_AT_ONCE = 500
+"""Ids in one query: databases take a limited number of parameters."""
 _STATES = select(*(dataset_states.c[name] for name in ("dataset_urn", "body", "digest")))
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
+from gobblin_dagster.core.run_record import RunRecord, RunStatus
 from gobblin_dagster.orchestration.flow_assets import flow_definitions
 from gobblin_dagster.orchestration.flow_runs import KEY_TAG
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowConfig, FlowId, Schedule
@@ -18,12 +21,14 @@ from gobblin_dagster.service.server import CoreServices
 from gobblin_dagster.service.store.execution_rows import (
     Execution,
     JobExecution,
+    Order,
+    add_orders,
     list_orders,
     load_execution,
     load_jobs,
 )
 from gobblin_dagster.testing.inline_runner import InlineRunner
-from tests.services.flow_project import NEVER, URI, make_project, open_core, run_flow, store_flow
+from tests.services.flow_project import NEVER, URI, make_project, open_core, open_state, run_flow, store_flow
 
 ORDERS = FlowId("shop/eu", "orders")
 
@@ -170,6 +175,45 @@ def test_job_that_fails_is_tried_again_and_killed_one_is_cancelled(
     assert shown(core, third)[0].status is ExecutionStatus.CANCELLED
     with core.store.read() as transaction:
         assert list_orders(transaction, "dagster") == []
+
+
+def test_many_orders_that_wait_hide_neither_newer_ones_nor_stops(
+    core: CoreServices, instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    store_flow(core, ORDERS, **{"flow.executor": "dagster"})
+    dagster = Dagster(tmp_path, instance)
+    with core.store.write() as transaction:
+        unknown = ExecutionId(FlowId("shop", "not_loaded"), 1)
+        add_orders(transaction, [Order("dagster", unknown, f"job{number}", 1, 1) for number in range(60)])
+    execution = ask(core)
+    [request] = dagster.requests()
+    with core.store.read() as transaction:
+        [*_, known] = list_orders(transaction, "dagster")
+    with core.store.write() as transaction:
+        ordered = [dataclasses.replace(known, attempt=attempt) for attempt in range(2, 62)]
+        add_orders(transaction, ordered)
+    assert len(dagster.requests()) == 50, "Dagster makes a few runs a second"
+    core.orchestrator.kill(execution)
+    assert request not in dagster.requests(), "the order to stop stands behind 120 others"
+    assert shown(core, execution)[0].status is ExecutionStatus.CANCELLED
+
+
+def test_run_is_found_however_many_came_after_it(
+    core: CoreServices, instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    store_flow(core, ORDERS, **{"flow.executor": "dagster"})
+    dagster = Dagster(tmp_path, instance)
+    execution = ask(core)
+    [request] = dagster.requests()
+    dagster.launch(request)
+    [job] = core.compile(FlowConfig(ORDERS, URI, {"flow.executor": "dagster"}, Schedule(NEVER))).jobs
+    with open_state(tmp_path) as state:
+        [record] = state.load_runs(job.name)
+        for number in range(201):
+            later = record.started_at + timedelta(seconds=number + 1)
+            state.save_run(RunRecord(f"later{number}", job.name, later, RunStatus.SUCCEEDED))
+    dagster.tick()
+    assert shown(core, execution)[0].message == "20 rows in 1 job"
 
 
 def test_run_that_ended_without_its_job_fails_and_what_was_committed_counts(

@@ -117,6 +117,21 @@ def test_one_tick_tells_a_bounded_number_of_datasets(world: World, monkeypatch: 
     assert [list(one.datasets) for one in watched.told] == [["a", "b/1"], ["c c"]]
 
 
+def test_one_tick_tells_a_bounded_number_of_datasets_of_all_jobs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sla_module, "AT_ONCE", 4)
+    watched, told = Watched(world), list[Alert]()
+    jobs = [world.job.model_copy(update={"job": name}) for name in ("first", "second")]
+    both = dataclasses.replace(project(world.root, *jobs), clock=watched.clock)
+    for job in jobs:
+        run(world.root, job)
+    watched.clock.advance(timedelta(hours=2, minutes=5))
+    sensor, cursor = sla_sensor(both, told.append), None
+    for _ in range(2):
+        with dg.build_sensor_context(instance=world.instance, cursor=cursor) as context:
+            cursor = sensor.evaluate_tick(context).cursor
+    assert [(one.job, len(one.datasets)) for one in told] == [("first", 3), ("second", 1), ("second", 2)]
+
+
 @pytest.mark.parametrize("cursor", ["{", "[1]", '{"numbers": 5}'])
 def test_cursor_that_is_none_lets_the_sensor_tell_all(world: World, cursor: str) -> None:
     watched = Watched(world)

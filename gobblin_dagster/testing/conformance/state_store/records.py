@@ -73,6 +73,22 @@ class Records(OpensStore):
         assert store.load_runs(JOB, 1) == [two]
         assert store.load_runs("absent") == []
 
+    def test_runs_are_found_by_id_with_their_tries(self, store: StateStore) -> None:
+        """`find_runs` returns the runs of a job with some ids and their tries, newest first."""
+        names = ["a", "a.1", "a.b", "ab", "b_", "b%", ".c", "a.2"]
+        for minute, name in enumerate(names):
+            store.save_run(run_record(name, START + timedelta(minutes=minute)))
+        store.save_run(run_record("a", START, job="another"))
+
+        def found(*run_ids: str) -> list[str]:
+            return [run.run_id for run in store.find_runs(JOB, run_ids)]
+
+        assert found("a") == ["a.2", "a.1", "a"]
+        assert found("a.1", "b_", ".c", "absent") == [".c", "b_", "a.1"]
+        assert found(*names, *map(str, range(1200))) == names[::-1]
+        assert found() == []
+        assert store.find_runs("absent", ["a"]) == []
+
     def test_all_but_the_newest_runs_of_a_job_are_forgotten(self, store: StateStore) -> None:
         """`prune_runs` forgets all but the newest runs of that job."""
         for number in range(5):
