@@ -65,6 +65,9 @@ class Publication:
     """When the commit's state was made; None without a commit."""
     recent: Sequence[RecentRun] = ()
     """The newest runs that worked on the dataset, newest first; empty if a sensor reports the commit."""
+    rejected: str = ""
+    """The origins of its first rejected rows, as Markdown; empty if there are none, or if a sensor reports the
+    commit."""
     moved: bool = True
     """False if an older commit is reported again because the run found nothing new."""
 
@@ -115,6 +118,8 @@ def materialization(binding: JobBinding, branch: str, publication: Publication) 
         md.QUARANTINED: result.rows_quarantined,
     }
     metadata |= _lag(publication)
+    if result.seconds:
+        metadata[md.DURATION_S] = round(result.seconds, 3)
     for policy in row_policies(binding.job, branch):
         metadata[md.REJECTED + policy.spec.name] = result.rejected.get(policy.counted_as, 0)
     metadata |= {md.FILES: len(files), md.BYTES: sum(file.size_bytes for file in files)}
@@ -130,6 +135,8 @@ def materialization(binding: JobBinding, branch: str, publication: Publication) 
         metadata[md.STARTPOINT] = result.notes[0]
     if result.failures:
         metadata[md.FAILURES] = "\n".join(failure.message for failure in result.failures)
+    if publication.rejected:
+        metadata[md.REJECTED_ROWS] = dg.MarkdownMetadataValue(publication.rejected)
     if publication.recent:
         metadata[md.RECENT] = _table(publication.recent)
     if branch in result.queues:  # last, because it is long

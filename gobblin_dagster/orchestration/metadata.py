@@ -30,6 +30,12 @@ QUARANTINED = "gobblin/rows_quarantined"
 """Rows published to the dataset's quarantine, of all branches together."""
 REJECTED = "gobblin/rejected/"
 """Prefix of one key per row-level policy that applies to the branch: the number of rows that broke it."""
+REJECTED_ROWS = "gobblin/rejected_rows"
+"""The first rows published to the dataset's quarantine: what rejected them, its rule, file and row number, and the
+command that shows the rows; Markdown. Never values of rows; not in events of the sweep sensor, and for the first 100
+such datasets of a run."""
+DURATION_S = "gobblin/duration_s"
+"""Seconds that the work units of the dataset took, added up: they may have run side by side; only for a run."""
 QUEUE = "gobblin/queue"
 """Use of the queue before the branch, summed over work units; JSON, in batches and seconds; only with several
 branches. A fill ratio near 1 means that the branch is slower than the fork."""

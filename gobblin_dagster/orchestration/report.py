@@ -26,10 +26,13 @@ from gobblin_dagster.orchestration.events import (
 )
 from gobblin_dagster.orchestration.partitions import to_key, to_urn
 from gobblin_dagster.orchestration.reconcile import last_publication
+from gobblin_dagster.orchestration.rejected import rejected_examples
 from gobblin_dagster.state.store import StateStore
 
 SHOWN = 5
 """Number of failed datasets that the run's error describes; the metadata names all of them."""
+REJECTED_READ = 100
+"""Number of datasets of a run whose rejected rows are looked up: each costs reading the head of a file."""
 _RECOVERED = frozenset({SequenceState.COMMITTED, SequenceState.ABORTED})
 
 
@@ -175,8 +178,14 @@ class RunReport:
     def _log_materializations(self, publications: Iterable[Publication]) -> None:
         chosen = list(publications)
         recent = recent_runs(self.store, self.binding.name) if chosen else {}
+        wanted = [one for one in chosen if one.result.rows_quarantined][:REJECTED_READ]
+        examples = {
+            one.result.dataset_urn: rejected_examples(self.binding.job, one.result.dataset_urn, one.files)
+            for one in wanted
+        }
         for publication in chosen:
-            told = dataclasses.replace(publication, recent=recent.get(publication.result.dataset_urn, ()))
+            urn = publication.result.dataset_urn
+            told = dataclasses.replace(publication, recent=recent.get(urn, ()), rejected=examples.get(urn, ""))
             for event in materializations(self.binding, told):
                 self.log_event(event)
 

@@ -296,6 +296,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "orchestration/project.py": ("unit/orchestration/test_definitions.py", ""),
     "orchestration/published.py": ("unit/orchestration/test_downstream.py", ""),
     "orchestration/reconcile.py": ("unit/orchestration/test_runs.py", "gobblin_dagster.orchestration.ops"),
+    "orchestration/rejected.py": ("unit/orchestration/test_runs.py", "shows the rows."),
     "orchestration/report.py": ("unit/orchestration/test_runs.py", "the committed only in part"),
     "orchestration/requests.py": ("unit/orchestration/test_sensors.py", "gobblin_dagster.orchestration.sensors"),
     "orchestration/resources.py": ("integration/test_dagster_spark.py", ""),

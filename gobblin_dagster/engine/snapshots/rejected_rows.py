@@ -40,7 +40,7 @@ class QuarantinedRow:
     stage: str
     """`pre_fork`, or the branch that rejected it."""
     record: str
-    """The row as JSON."""
+    """The row as JSON; empty if only its origin was read."""
 
 
 def count_quarantined(store: StateStore, job: str, urns: Sequence[str] | None = None) -> list[QuarantineCount]:
@@ -91,6 +91,21 @@ def read_quarantined(
                 return rows
             if policy in {None, record["policy"]}:
                 rows.append(QuarantinedRow(**record))
+    return rows
+
+
+def first_quarantined(files: Sequence[PublishedFile], limit: int) -> list[QuarantinedRow]:
+    """Return the origins of the first rejected rows among published files, without the rows themselves.
+
+    Raises:
+        TransientError: the storage cannot be reached.
+    """
+    columns = [name for name in QuarantinedRow.__slots__ if name != "record"]
+    rows: list[QuarantinedRow] = []
+    for part in _parts([file for file in files if file.branch == QUARANTINE_BRANCH], columns):
+        rows += [QuarantinedRow(**record, record="") for record in part.slice(0, limit - len(rows)).to_pylist()]
+        if len(rows) == limit:
+            break
     return rows
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.listener import RunListener
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration.partitions import to_key, to_urn
+from gobblin_dagster.orchestration.rejected import rejected_examples
 from gobblin_dagster.state.sql.store import SqlStateStore
 from tests.unit.engine.jobs import project, published, run
 from tests.unit.orchestration.world import BAD_BRANCH, World
@@ -71,6 +73,37 @@ def test_output_of_a_run_carries_its_profile(world: World) -> None:
     (profile,) = [entry.metadata[md.PROFILE].value for entry in entries if md.PROFILE in entry.metadata]
     assert (profile["rows"], profile["work_units"]) == (55, 3)
     assert list(profile["seconds"]) == ["plan", "start", "extract", "convert", "write", "commit", "report"]
+
+
+def test_rejected_rows_are_told_by_origin_and_rule_and_never_by_value(world: World) -> None:
+    world.datasets = {"it's": {"rows": 6}, "good": {"rows": 1}}
+    only_numbers = {"type": "columns", "columns": {"text": {"type": "int64", "nulls": []}}}
+    world.parts = {
+        "converters": [
+            {"type": "sql", "select": "*, CASE WHEN id = 1 THEN value ELSE id::VARCHAR END AS text"},
+            only_numbers | {"name": "numbers", "on_error": "quarantine"},
+        ],
+        "row_policies": [{"name": "low", "type": "sql", "rule": "(id | 0) < 3", "on_violation": "quarantine"}],
+    }
+    assert world.run_all().success
+    (event,), (good,) = world.events("it's"), world.events("good")
+    assert event[md.REJECTED_ROWS].splitlines() == [
+        "| rejected by | reason | file | row |",
+        "|---|---|---|--:|",
+        "| numbers |  | it's.rows | 2 |",
+        *(f"| low | not true: (id \\| 0) < 3 | it's.rows | {row} |" for row in (4, 5, 6)),
+        "",
+        "`gobblin quarantine show 'it'\"'\"'s' --job numbers` shows the rows.",
+    ]
+    assert event[md.DURATION_S] > 0
+    assert md.REJECTED_ROWS not in good
+    with closing(world.binding.project.open_store()) as store:
+        files = store.load_snapshot("numbers", "it's")
+    (gone,) = [file for file in files if file.branch == "quarantine"]
+    Path(gone.path).unlink()
+    assert rejected_examples(world.job, "it's", files) == "", (
+        "what cannot be read does not keep commits from being told"
+    )
 
 
 def test_rejected_rows_are_counted_per_policy_in_metadata_and_checks(world: World) -> None:
