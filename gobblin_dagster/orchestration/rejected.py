@@ -37,7 +37,8 @@ def rejected_examples(job: JobSpec, dataset_urn: str, files: Sequence[PublishedF
         return ""
     if not rows:
         return ""
-    rules = {policy.name for each in (job, *job.fork.branches) for policy in each.row_policies}
+    own = [policy for branch in job.fork.branches for policy in branch.row_policies]
+    rules = {policy.name for policy in (*job.row_policies, *own)}
     lines = ["| rejected by | reason | file | row |", "|---|---|---|--:|"]
     lines += [_line(row, row.reason if row.policy in rules else "") for row in rows]
     command = f"gobblin quarantine show {shlex.quote(dataset_urn)} --job {shlex.quote(job.job)}"
