@@ -87,7 +87,10 @@ _BUILT_IN: dict[ConstructKind, dict[str, str]] = {
         "rest": "sources.rest.source:RestSource",
         "spark": "sources.spark.source:SparkSource",
     },
-    ConstructKind.FORMAT: {name: reading for name, (reading, _) in _FILE_FORMATS.items()},
+    ConstructKind.FORMAT: {
+        "json": "formats.json_documents:JsonDocumentFormat",
+        **{name: reading for name, (reading, _) in _FILE_FORMATS.items()},
+    },
     ConstructKind.CONVERTER: {
         "add": "converters.add:AddConverter",
         "avro_bytes": "converters.avro_bytes:AvroBytesConverter",

@@ -6,6 +6,7 @@ What was found is a guess, written down as a job file that people can read and c
 from __future__ import annotations
 
 import codecs
+import glob
 import json
 import re
 from collections import Counter, defaultdict
@@ -20,6 +21,7 @@ import sqlalchemy as sa
 import yaml
 
 from gobblin_dagster.constructs.formats.base import FormatError, InputFile
+from gobblin_dagster.constructs.sources.files.pattern import escaped
 from gobblin_dagster.constructs.sources.query.database import Database, Table
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.utils.text import printable
@@ -40,10 +42,13 @@ _DATES = ("%Y-%m-%d", "%Y%m%d", "%Y_%m_%d", "%Y-%m")
 _DIALECT = {"delimiter": ",", "encoding": "utf-8"}
 """How CSV is written if nothing is declared."""
 _JSON = ".json"
-"""Ending of JSON lines, and of JSON documents, which no format reads."""
+"""Ending of JSON lines, and of JSON documents."""
 _DELIMITERS = ",;\t|"
 _MOST_FILES = 20_000
 _MOST_OPENED = 1000
+_MOST_PARSED = 64 << 20
+"""Bytes of a JSON document that is parsed whole to find its list."""
+_LEVELS = 2
 _LOOKED_AT = 1 << 16
 """Bytes of a file that are looked at."""
 _LONGEST = 40
@@ -102,15 +107,50 @@ def _told_left_out(files: Sequence[Path]) -> str:
     told = ", ".join(f"{number} ({ending})" for ending, number in endings.most_common(5))
     remark = f"Left out, {len(files)} file(s) of no known format: {told}, as {files[0]}."
     if endings["one JSON document"]:
-        remark += " `jq -c '.[]' FILE.json > FILE.jsonl` makes lines of a list."
+        remark += " Documents without one list of objects can be read with `records` of `format: json`."
     return remark
 
 
 def _kind_of(folder: Path, path: Path) -> str:
-    """Return the format of a file, by its ending; of `.json`, by its content; empty if no format fits."""
+    """Return the format of a file, by its ending; of `.json`, by its content; empty if no format fits.
+
+    A document of JSON has the path of its list behind a colon: `json:data.items`.
+    """
     if _endings(path)[0].lower() != _JSON:
         return _FORMATS.get(_endings(path)[0].lower().lstrip("."), "")
-    return "jsonl" if _first_fields(_beginning(folder / path)) else ""
+    beginning = _beginning(folder / path)
+    if not _first_fields(beginning):
+        return _document(folder / path, beginning)
+    # One object alone may hold the list: an answer of an API without line breaks.
+    return "jsonl" if beginning.strip().count(b"\n") else _document(folder / path, beginning) or "jsonl"
+
+
+def _document(path: Path, beginning: bytes) -> str:
+    """Return `json:` and the path of the only list of objects in a document, `json` for a list; empty if it is none."""
+    if re.match(rb"(\xef\xbb\xbf)?\s*\[\s*(\{|\]\s*$)", beginning):
+        return "json"
+    try:
+        if path.stat().st_size > _MOST_PARSED:
+            return ""
+        stream = InputFile(str(path)).open_text()
+        try:
+            document = json.loads(stream.stream.read().decode("utf-8-sig"))
+        finally:
+            stream.close()
+    except (OSError, FormatError, ValueError, EOFError, RecursionError):
+        return ""
+    lists = list(_lists(document, ""))
+    return f"json:{lists[0]}" if len(lists) == 1 else ""
+
+
+def _lists(value: Any, place: str) -> Iterator[str]:
+    """Yield the path of each list of objects below an object, as far as three levels down."""
+    for name, one in value.items() if isinstance(value, dict) and place.count(".") < _LEVELS else ():
+        if isinstance(one, list) and one and all(isinstance(item, dict) for item in one):
+            if name and "." not in name:
+                yield f"{place}.{name}".lstrip(".")
+        else:
+            yield from _lists(one, f"{place}.{name}".lstrip(".")) if "." not in name else ()
 
 
 def _is_hidden(path: Path, folder: Path) -> bool:
@@ -127,19 +167,20 @@ def _endings(path: Path) -> tuple[str, str]:
 def _of_format(
     folder: Path, kind: str, files: Sequence[Path], namespace: str, left_out: Sequence[Path]
 ) -> Iterator[FoundJob]:
-    found = _csv_looks(folder, files) if kind == "csv" else _CsvLooks()
+    kind, _, records = kind.partition(":")
+    found = _csv_looks(folder, files) if kind == "csv" else _CsvLooks({"records": records} if records else {})
     by_ending = Counter(_endings(path)[1] for path in files)
     for ending, _ in by_ending.most_common():
         own = [path for path in files if _endings(path)[1] == ending]
         for name, pattern in _patterns(folder, kind, own, ending, left_out):
             table = name_of(f"{name or folder.name}{'' if len(by_ending) == 1 else ending.replace('.', '_')}")
             in_place = {path: path.name.removesuffix(ending) for path in own if pattern == _a_dataset(path, ending)}
-            dialects = {urn: found.others[path] for path, urn in in_place.items() if path in found.others}
+            dialects = {glob.escape(urn): found.others[path] for path, urn in in_place.items() if path in found.others}
             body = {
                 "job": table,
                 "source": {
                     "type": "files",
-                    "path": f"{folder.as_posix()}/{pattern}",
+                    "path": f"{escaped(folder.as_posix())}/{pattern}",
                     "format": {"type": kind, **found.options, **({"dialects": dialects} if dialects else {})},
                 },
                 "extract": {"namespace": namespace, "table": table},
@@ -153,7 +194,8 @@ def _of_format(
 
 def _a_dataset(path: Path, ending: str) -> str:
     """Return the pattern in which each file of a path's folder is a dataset."""
-    return (path.parent / f"{{dataset}}{ending}").as_posix()
+    prefix = "" if path.parent == Path() else f"{escaped(path.parent.as_posix())}/"
+    return f"{prefix}{{dataset}}{ending}"
 
 
 def _with_own_names(jobs: Sequence[FoundJob]) -> list[FoundJob]:
@@ -187,7 +229,7 @@ def _patterns(
         yield "", f"{tree}*{ending}"
         return
     for place, own in sorted(folders.items()):
-        prefix = "" if place == Path() else f"{place.as_posix()}/"
+        prefix = "" if place == Path() else f"{escaped(place.as_posix())}/"
         is_one = len(own) > 1 and _have_same_columns(folder, kind, own)
         is_one = is_one and not any(path.parent == place and path.name.endswith(ending) for path in left_out)
         yield "_".join(place.parts), f"{prefix}{'*' if is_one else '{dataset}'}{ending}"

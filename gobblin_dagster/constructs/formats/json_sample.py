@@ -7,15 +7,15 @@ from collections.abc import Collection
 from contextlib import closing
 
 from gobblin_dagster.constructs.formats.base import FormatError, InputFile
-from gobblin_dagster.constructs.formats.json_blocks import blocks
+from gobblin_dagster.constructs.formats.json_blocks import Split
 from gobblin_dagster.constructs.types.json_shapes import RecordShape, shape_text
 
 
 class JsonSample:
     """The shapes of the fields without a settled type; see `TypeSample`."""
 
-    def __init__(self, block_bytes: int, settled: Collection[str], include: Collection[str]) -> None:
-        self._block_bytes = block_bytes
+    def __init__(self, split: Split, block_bytes: int, settled: Collection[str], include: Collection[str]) -> None:
+        self._split, self._block_bytes = split, block_bytes
         self._settled = set(settled)
         self._include = include
         self._shape = RecordShape()
@@ -25,7 +25,7 @@ class JsonSample:
         self.files += 1
         try:
             with closing(file.open_text()) as text:
-                for lines in blocks(text.stream, min(self._block_bytes, most_bytes)):
+                for lines in self._split(text.stream, min(self._block_bytes, most_bytes)):
                     for line in lines:
                         record = json.loads(line)
                         if rb"\ud" in line.lower():

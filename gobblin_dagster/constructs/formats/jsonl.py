@@ -22,7 +22,7 @@ from pyarrow import json as arrow_json
 from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.formats.base import FileReader, FormatError, InputFile, NoColumnsError, columns_of
-from gobblin_dagster.constructs.formats.json_blocks import blocks
+from gobblin_dagster.constructs.formats.json_blocks import Split, blocks
 from gobblin_dagster.constructs.formats.json_sample import JsonSample
 from gobblin_dagster.constructs.formats.jsonl_published import PublishedJsonLines
 from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite, leaves
@@ -94,10 +94,10 @@ class JsonLinesFormat:
         return self._options.infer
 
     def sample(self, settled: Collection[str]) -> JsonSample:
-        return JsonSample(self._block_bytes, {*settled, *self._declared.names}, self._include)
+        return JsonSample(self._split, self._block_bytes, {*settled, *self._declared.names}, self._include)
 
     def with_types(self, types: Mapping[str, str]) -> JsonLinesFormat:
-        typed = JsonLinesFormat(self._options, self._context)
+        typed = type(self)(self._options, self._context)
         wanted = self._include or (*self._declared.names, *types)
         shapes = {name: shape_of_text(text) for name, text in types.items() if name in wanted}
         inferred = {name: shape for name, shape in shapes.items() if name not in self._declared.names}
@@ -110,11 +110,17 @@ class JsonLinesFormat:
 
     def open(self, file: InputFile, schema: pa.Schema | None) -> FileReader:
         known = schema or self._known
-        return JsonLinesReader(file, self._declared, self._include, self._block_bytes, known, frozenset(self._texts))
+        return JsonLinesReader(
+            file, self._declared, self._include, self._block_bytes, known, frozenset(self._texts), self._split
+        )
 
     def count_rows(self, file: InputFile) -> int:
         with closing(file.open_text()) as text:
-            return sum(len(lines) for lines in blocks(text.stream, self._block_bytes))
+            return sum(len(lines) for lines in self._split(text.stream, self._block_bytes))
+
+    @property
+    def _split(self) -> Split:
+        return blocks
 
 
 class JsonLinesReader:
@@ -127,13 +133,14 @@ class JsonLinesReader:
         include: tuple[str, ...],
         block_bytes: int,
         schema: pa.Schema | None,
-        texts: frozenset[str] = frozenset(),
+        texts: frozenset[str],
+        split: Split,
     ) -> None:
         self._declared, self._include, self._texts = declared, include, texts
         self._unexpected = "ignore" if include else "error"
         self._text = file.open_text()
         try:
-            self._blocks = blocks(self._text.stream, block_bytes)
+            self._blocks = split(self._text.stream, block_bytes)
             self._first = next(self._blocks, [])
             self.schema: pa.Schema = schema or self._settled_schema()
         except BaseException:
@@ -294,7 +301,7 @@ def _require_objects(lines: list[bytes], rows_before: int) -> None:
     """
     for number, line in enumerate(lines, start=rows_before + 1):
         if not line.lstrip().startswith(b"{"):
-            hint = " If the file is a list, `jq -c '.[]' FILE` makes lines of it." if line[:1] == b"[" else ""
+            hint = " If the file is a list, read it with `format: json`." if line[:1] == b"[" else ""
             raise FormatError(f"expected one object per line, got {line[:80]!r}.{hint}", number)
 
 

@@ -38,7 +38,7 @@ class FilesOptions(SpecModel):
     day, hour or minute of the files, `*` any text inside one name (but no leading dot), `{one,other}` one of these
     texts. Without `{dataset}` all files are one dataset, named `<namespace>.<table>`."""
     format: Annotated[ConstructSpec, ConstructKind.FORMAT]
-    """Format of the files: `{type: csv}`, `jsonl`, `text`, `parquet`, `orc` or `avro`, with options."""
+    """Format of the files: `{type: csv}`, `jsonl`, `json`, `text`, `parquet`, `orc` or `avro`, with options."""
     new_files: NewFiles | None = None
     """How new files are found: by their `date`, by `modified` (each file is remembered with size and time of change),
     or by `name` (files are read in the order of their names). Default: `date` if `path` has a `{date:...}`, else

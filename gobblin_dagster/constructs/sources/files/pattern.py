@@ -1,6 +1,7 @@
 """PathPattern: the `path` of the `files` source, e.g. `data/{dataset}/{date:%Y-%m-%d}.csv`, compiled level by level.
 
 A level is the text between two `/`. Each level is matched alone, so that listing can skip folders that cannot match.
+A name that holds `*`, `{` or `}` itself has a backslash before each.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from enum import StrEnum
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-_PLACEHOLDER = re.compile(r"\{([^{}]*)\}|(\*+)|([{}])")
+_PLACEHOLDER = re.compile(r"\\([{}*])|\{([^{}]*)\}|(\*+)|([{}])")
+_SPECIAL = re.compile(r"[{}*]")
 _DIRECTIVES = {"Y": r"\d{4}", "y": r"\d{2}", "m": r"\d{2}", "d": r"\d{2}", "j": r"\d{3}", "H": r"\d{2}", "M": r"\d{2}"}
 _KNOWN = "known: {dataset}, {dataset:**}, {date:<strptime format>}, {one,other}, *"
 NO_DATE = datetime(1970, 1, 1, tzinfo=UTC)
@@ -191,15 +193,27 @@ class PathPattern:
         return local.replace(year=months // 12, month=months % 12 + 1).astimezone(UTC)
 
 
+def escaped(name: str) -> str:
+    """Return the pattern that matches a name and nothing else.
+
+    Example:
+        >>> print(escaped("sales {2024}*.csv"))
+        sales \\{2024\\}\\*.csv
+    """
+    return _SPECIAL.sub(r"\\\g<0>", name)
+
+
 def _tokens(text: str) -> Iterator[Token]:
     position = 0
     for match in _PLACEHOLDER.finditer(text):
         if match.start() > position:
             yield Token("text", text[position : match.start()])
-        inner, stars, brace = match.groups()
-        if brace:
+        escaped, inner, stars, brace = match.groups()
+        if escaped:
+            yield Token("text", escaped)
+        elif brace:
             raise ValueError(f"unbalanced {brace!r} in {text!r}")
-        if stars:
+        elif stars:
             if len(stars) > 1:
                 raise ValueError("'**' is only known as {dataset:**}; use one '*' for each level of folders")
             yield Token("any")

@@ -3,11 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from gobblin_dagster.constructs.formats.base import InputFile
+from gobblin_dagster.constructs.formats.json_blocks import blocks
 from gobblin_dagster.constructs.formats.json_sample import JsonSample
 
 
 def look(root: Path, *texts: str, most_bytes: int = 1 << 20, include: tuple[str, ...] = ()) -> JsonSample:
-    sample = JsonSample(1 << 10, {"known"}, include)
+    sample = JsonSample(blocks, 1 << 10, {"known"}, include)
     for number, text in enumerate(texts):
         (root / f"{number}.jsonl").write_text(text)
         sample.look(InputFile(str(root / f"{number}.jsonl")), most_bytes)
