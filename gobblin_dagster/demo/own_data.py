@@ -17,12 +17,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
 import yaml
 
 from gobblin_dagster.constructs.formats.base import FormatError, InputFile
 from gobblin_dagster.constructs.sources.files.pattern import escaped
-from gobblin_dagster.constructs.sources.query.database import Database, Table
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.utils.text import printable
 
@@ -53,8 +51,6 @@ _LOOKED_AT = 1 << 16
 """Bytes of a file that are looked at."""
 _LONGEST = 40
 """Letters of a name at most; endings come behind it, which tell jobs apart."""
-_CHANGES = re.compile(r"(?i)update|modif|chang|last_")
-_TIMES = re.compile(r"(?i)creat|insert|add|_at$|time|date|when")
 
 
 @dataclass(slots=True)
@@ -93,7 +89,10 @@ def jobs_of_folder(folder: Path, namespace: str) -> list[FoundJob]:
             + (f" {_told_left_out(left_out)}" if left_out else ""),
             hint="Name another folder, or write the job by hand: docs/start/own-project.md.",
         )
-    found = [job for kind in sorted(groups) for job in _of_format(folder, kind, groups[kind], namespace, left_out)]
+    found = []
+    for kind in sorted(groups):
+        others = [*left_out, *(path for other, files in groups.items() if other != kind for path in files)]
+        found += _of_format(folder, kind, groups[kind], namespace, others)
     jobs = _with_own_names(found)
     if left_out:
         jobs[0].remarks.append(_told_left_out(left_out))
@@ -165,16 +164,16 @@ def _endings(path: Path) -> tuple[str, str]:
 
 
 def _of_format(
-    folder: Path, kind: str, files: Sequence[Path], namespace: str, left_out: Sequence[Path]
+    folder: Path, kind: str, files: Sequence[Path], namespace: str, others: Sequence[Path]
 ) -> Iterator[FoundJob]:
     kind, _, records = kind.partition(":")
     found = _csv_looks(folder, files) if kind == "csv" else _CsvLooks({"records": records} if records else {})
     by_ending = Counter(_endings(path)[1] for path in files)
     for ending, _ in by_ending.most_common():
         own = [path for path in files if _endings(path)[1] == ending]
-        for name, pattern in _patterns(folder, kind, own, ending, left_out):
+        for name, pattern in _patterns(folder, kind, own, ending, others):
             table = name_of(f"{name or folder.name}{'' if len(by_ending) == 1 else ending.replace('.', '_')}")
-            in_place = {path: path.name.removesuffix(ending) for path in own if pattern == _a_dataset(path, ending)}
+            in_place = {path: path.name.removesuffix(ending) for path in own if _is_dataset(path, pattern)}
             dialects = {glob.escape(urn): found.others[path] for path, urn in in_place.items() if path in found.others}
             body = {
                 "job": table,
@@ -192,10 +191,10 @@ def _of_format(
             yield FoundJob(table, body, [*found.remarks, *remarks, datasets])
 
 
-def _a_dataset(path: Path, ending: str) -> str:
-    """Return the pattern in which each file of a path's folder is a dataset."""
-    prefix = "" if path.parent == Path() else f"{escaped(path.parent.as_posix())}/"
-    return f"{prefix}{{dataset}}{ending}"
+def _is_dataset(path: Path, pattern: str) -> bool:
+    """Return whether each file of a path's folder is a dataset by a pattern."""
+    folder, _, name = pattern.rpartition("/")
+    return name.startswith("{dataset") and (folder or ".") == escaped(path.parent.as_posix())
 
 
 def _with_own_names(jobs: Sequence[FoundJob]) -> list[FoundJob]:
@@ -212,27 +211,33 @@ def _with_own_names(jobs: Sequence[FoundJob]) -> list[FoundJob]:
 
 
 def _patterns(
-    folder: Path, kind: str, files: Sequence[Path], ending: str, left_out: Sequence[Path]
+    folder: Path, kind: str, files: Sequence[Path], ending: str, others: Sequence[Path]
 ) -> Iterator[tuple[str, str]]:
     """Yield a name and a path pattern for files of one format: by date, a dataset a folder, or a dataset a file."""
     depths = {len(path.parts) - 1 for path in files}
     tree = "" if depths == {0} else "{dataset}/" if depths == {1} else "{dataset:**}/"
     stems = [path.name.removesuffix(ending) for path in files]
-    for form in _DATES:
+    # Files of another kind beside these: a pattern of any name would match them too.
+    mixed = {path.parent for path in others if path.name.endswith(ending)}
+    for form in () if mixed else _DATES:
         if all(_is_date(stem, form) for stem in stems) and (0 not in depths or depths == {0}):
             yield "", f"{tree}{{date:{form}}}{ending}"
             return
     folders: dict[Path, list[Path]] = defaultdict(list)
     for path in files:
         folders[path.parent].append(path)
-    if Path() not in folders and all(_have_same_columns(folder, kind, own) for own in folders.values()):
+    if not mixed and Path() not in folders and all(_have_same_columns(folder, kind, own) for own in folders.values()):
         yield "", f"{tree}*{ending}"
         return
     for place, own in sorted(folders.items()):
         prefix = "" if place == Path() else f"{escaped(place.as_posix())}/"
-        is_one = len(own) > 1 and _have_same_columns(folder, kind, own)
-        is_one = is_one and not any(path.parent == place and path.name.endswith(ending) for path in left_out)
-        yield "_".join(place.parts), f"{prefix}{'*' if is_one else '{dataset}'}{ending}"
+        names = [path.name.removesuffix(ending) for path in own]
+        dataset = "{dataset}"
+        if place in mixed and not any(re.search(r"[{}*,]", name) for name in names):
+            dataset = f"{{dataset:{','.join(names)}}}"
+        elif place not in mixed and len(own) > 1 and _have_same_columns(folder, kind, own):
+            dataset = "*"
+        yield "_".join(place.parts), f"{prefix}{dataset}{ending}"
 
 
 def _is_date(text: str, form: str) -> bool:
@@ -339,106 +344,6 @@ def plain_name(text: str) -> str:
     name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")[:_LONGEST]
     # Most folders named otherwise are called by a date or in another script.
     return name if name[:1].isalpha() else f"data_{name}".rstrip("_")
-
-
-def jobs_of_database(url: str, written: str, base_dir: Path, namespace: str) -> list[FoundJob]:
-    """Return a job for the tables that have a watermark column, and one for those that must be read whole.
-
-    Args:
-        url: of the database.
-        written: the URL as the job file has it, e.g. `${SHOP_URL}`.
-        base_dir: folder of a relative SQLite path.
-        namespace: of the lake's tables.
-
-    Raises:
-        SourceError: the database cannot be reached.
-        UsageError: it has no table.
-    """
-    database = Database(url, str(base_dir), namespace)
-    tables = {urn: table for urn, table in sorted(database.tables(None).items()) if not table.problem}
-    if not tables:
-        raise UsageError(problem=f"Database {database.shown} has no table that we may read.", hint="Check the user.")
-    keys = _keys(database, tables)
-    cursors = {urn: _cursor(table, keys[urn]) for urn, table in tables.items()}
-    jobs = []
-    if moving := {urn: cursor for urn, cursor in cursors.items() if cursor}:
-        jobs.append(_moving_job(written, namespace, moving, keys, _types(database)))
-    if whole := [urn for urn, cursor in cursors.items() if not cursor]:
-        body = {
-            "job": f"{namespace}_whole",
-            "source": {
-                "type": "query",
-                "url": written,
-                "tables": whole,
-                "without_watermark": "full",
-                **_types(database),
-            },
-            "extract": {"namespace": namespace, "table": "whole", "type": "snapshot_only"},
-            "output": {"path": "lake"},
-        }
-        remark = "Tables without a column that tells which rows are new: each run reads and replaces them whole."
-        jobs.append(FoundJob(f"{namespace}_whole", body, [remark]))
-    return jobs
-
-
-def _types(database: Database) -> dict[str, str]:
-    return {"types": "exact"} if database.is_postgresql else {}
-
-
-def _moving_job(
-    written: str,
-    namespace: str,
-    moving: Mapping[str, tuple[str, str]],
-    keys: Mapping[str, list[str]],
-    types: Mapping[str, str],
-) -> FoundJob:
-    usual = Counter(moving.values()).most_common(1)[0][0]
-    changes = any(_CHANGES.search(column) for column, _ in moving.values())
-    others = {
-        urn: {
-            **({"watermark": {"column": cursor[0], "type": cursor[1]}} if cursor != usual else {}),
-            **({"primary_key": keys[urn]} if changes and keys[urn] else {}),
-        }
-        for urn, cursor in moving.items()
-    }
-    others = {urn: options for urn, options in others.items() if options}
-    source: dict[str, Any] = {
-        "type": "query",
-        "url": written,
-        "tables": list(moving),
-        "watermark": {"column": usual[0], "type": usual[1]},
-        **({"table_options": others} if others else {}),
-        **types,
-    }
-    body = {
-        "job": namespace,
-        "source": source,
-        "extract": {"namespace": namespace, "table": "tables", **({"type": "snapshot_append"} if changes else {})},
-        "output": {"path": "lake"},
-    }
-    remark = "The watermark column tells which rows are new; a row that changes must get a higher value in it."
-    return FoundJob(namespace, body, [remark])
-
-
-def _keys(database: Database, tables: Mapping[str, Table]) -> dict[str, list[str]]:
-    with database.snapshot() as connection:
-        inspector = sa.inspect(connection)
-        return {
-            urn: list(inspector.get_pk_constraint(table.name, table.schema).get("constrained_columns", ()))
-            for urn, table in tables.items()
-        }
-
-
-def _cursor(table: Table, key: Sequence[str]) -> tuple[str, str] | None:
-    """Return the column that tells which rows are new, and its type: a time of change, a time, or a whole key."""
-    times = [column.name for column in table.columns if column.type.startswith("timestamp")]
-    for wanted in (_CHANGES, _TIMES):
-        for name in times:
-            if wanted.search(name):
-                return name, "timestamp"
-    if len(key) == 1 and (column := table.column(key[0])) is not None and column.type.startswith("int"):
-        return key[0], "long"
-    return None
 
 
 def job_of_broker(brokers: str, namespace: str) -> FoundJob:

@@ -107,16 +107,24 @@ def _init_own(name: Path, source: SourceKind | None, where: str, header: list[st
     jobs = _found_jobs(name, source, where, header)
     for path in write_project(name, plain_name(name.resolve().name), jobs):
         typer.echo(f"Wrote {path}")
+    code = 0
     if source is not SourceKind.KAFKA:  # a broker need not be there yet
+        for job in jobs if source is SourceKind.QUERY else ():
+            typer.echo("\n".join(f"  {remark}" for remark in job.remarks))
         project = open_project(name)
         out = console(sys.stdout)
-        for plan in for_each_job(project.jobs, lambda job: plan_job(project, job)).results:
+        plans = for_each_job(project.jobs, lambda job: plan_job(project, job))
+        for plan in plans.results:
             print_plan(out, plan)
+        code = plans.code
+    if code:
+        typer.echo(f"Next: cd {name}, correct the job files until gobblin plan has no error, then gobblin run")
+        raise typer.Exit(code)
     typer.echo(f"Next: cd {name}, look at the job files, then gobblin run")
 
 
 def _found_jobs(name: Path, source: SourceKind, where: str, header: list[str]) -> list[FoundJob]:
-    from gobblin_dagster.demo import own_data, own_list  # noqa: PLC0415 - as above
+    from gobblin_dagster.demo import own_data, own_list, own_tables  # noqa: PLC0415 - as above
 
     namespace = own_data.plain_name(name.resolve().name)
     if source is SourceKind.FILES:
@@ -141,7 +149,7 @@ def _found_jobs(name: Path, source: SourceKind, where: str, header: list[str]) -
     base_dir = Path().resolve()
     if not variable and url.startswith("sqlite:///") and not url.startswith("sqlite:////"):
         where = url = f"sqlite:///{base_dir / url.removeprefix('sqlite:///')}"
-    return own_data.jobs_of_database(url, where, base_dir, namespace)
+    return own_tables.jobs_of_database(url, where, base_dir, namespace)
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gobblin_dagster.core.errors import TransientError
 from tests.unit.cli.conftest import Cli, cli
 
 __all__ = ["cli"]
@@ -101,17 +103,57 @@ def test_each_format_of_a_folder_has_a_job_of_its_own(cli: Cli, tmp_path: Path) 
     assert set(planned(cli, tmp_path / "p")) == {"a", "b", "c"}
 
 
-def test_files_of_json_are_lines_or_left_out(cli: Cli, tmp_path: Path) -> None:
+def test_files_of_json_are_lines_or_documents_or_left_out(cli: Cli, tmp_path: Path) -> None:
     put(tmp_path / "in")
     (tmp_path / "in").mkdir()
-    for name, text in {"a": '{"x": 1}\n{"x": 2}\n', "b": '{"y": 1}\n', "c": '[\n{"x": 1}]'}.items():
+    texts = {
+        "a": '{"x": 1}\n{"x": 2}\n',
+        "b": '{"y": 1}\n',
+        "c": '[\n{"x": 1}]',
+        "d": '{"n": 1,\n "data": {"of": [1], "items": [{"z": 1}]}}',
+        "e": '{"next": null, "data": {"items": [{"z": 1}, {"z": 2}]}}',
+        "f": '{"one": [{"z": 1}],\n "two": [{"z": 1}]}',
+    }
+    for name, text in texts.items():
         (tmp_path / "in" / f"{name}.json").write_text(text)
-    (tmp_path / "in" / "d.xml").touch()
-    assert cli("init", tmp_path / "p", "--source", "files", "--from", tmp_path / "in").code == 0
-    ((name, job),) = jobs(tmp_path / "p").items()
-    assert job["source"]["path"].endswith("/in/{dataset}.json")
-    said = (tmp_path / "p" / "jobs" / f"{name}.yaml").read_text()
-    assert "# Left out, 2 file(s) of no known format: 1 (one JSON document), 1 (.xml), as c.json. `jq -c" in said
+    (tmp_path / "in" / "g.xml").touch()
+    called = cli("init", tmp_path / "p", "--source", "files", "--from", tmp_path / "in")
+    assert (called.code, called.err) == (0, "")
+    found = {name: job["source"] for name, job in jobs(tmp_path / "p").items()}
+    formats = {(one["path"].rpartition("/")[2], json.dumps(one["format"])) for one in found.values()}
+    assert formats == {
+        ("{dataset:a,b}.json", '{"type": "jsonl"}'),
+        ("{dataset:c}.json", '{"type": "json"}'),
+        ("{dataset:d,e}.json", '{"type": "json", "records": "data.items"}'),
+    }
+    said = "".join(path.read_text() for path in (tmp_path / "p" / "jobs").iterdir())
+    assert "# Left out, 2 file(s) of no known format: 1 (one JSON document), 1 (.xml), as f.json. Documents" in said
+
+
+def test_names_may_hold_what_patterns_are_made_of(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "in {2024} [new]?"
+    put(folder, **{"a*_csv": "x\n1\n", "ab_csv": "y\n1\n", "c{d}_csv": "z;w\n1;2\n", "{e}*__f?[1]_csv": "v\n1\n"})
+    called = cli("init", tmp_path / "p", "--source", "files", "--from", folder)
+    assert (called.code, called.err) == (0, "")
+    assert planned(cli, tmp_path / "p") == {
+        "a*": {"x": "int64"},
+        "ab": {"y": "int64"},
+        "c{d}": {"z": "int64", "w": "int64"},
+        "f?[1]": {"v": "int64"},
+    }
+
+
+def test_plan_that_fails_is_the_end_of_the_command(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path / "in", a_csv="x\n1\n")
+
+    def fails(*_: object) -> None:
+        raise TransientError(problem="the disk is away")
+
+    monkeypatch.setattr("gobblin_dagster.engine.run.job_run.plan_job", fails)
+    called = cli("init", tmp_path / "p", "--source", "files", "--from", tmp_path / "in")
+    assert called.code == 1
+    assert "the disk is away" in called.err
+    assert "correct the job files until gobblin plan has no error" in called.out
 
 
 def test_files_that_are_written_otherwise_have_a_dialect(cli: Cli, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 _PLACEHOLDER = re.compile(r"\\([{}*])|\{([^{}]*)\}|(\*+)|([{}])")
 _SPECIAL = re.compile(r"[{}*]")
 _DIRECTIVES = {"Y": r"\d{4}", "y": r"\d{2}", "m": r"\d{2}", "d": r"\d{2}", "j": r"\d{3}", "H": r"\d{2}", "M": r"\d{2}"}
-_KNOWN = "known: {dataset}, {dataset:**}, {date:<strptime format>}, {one,other}, *"
+_KNOWN = "known: {dataset}, {dataset:**}, {dataset:one,other}, {date:<strptime format>}, {one,other}, *"
 NO_DATE = datetime(1970, 1, 1, tzinfo=UTC)
 """Beginning of the date of files whose paths have none."""
 
@@ -42,7 +42,8 @@ class Token(NamedTuple):
     """A piece of the pattern inside one level."""
 
     kind: str
-    """`text`, `any` (`*`), `one_of` (`{a,b}`), `dataset`, `tree` (`{dataset:**}`) or `date`."""
+    """`text`, `any` (`*`), `one_of` (`{a,b}`), `dataset` (whose value is `a,b` of `{dataset:a,b}`), `tree`
+    (`{dataset:**}`) or `date`."""
     value: str = ""
 
 
@@ -194,11 +195,11 @@ class PathPattern:
 
 
 def escaped(name: str) -> str:
-    """Return the pattern that matches a name and nothing else.
+    r"""Return the pattern that matches a name and nothing else.
 
     Example:
         >>> print(escaped("sales {2024}*.csv"))
-        sales \\{2024\\}\\*.csv
+        sales \{2024\}\*.csv
     """
     return _SPECIAL.sub(r"\\\g<0>", name)
 
@@ -230,15 +231,21 @@ def _placeholder(inner: str) -> Token:
         return Token("dataset")
     if inner == "dataset:**":
         return Token("tree")
+    if inner.startswith("dataset:"):
+        return Token("dataset", _names(inner, inner.removeprefix("dataset:")))
     if inner.startswith("date:"):
         return Token("date", inner.removeprefix("date:"))
     if inner == "date":
         raise ValueError("{date} needs its format, e.g. {date:%Y-%m-%d}")
     if "," not in inner:
         raise ValueError(f"unknown placeholder {{{inner}}}; {_KNOWN}")
-    if "/" in inner or "*" in inner or not all(inner.split(",")):
+    return Token("one_of", _names(inner, inner))
+
+
+def _names(inner: str, names: str) -> str:
+    if "/" in names or "*" in names or not all(names.split(",")):
         raise ValueError(f"{{{inner}}}: expected names, or parts of names, inside of one folder")
-    return Token("one_of", inner)
+    return names
 
 
 def _levels(tokens: list[Token]) -> Iterator[tuple[Token, ...]]:
@@ -267,13 +274,17 @@ def _compiled(level: tuple[Token, ...]) -> Level:
             # As in every shell, a leading `*` does not match hidden files.
             piece = ".*" if strict else r"(?!\.).*"
         elif token.kind == "one_of":
-            piece = f"(?:{'|'.join(map(re.escape, token.value.split(',')))})"
+            piece = f"(?:{_one_of(token)})"
         else:
-            piece = "(?P<dataset>.+)"
+            piece = f"(?P<dataset>{_one_of(token) if token.value else '.+'})"
         strict, loose = strict + piece, loose + piece
     has_date = any(token.kind == "date" for token in level)
     is_tree = bool(level) and level[0].kind == "tree"
     return Level(re.compile(strict, re.DOTALL), re.compile(loose, re.DOTALL) if has_date else None, is_tree)
+
+
+def _one_of(token: Token) -> str:
+    return "|".join(map(re.escape, token.value.split(",")))
 
 
 def _date_regex(date_format: str) -> str:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gobblin_dagster.constructs.sources.files.pattern import PathPattern
+from gobblin_dagster.constructs.sources.files.pattern import PathPattern, escaped
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,8 @@ from gobblin_dagster.constructs.sources.files.pattern import PathPattern
         ("{a,}.csv", "expected names, or parts of names"),
         ("{a/x,b}.csv", "expected names, or parts of names"),
         ("{a*,b}.csv", "expected names, or parts of names"),
+        ("{dataset:a,,b}.csv", "expected names, or parts of names"),
+        ("{dataset:a}/{dataset}.csv", "at most one {dataset}"),
     ],
 )
 def test_parse_bad_pattern_says_what_is_wrong(text: str, problem: str) -> None:
@@ -40,6 +42,22 @@ def test_one_of_several_texts_stands_for_each_of_them() -> None:
     assert pattern.root() == "in"
     names = ["a.b-x.csv", "c-y.csv", "axb-x.csv", "a.b,c-x.csv", "d-x.csv"]
     assert [name for name in names if pattern.matches_below_root([name])] == names[:2]
+
+
+def test_dataset_may_be_one_of_some_names() -> None:
+    pattern = PathPattern.parse("in/{dataset:a.b,c}.json")
+    names = ["a.b.json", "c.json", "axb.json", "d.json"]
+    assert [name for name in names if pattern.matches_below_root([name])] == names[:2]
+    assert pattern.bind("c").levels[-1][0].value == "c"
+
+
+@pytest.mark.parametrize("name", ["a*", "{a}", "a{b,c}*", "a\\*", "\\", "[a]?"])
+def test_escaped_name_matches_itself_alone(name: str) -> None:
+    pattern = PathPattern.parse(f"in/{escaped(name)}/*.csv")
+    assert pattern.root() == f"in/{name}"
+    file = PathPattern.parse(f"in/{escaped(name)}.csv")
+    assert file.matches_below_root([f"{name}.csv"])
+    assert not file.matches_below_root(["ab.csv"])
 
 
 @pytest.mark.parametrize(
