@@ -89,7 +89,7 @@ def jobs_of_folder(folder: Path, namespace: str) -> list[FoundJob]:
             + (f" {_told_left_out(left_out)}" if left_out else ""),
             hint="Name another folder, or write the job by hand: docs/start/own-project.md.",
         )
-    found = []
+    found: list[FoundJob] = []
     for kind in sorted(groups):
         others = [*left_out, *(path for other, files in groups.items() if other != kind for path in files)]
         found += _of_format(folder, kind, groups[kind], namespace, others)

@@ -11,7 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from gobblin_dagster.constructs.sources.query.database import Column, Database, Table
+from gobblin_dagster.constructs.sources.query.database import Database, Table
+from gobblin_dagster.constructs.sources.query.types import Column
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.demo.own_data import FoundJob
 
@@ -145,7 +146,8 @@ class _Look:
     def at(cls, connection: sa.Connection, table: Table) -> _Look:
         inspector = sa.inspect(connection)
         key = list(inspector.get_pk_constraint(table.name, table.schema).get("constrained_columns", ()))
-        indexes = [key, *(list(one["column_names"]) for one in inspector.get_indexes(table.name, table.schema))]
+        indexes: list[list[str | None]] = [[*key]]
+        indexes += [one["column_names"] for one in inspector.get_indexes(table.name, table.schema)]
         own = sa.table(table.name, *(sa.column(one.name) for one in table.columns), schema=table.schema)
         holding_null = [
             one.name

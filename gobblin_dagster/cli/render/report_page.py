@@ -14,18 +14,26 @@ MOST_ROWS = 1000
 """Most rows of a table; the others are counted below it."""
 _PLOT_WIDTH, _PLOT_HEIGHT = 720, 140
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: #222; }
+:root { color-scheme: light dark; --bad: #b00020; --good: #1b6e3c; --so: #8a5a00; --dim: #6b6b6b; --bar: #4878a8; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; color: #222;
+  background: #fff; overflow-wrap: break-word; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
+div.wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #ddd; vertical-align: top; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; }
-.failed, .quarantined, .interrupted { color: #b00020; } .committed, .succeeded { color: #1b6e3c; }
-.partial, .busy, .cancelled { color: #8a5a00; } .dim { color: #777; }
-svg { background: #fafafa; border: 1px solid #eee; max-width: 100%; }
-svg text { font: 11px system-ui, sans-serif; fill: #555; }
-@media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd; } th, td { border-color: #333; }
+td { min-width: 4rem; } td.text { min-width: 9rem; overflow-wrap: anywhere; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+.failed, .quarantined, .interrupted { color: var(--bad); } .committed, .succeeded { color: var(--good); }
+.partial, .busy, .cancelled { color: var(--so); } .dim { color: var(--dim); }
+svg { background: #fafafa; border: 1px solid #eee; max-width: 100%; height: auto; }
+svg text { font: 11px system-ui, sans-serif; fill: #555; } svg rect { fill: var(--bar); } svg .bad { fill: var(--bad); }
+@media (prefers-color-scheme: dark) {
+  :root { --bad: #ff7a85; --good: #66c890; --so: #e0ad55; --dim: #9a9a9a; --bar: #6fa3d8; }
+  body { background: #181818; color: #ddd; } th, td { border-color: #333; }
   svg { background: #202020; border-color: #333; } svg text { fill: #aaa; } }
 """
+_LONG = 30
+"""Characters of a text from which its column is given more room."""
 
 
 def report_page(
@@ -47,6 +55,7 @@ def report_page(
     parts = [
         _head(run),
         _section("Datasets of this run", _table(_RUN_COLUMNS, _run_rows(run)), "No dataset had work."),
+        _section("Errors", _table(("dataset", "error"), _errors(run)), "None."),
         _section("Rows read, by run", _bars([(one, _rows(one)) for one in reversed(history)], run, "rows"), ""),
         _section("Seconds, by run", _bars([(one, _seconds(one)) for one in reversed(history)], run, "s"), ""),
         _section(
@@ -60,12 +69,13 @@ def report_page(
     ]
     title = escape(f"Run {run.run_id} of {run.job}")
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>'
         f"<style>{_STYLE}</style></head>\n<body>\n{''.join(parts)}</body></html>\n"
     )
 
 
-_RUN_COLUMNS = ("dataset", "outcome", "from", "to", "rows", "quarantined", "error")
+_RUN_COLUMNS = ("dataset", "outcome", "from", "to", "rows", "quarantined")
 _LAG_COLUMNS = ("dataset", "watermark", "last commit", "lag", "rows so far", "failed ranges")
 
 
@@ -81,7 +91,11 @@ def _head(run: RunRecord) -> str:
 
 def _run_rows(run: RunRecord) -> Iterable[tuple[object, ...]]:
     for urn, one in sorted(run.datasets.items(), key=lambda pair: (pair[1].outcome.is_good, pair[0])):
-        yield urn, one.outcome, one.low or "-", one.high or "-", one.rows, one.quarantined, one.error
+        yield urn, one.outcome, one.low or "-", one.high or "-", one.rows, one.quarantined
+
+
+def _errors(run: RunRecord) -> Iterable[tuple[object, ...]]:
+    return ((urn, one.error) for urn, one in sorted(run.datasets.items()) if one.error)
 
 
 def _lag_rows(states: Mapping[str, DatasetState], now: datetime) -> Iterable[tuple[object, ...]]:
@@ -114,17 +128,25 @@ def _table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     shown = list(rows)
     if not shown:
         return ""
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    numbers = [isinstance(value, int) for value in shown[0]]
+    classes = (' class="number"' if is_number else "" for is_number in numbers)
+    head = "".join(f"<th{one}>{escape(name)}</th>" for one, name in zip(classes, names, strict=True))
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>\n" for row in shown[:MOST_ROWS])
     more = f'<p class="dim">... {len(shown) - MOST_ROWS:,} more</p>' if len(shown) > MOST_ROWS else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>{more}"
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>{more}'
 
 
 def _cell(value: object) -> str:
     if isinstance(value, int):
         return f'<td class="number">{value:,}</td>'
     text = escape(str(value))
-    return f'<td class="{text}">{text}</td>' if isinstance(value, DatasetOutcome) else f"<td>{text}</td>"
+    if isinstance(value, DatasetOutcome):
+        return f'<td class="{text}">{text}</td>'
+    return f'<td class="text">{text}</td>' if len(str(value)) > _LONG else f"<td>{text}</td>"
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _bars(values: Sequence[tuple[RunRecord, float]], chosen: RunRecord, unit: str) -> str:
@@ -134,16 +156,17 @@ def _bars(values: Sequence[tuple[RunRecord, float]], chosen: RunRecord, unit: st
     bars = []
     for number, (run, value) in enumerate(values):
         height = value / top * (_PLOT_HEIGHT - 30)
-        colour = "#b00020" if run.status in ("failed", "interrupted") else "#4878a8"
+        kind = ' class="bad"' if run.status in ("failed", "interrupted") else ""
         opacity = "1" if run.run_id == chosen.run_id else ".55"
-        told = f"{run.started_at:%Y-%m-%d %H:%M:%SZ}, {run.status}: {value:,.6g} {unit}"
+        told = f"{run.started_at:%Y-%m-%d %H:%M:%SZ}, {run.status}: {_amount(value)} {unit}"
         bars.append(
             f'<rect x="{number * width + 1:.1f}" y="{_PLOT_HEIGHT - 15 - height:.1f}" width="{max(width - 2, 1):.1f}" '
-            f'height="{max(height, 1):.1f}" fill="{colour}" opacity="{opacity}"><title>{escape(told)}</title></rect>'
+            f'height="{max(height, 1):.1f}"{kind} opacity="{opacity}"><title>{escape(told)}</title></rect>'
         )
     first, last = (f"{one.started_at:%Y-%m-%d %H:%M}" for one in (values[0][0], values[-1][0]))
     return (
         f'<svg viewBox="0 0 {_PLOT_WIDTH} {_PLOT_HEIGHT}" width="{_PLOT_WIDTH}" role="img">'
-        f'<text x="2" y="11">{top:,.6g} {unit}</text>{"".join(bars)}<text x="2" y="{_PLOT_HEIGHT - 3}">{first}</text>'
+        f'<text x="2" y="11">{_amount(top)} {unit}</text>{"".join(bars)}'
+        f'<text x="2" y="{_PLOT_HEIGHT - 3}">{first}</text>'
         f'<text x="{_PLOT_WIDTH - 2}" y="{_PLOT_HEIGHT - 3}" text-anchor="end">{last}</text></svg>'
     )

@@ -25,10 +25,26 @@ def test_report_is_one_page_with_datasets_plots_lag_and_rejected_rows(
     plots = body.findall("svg")
     assert [len(plot.findall("rect")) for plot in plots] == [2, 2]
     assert "succeeded: 5 rows" in text
-    rejected = [[cell.text for cell in row] for row in body.findall("table")[-1].iter("tr")]
+    rejected = [[cell.text for cell in row] for row in body.findall("div/table")[-1].iter("tr")]
     assert rejected[1] == ["a", "few", "10"]
     assert "http" not in page
     assert "<script" not in page
+
+
+def test_errors_have_room_of_their_own_on_a_page_that_any_screen_shows(
+    cli: Cli, project: Path, inline: list[InlineRunner]
+) -> None:
+    write_job(project, {"a": {"rows": 25}, "b": {"rows": 3, "fail_at": 1}})
+    cli("run")
+    cli("report", "-f", "page.html")
+    page = (project / "page.html").read_text()
+    body = ET.fromstring(page.partition("</head>")[2].removesuffix("</html>\n"))
+    tables = [[[cell.text for cell in row] for row in table.iter("tr")] for table in body.findall("div/table")]
+    errors = next(rows for rows in tables if rows[0] == ["dataset", "error"])
+    assert [row[0] for row in errors[1:]] == ["b"]
+    assert errors[1][1]
+    assert 'name="viewport"' in page
+    assert "#" not in "".join(ET.tostring(plot, "unicode") for plot in body.findall("svg")), "colours are the style's"
 
 
 def test_last_run_is_reported_into_a_file_with_its_id(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
