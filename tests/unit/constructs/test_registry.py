@@ -247,7 +247,7 @@ def test_schema_of_row_policies_holds_the_keys_that_all_share() -> None:
 def test_schema_of_files_source_holds_its_formats() -> None:
     files = next(one for one in registry.schema(ConstructKind.SOURCE)["oneOf"] if one["title"] == "files")
     formats = [option["title"] for option in files["properties"]["format"]["oneOf"]]
-    assert formats == ["avro", "csv", "jsonl", "orc", "parquet", "text", "without options"]
+    assert formats == ["avro", "csv", "json", "jsonl", "orc", "parquet", "text", "without options"]
     assert files["properties"]["format"]["oneOf"][-1]["enum"] == formats[:-1]
     assert "strptime" in files["properties"]["path"]["description"]
 
