@@ -145,6 +145,7 @@ def test_first_click_of_a_fresh_project_shows_a_grid_with_green_and_red_partitio
     expect(page.get_by_text("2024-01-02", exact=True).first).to_be_visible()
     first_run.picture("dagster-partitions")
     page.get_by_text("gobblin/recent_runs").scroll_into_view_if_needed()
+    expect(page.get_by_text("gobblin quarantine show berlin --job sales")).to_be_visible()
     first_run.picture("dagster-recent-runs")
 
 
