@@ -6,7 +6,7 @@ Documents are those of Gobblin's REST API, as JSON-ready dicts.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -23,9 +23,6 @@ from gobblin_dagster.core.errors import (
     UsageError,
 )
 from gobblin_dagster.core.startpoint import OnRewind
-
-PAGE = 500
-"""Flows that one request asks for."""
 
 
 class FlowClient:
@@ -125,16 +122,11 @@ class FlowClient:
         """Return a flow."""
         return self._document("GET", f"/flowconfigsV2/{_key(group, name)}")
 
-    def find(self, **filters: str) -> Iterator[dict[str, Any]]:
-        """Yield flows by group and name, page by page; filters are those of `q=filterFlows`."""
+    def find(self, **filters: str) -> list[dict[str, Any]]:
+        """Return all flows that filters find, by group and name; filters are those of `q=filterFlows`."""
+        # One request: pages would leave flows out if others before them are deleted meanwhile.
         query = "&".join(f"{name}={_value(value)}" for name, value in {"q": "filterFlows", **filters}.items())
-        start = 0
-        while True:
-            page = self._document("GET", f"/flowconfigsV2?{query}&start={start}&count={PAGE}")["elements"]
-            yield from page
-            if len(page) < PAGE:
-                return
-            start += PAGE
+        return self._elements(f"/flowconfigsV2?{query}")
 
     def delete(self, group: str, name: str, *, version: int | None = None) -> None:
         """Take a flow out of the catalog; executions that run go on. `version` refuses it if a change came first."""

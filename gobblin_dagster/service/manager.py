@@ -5,7 +5,7 @@ A change is stored before it is scheduled, and both become durable together with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -42,6 +42,8 @@ from gobblin_dagster.service.scheduler.scheduler import epoch_ms, next_fire_ms
 from gobblin_dagster.service.store.execution_rows import end_waiting
 from gobblin_dagster.service.store.flow_rows import (
     FlowFilter,
+    FlowPage,
+    flow_page,
     list_flows,
     list_versions,
     load_flow,
@@ -260,10 +262,31 @@ class FlowManager:
         with self._store.read() as transaction:
             return self.require(transaction, flow)
 
-    def find(self, where: FlowFilter, start: int = 0, count: int | None = None) -> list[FlowSpec]:
-        """Return flows that a filter finds, by group and name."""
+    def find(self, where: FlowFilter, start: int = 0, count: int | None = None) -> Iterator[FlowPage]:
+        """Yield flows that a filter finds, by group and name, page by page; there is at least one page.
+
+        Each page is read in a transaction of its own, whenever it is asked for. A flow that is there all the time, from
+        the first page to the last, is yielded once.
+
+        Args:
+            where: what they must have.
+            start: how many are left out first.
+            count: how many are yielded at most; None: all.
+        """
+        after = None
+        while True:
+            with self._store.read() as transaction:
+                page = flow_page(transaction, where, start, count, after)
+            yield page
+            if page.is_last:
+                return
+            after, start = page.specs[-1].id, 0
+            count = None if count is None else count - len(page.specs)
+
+    def has_more(self, where: FlowFilter, start: int) -> bool:
+        """Tell whether a filter finds more flows than `start`."""
         with self._store.read() as transaction:
-            return list_flows(transaction, where, start, count)
+            return bool(list_flows(transaction, where, start, 1))
 
     def history(self, flow: FlowId) -> list[FlowSpec]:
         """Return all versions of a flow, oldest first; raises FlowNotFoundError if there never was one."""

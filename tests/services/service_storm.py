@@ -25,6 +25,7 @@ from datetime import date, timedelta
 from itertools import chain, count
 from pathlib import Path
 from tempfile import mkdtemp
+from zoneinfo import ZoneInfo
 
 import pyarrow.parquet as pq
 
@@ -232,7 +233,8 @@ def _wrong_fires(name: str, cron: str, numbers: list[int]) -> list[str]:
     expected: list[int] = []
     if not fired:
         return [f"{name}: it never fired"]
-    for instant in chain([from_epoch_ms(fired[0])], Cron.parse(cron).fire_times(from_epoch_ms(fired[0]), "UTC")):
+    first = from_epoch_ms(fired[0])
+    for instant in chain([first], Cron.parse(cron).fire_times(first, ZoneInfo("UTC"))):
         if epoch_ms(instant) > fired[-1]:
             break
         expected.append(epoch_ms(instant))

@@ -252,10 +252,20 @@ class RestApp:
 
 
 async def _tell(scope: Scope, send: Send, answer: Answer, version: int) -> None:
-    told = {"Content-Length": str(len(answer.body)), **answer.all_headers(version)}
+    told = answer.all_headers(version)
+    if answer.more is None:
+        told["Content-Length"] = str(len(answer.body))
     raw = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in told.items()]
     await send({"type": "http.response.start", "status": answer.status, "headers": raw})
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer.body})
+    parts = iter(()) if scope["method"] == "HEAD" else answer.parts()
+    try:
+        while (part := await to_thread.run_sync(next, parts, None)) is not None:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+    except GobblinDagsterError as error:
+        # The server ends the connection in the middle of the body, so that nobody takes a part for the whole.
+        log.warning("an answer was cut short: %s", error)
+        return
+    await send({"type": "http.response.body"})
 
 
 def _request(scope: Scope, headers: dict[str, str], path: str, body: bytes, principal: Principal) -> Request:
@@ -286,8 +296,12 @@ def _masked(answer: Answer, mask: restli.Mask) -> Answer:
     if not isinstance(document, dict):
         return answer
     if "elements" in document:
-        elements = [restli.project(element, mask) for element in document["elements"]]
-        return replace(answer, document={**document, "elements": elements})
+
+        def shown(elements: list[Any]) -> list[Any]:
+            return [restli.project(element, mask) for element in elements]
+
+        more = None if answer.more is None else map(shown, answer.more)
+        return replace(answer, document={**document, "elements": shown(document["elements"])}, more=more)
     return replace(answer, document=restli.project(document, mask))
 
 

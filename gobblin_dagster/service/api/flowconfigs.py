@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -32,7 +33,7 @@ from gobblin_dagster.service.manager import Checked, FlowManager, Stored, apply_
 from gobblin_dagster.service.model import NO_EXECUTION, FlowConfig, FlowId, FlowSpec
 from gobblin_dagster.service.scheduler.scheduler import epoch_ms
 from gobblin_dagster.service.security.access import Action
-from gobblin_dagster.service.store.flow_rows import FlowFilter, PropertyFilter
+from gobblin_dagster.service.store.flow_rows import FlowFilter, FlowPage, PropertyFilter
 from gobblin_dagster.service.store.store import ServiceStore, Transaction, serialize_changes
 from gobblin_dagster.service.store.tables import requests
 
@@ -229,10 +230,11 @@ class FlowConfigsResource:
         is_paged = {"start", "count"} & set(request.parameters)
         start = restli.int_parameter(request.parameters, "start", 0)
         count = restli.int_parameter(request.parameters, "count", 10) if is_paged else None
-        found = self._manager.find(where, start, None if count is None else count + 1)
-        more = count is not None and len(found) > count
-        elements = [flow_document(spec) for spec in found[:count]]
-        return collection(elements, request.path, request.query, start, count, more=more)
+        pages = self._manager.find(where, start, count)
+        first = next(pages)
+        more = count is not None and self._manager.has_more(where, start + count)
+        answer = collection(_flow_documents(first), request.path, request.query, start, count, more=more)
+        return answer if first.is_last else replace(answer, more=map(_flow_documents, pages))
 
     def _answered(self, transaction: Transaction, request: Request, key: str) -> Answer | None:
         """Return the answer that a request with this key got before."""
@@ -262,6 +264,10 @@ class FlowConfigsResource:
                 at=now,
             )
         )
+
+
+def _flow_documents(page: FlowPage) -> list[dict[str, Any]]:
+    return [flow_document(spec) for spec in page.specs]
 
 
 def _location(resource: str, flow: FlowId, number: int) -> str:

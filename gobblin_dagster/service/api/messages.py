@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -105,12 +105,25 @@ class Answer:
     document: Any = None
     """JSON; None: an empty body."""
     headers: Mapping[str, str] = field(default_factory=dict)
+    more: Iterator[list[Any]] | None = None
+    """Elements of a long collection that follow those of the document, in parts that are made while they are sent."""
 
     @cached_property
     def body(self) -> bytes:
         """The document as UTF-8; half of a unicode character, which a message may quote, stays a JSON escape."""
-        text = "" if self.document is None else json.dumps(self.document, ensure_ascii=False)
-        return text.encode(errors="backslashreplace")
+        return b"" if self.document is None else _json_bytes(self.document)
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield the body in parts; raises what making `more` raises, and the body is cut short then."""
+        if self.more is None:
+            yield self.body
+            return
+        around = {name: value for name, value in self.document.items() if name != "elements"}
+        yield b'{"elements": ' + _json_bytes(self.document["elements"])[:-1]
+        for elements in self.more:
+            if elements:
+                yield b", " + _json_bytes(elements)[1:-1]
+        yield b"], " + _json_bytes(around)[1:]
 
     def all_headers(self, version: int) -> dict[str, str]:
         """Return the headers, those of the protocol among them."""
@@ -118,6 +131,10 @@ class Answer:
         if self.document is not None:
             headers["Content-Type"] = _JSON
         return headers
+
+
+def _json_bytes(document: Any) -> bytes:
+    return json.dumps(document, ensure_ascii=False).encode(errors="backslashreplace")
 
 
 STALE = '110 - "Response is Stale"'

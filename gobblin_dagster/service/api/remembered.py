@@ -39,7 +39,7 @@ class RememberedAnswers:
         size = len(answer.body)
         with self._lock:
             self._forget(_key(request))
-            if answer.status != 200 or size > min(MAX_ANSWER_BYTES, self._max_bytes):
+            if answer.status != 200 or answer.more is not None or size > min(MAX_ANSWER_BYTES, self._max_bytes):
                 return
             self._answers[_key(request)] = (self._now_s(), answer)
             self._bytes += size

@@ -14,8 +14,11 @@ from gobblin_dagster.service.model import Change, ExecutionId, FlowConfig, FlowI
 from gobblin_dagster.service.store.store import Transaction, serialize_changes
 from gobblin_dagster.service.store.tables import executions, flow_properties, flow_versions, flows
 
-MAX_COUNT = 10_000
+PAGE_FLOWS = 500
 """Flows that one page holds at most."""
+PAGE_LENGTH = 4 << 20
+"""Characters of flows after which a page ends."""
+_ROWS_AT_ONCE = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,15 @@ def load_flow(transaction: Transaction, flow: FlowId) -> FlowSpec | None:
     return None if row is None else _spec(row)
 
 
+@dataclass(frozen=True, slots=True)
+class FlowPage:
+    """Some of the flows that a filter finds."""
+
+    specs: list[FlowSpec]
+    is_last: bool
+    """Whether no page follows."""
+
+
 def list_flows(transaction: Transaction, where: FlowFilter, start: int = 0, count: int | None = None) -> list[FlowSpec]:
     """Return flows that a filter finds, by group and name.
 
@@ -60,10 +72,39 @@ def list_flows(transaction: Transaction, where: FlowFilter, start: int = 0, coun
         start: how many are left out first.
         count: how many are returned at most; None: all.
     """
-    query = _found(select(flows), where).order_by(flows.c.flow_group, flows.c.flow_name).offset(start)
+    query = _in_order(where).offset(start)
     if count is not None:
         query = query.limit(count)
     return [_spec(row) for row in transaction.execute(query)]
+
+
+def flow_page(
+    transaction: Transaction, where: FlowFilter, start: int, count: int | None, after: FlowId | None
+) -> FlowPage:
+    """Return flows that a filter finds, by group and name: as many as a page holds.
+
+    Args:
+        transaction: open.
+        where: what they must have.
+        start: how many are left out first.
+        count: how many are wanted at most; None: all.
+        after: the last flow of the page before; None: there is none.
+    """
+    query = _in_order(where).offset(start)
+    if after is not None:
+        query = query.where(tuple_(flows.c.flow_group, flows.c.flow_name) > tuple_(after.group, after.name))
+    wanted = PAGE_FLOWS if count is None else min(count, PAGE_FLOWS)
+    found: list[FlowSpec] = []
+    length = 0
+    # One flow may have a MiB, so that the rows are not all fetched before it is known how many fit.
+    with transaction.execute(query.limit(wanted).execution_options(yield_per=_ROWS_AT_ONCE)) as rows:
+        for row in rows:
+            found.append(_spec(row))
+            length += len(row.body)
+            if length >= PAGE_LENGTH:
+                break
+    is_full = len(found) == PAGE_FLOWS or length >= PAGE_LENGTH
+    return FlowPage(found, not is_full or len(found) == count)
 
 
 def count_flows(transaction: Transaction, where: FlowFilter) -> int:
@@ -223,6 +264,10 @@ def next_fire(transaction: Transaction) -> int | None:
 
 def _is(table: Any, flow: FlowId) -> Any:
     return and_(table.c.flow_group == flow.group, table.c.flow_name == flow.name)
+
+
+def _in_order(where: FlowFilter) -> Select[Any]:
+    return _found(select(flows), where).order_by(flows.c.flow_group, flows.c.flow_name)
 
 
 def _found(query: Select[Any], where: FlowFilter) -> Select[Any]:

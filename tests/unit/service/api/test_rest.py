@@ -150,6 +150,25 @@ def test_names_of_any_kind_survive_in_keys_and_headers(rest: Rest) -> None:
     assert rest("GET", f"/flowconfigsV2/{raw}").status == 404
 
 
+def test_list_of_flows_that_is_longer_than_a_page_comes_whole(rest: Rest) -> None:
+    large = {"table": "orders", "gobblin.note": "x" * 1_000_000}
+    names = [f"f{number}" for number in range(6)]
+    for name in names:
+        assert rest.create(id={"flowGroup": "g", "flowName": name}, properties=large).status == 201
+    for query, wanted, links in (
+        ("", names, []),
+        ("?q=filterFlows&flowGroup=g", names, []),
+        ("?start=0&count=6", names, []),
+        ("?start=1&count=100", names[1:], ["prev"]),
+        ("?start=0&count=5", names[:5], ["next"]),
+    ):
+        told = rest("GET", f"/flowconfigsV2{query}")
+        assert told.status == 200
+        assert [one["id"]["flowName"] for one in told.json["elements"]] == wanted, query
+        assert [link["rel"] for link in told.json["paging"]["links"]] == links, query
+        assert ("content-length" in told.headers) == (query == "?start=0&count=5"), "a page holds 4 MiB"
+
+
 def test_update_patch_and_delete_answer_200_without_a_body(rest: Rest) -> None:
     rest.create()
     for told in (

@@ -11,6 +11,7 @@ from gobblin_dagster.service.catalog.flow_config import MAX_INDEXED, NAME_LENGTH
 from gobblin_dagster.service.manager import FlowManager
 from gobblin_dagster.service.model import Change, FlowId
 from gobblin_dagster.service.store.flow_rows import (
+    PAGE_LENGTH,
     FlowFilter,
     PropertyFilter,
     changes_after,
@@ -44,6 +45,25 @@ def test_filters_find_by_field_and_by_property(store: ServiceStore, create: Crea
     assert names(store, FlowFilter(exact_properties=(("path", "/axb/c"),))) == ["Items"]
     assert names(store, FlowFilter(search="ITEM")) == ["Items"]
     assert names(store, FlowFilter(search="%")) == []
+
+
+def test_flows_that_stay_are_paged_once_while_others_come_and_go(
+    store: ServiceStore, manager: FlowManager, create: Create
+) -> None:
+    large = {"gobblin.note": "x" * (PAGE_LENGTH // 2)}
+    for name in "bdfh":
+        create(flow(name, properties=large))
+    pages = manager.find(FlowFilter(), 0, None)
+    found = [spec.id.name for spec in next(pages).specs]
+    assert found == ["b", "d"]
+    create(flow("a"))
+    create(flow("g"))
+    with store.write() as transaction:
+        manager.delete(transaction, FlowId("g", "b"), "anna")
+        manager.delete(transaction, FlowId("g", "d"), "anna")
+    found += [spec.id.name for page in pages for spec in page.specs]
+    assert found == ["b", "d", "f", "g", "h"]
+    assert [page.is_last for page in manager.find(FlowFilter(group="other"))] == [True], "there is always a page"
 
 
 def test_flows_are_found_by_the_index_of_values(store: ServiceStore, create: Create) -> None:
