@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # In one list, so that all are installed in one go; the JDK brings the Java of Spark.
 TEST_PROGRAMS := postgresql mariadb-server maven default-jdk-headless openssh-server mmdebstrap chromium
 .DEFAULT_GOAL := help
-.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots dagster-versions check demo demo-full service service-demo service-example bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-table dags executor-storm clean
+.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots dagster-versions check demo demo-full service service-demo service-example bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-table dags executor-storm service-storm clean
 
 help: ## list all of these
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,10 @@ crash-table: install ## every single fault, and N random schedules (default 2000
 executor-storm: install ## kill service, workers and broker of examples/service 50 times, then count rows: KILLS=50 SEED=1 STORE=postgresql SPARK=1
 	@scripts/ensure-system.sh postgresql maven default-jdk-headless
 	@$(BIN)/python -m tests.services.executor_storm --kills $(or $(KILLS),50) --seed $(or $(SEED),1) --store $(or $(STORE),sqlite) $(if $(SPARK),--spark)
+
+service-storm: install ## kill the service, its worker and Spark while flows run in Spark, then count flows, fire times and rows: KILLS=30 SEED=1 POSTGRES=1
+	@scripts/ensure-java.sh
+	@$(BIN)/python -m tests.services.service_storm --kills $(or $(KILLS),30) --seed $(or $(SEED),1) $(if $(POSTGRES),--postgres)
 
 bench: $(VENV)/user.stamp ## compare with hand-written PySpark; quick look: make bench ROWS=400000
 	@scripts/ensure-java.sh
