@@ -6,12 +6,13 @@ It runs as a process of its own, so that a construct of a user's that crashes or
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from gobblin_dagster.core.errors import GobblinDagsterError, SpecError
+from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError, SpecError
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.engine.project import Project
@@ -49,14 +50,24 @@ class Worker:
         runner: runs work units; all jobs share it.
         tell: called with what happens, from several threads at once.
         jobs_at_once: jobs that run side by side.
+        unfit: tells why the runner can run no job any more; empty if it can.
+        give_up: ends the process at once; the service hands its jobs to another one.
     """
 
     def __init__(
-        self, project: Project, runner: TaskRunner, tell: Callable[[JobNews], None], jobs_at_once: int
+        self,
+        project: Project,
+        runner: TaskRunner,
+        tell: Callable[[JobNews], None],
+        jobs_at_once: int,
+        unfit: Callable[[], str] = lambda: "",
+        give_up: Callable[[], None] = lambda: os._exit(1),
     ) -> None:
         self._project = project
         self._runner = runner
         self._tell = tell
+        self._unfit = unfit
+        self._give_up = give_up
         self._pool = ThreadPoolExecutor(jobs_at_once, thread_name_prefix="job")
         self._stops: dict[JobKey, threading.Event] = {}
         self._lock = threading.Lock()
@@ -104,19 +115,35 @@ class Worker:
             if stop.is_set():
                 self._tell(JobNews(order.key, ExecutionStatus.CANCELLED, "stopped before it began"))
                 return
+            self._end_if_unfit()
             log.info("run %s begins", order.run_id)
             self._tell(JobNews(order.key, ExecutionStatus.RUNNING))
-            self._tell(self._result(order, stop))
-        except SpecError as error:
-            self._tell(JobNews(order.key, ExecutionStatus.FAILED, str(error), may_retry=False))
-        except GobblinDagsterError as error:
-            self._tell(JobNews(order.key, ExecutionStatus.FAILED, str(error)))
-        except Exception as error:  # a fault of one job, a construct's own too, must not end the worker
-            log.exception("run %s failed", order.run_id)
-            self._tell(JobNews(order.key, ExecutionStatus.FAILED, hidden(f"{type(error).__name__}: {error}")))
+            self._tell(self._outcome(order, stop))
         finally:
             with self._lock:
                 del self._stops[order.key]
+
+    def _outcome(self, order: RunOrder, stop: threading.Event) -> JobNews:
+        try:
+            news = self._result(order, stop)
+        except EnvironmentFaultError as error:  # Spark did not start, and the message says why
+            return JobNews(order.key, ExecutionStatus.FAILED, str(error))
+        except SpecError as error:
+            news = JobNews(order.key, ExecutionStatus.FAILED, str(error), may_retry=False)
+        except GobblinDagsterError as error:
+            news = JobNews(order.key, ExecutionStatus.FAILED, str(error))
+        except Exception as error:  # a fault of one job, a construct's own too, must not end the worker
+            log.exception("run %s failed", order.run_id)
+            news = JobNews(order.key, ExecutionStatus.FAILED, hidden(f"{type(error).__name__}: {error}"))
+        if news.status is ExecutionStatus.FAILED:
+            self._end_if_unfit()
+        return news
+
+    def _end_if_unfit(self) -> None:
+        """End the process if its Spark has ended: each further job would fail in this process, and not in another."""
+        if reason := self._unfit():
+            log.warning("%s: this worker ends, and its jobs go on in another one", reason)
+            self._give_up()
 
     def _result(self, order: RunOrder, stop: threading.Event) -> JobNews:
         project = self._project

@@ -173,7 +173,8 @@ def serve_pipe(root: Path, log_form: LogForm, jobs_at_once: int | None = None) -
     start_logs(as_json=log_form is LogForm.JSON, node=f"worker-{os.getpid()}")
     project = Project(root.resolve(), spec)
     runner = lazy_spark(project)
-    is_ordered = Worker(project, runner, tell, jobs_at_once or spec.service.jobs_at_once).serve(sys.stdin)
+    worker = Worker(project, runner, tell, jobs_at_once or spec.service.jobs_at_once, runner.unfit)
+    is_ordered = worker.serve(sys.stdin)
     if not is_ordered:
         os._exit(1)
     runner.close()

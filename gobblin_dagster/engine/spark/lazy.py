@@ -64,6 +64,12 @@ class LazySparkRunner:
         """Start Spark and return its session, for a source that plans and reads with Spark; raises as `started`."""
         return self.started().open_session()
 
+    def unfit(self) -> str:
+        """Return why no further run can use it; empty if one can."""
+        if self._error is not None:
+            return "Spark did not start"
+        return "" if self._spark is None or self._spark.is_alive() else "Spark has ended"
+
     def close(self) -> None:
         """Stop Spark, without waiting for its end."""
         if self._spark is not None:
@@ -92,9 +98,3 @@ class KeptSparkRunner(LazySparkRunner):
     def end(self) -> None:
         """Stop Spark, without waiting for its end."""
         super().close()
-
-    def unfit(self) -> str:
-        """Return why no further command can use it; empty if one can."""
-        if self._error is not None:
-            return "Spark did not start"
-        return "" if self._spark is None or self._spark.is_alive() else "Spark has ended"

@@ -257,7 +257,10 @@ async def _tell(scope: Scope, send: Send, answer: Answer, version: int) -> None:
         told["Content-Length"] = str(len(answer.body))
     raw = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in told.items()]
     await send({"type": "http.response.start", "status": answer.status, "headers": raw})
-    parts = iter(()) if scope["method"] == "HEAD" else answer.parts()
+    if answer.more is None or scope["method"] == "HEAD":
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer.body})
+        return
+    parts = answer.parts()
     try:
         while (part := await to_thread.run_sync(next, parts, None)) is not None:
             await send({"type": "http.response.body", "body": part, "more_body": True})
@@ -265,7 +268,7 @@ async def _tell(scope: Scope, send: Send, answer: Answer, version: int) -> None:
         # The server ends the connection in the middle of the body, so that nobody takes a part for the whole.
         log.warning("an answer was cut short: %s", error)
         return
-    await send({"type": "http.response.body"})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def _request(scope: Scope, headers: dict[str, str], path: str, body: bytes, principal: Principal) -> Request:

@@ -114,13 +114,10 @@ class Answer:
         return b"" if self.document is None else _json_bytes(self.document)
 
     def parts(self) -> Iterator[bytes]:
-        """Yield the body in parts; raises what making `more` raises, and the body is cut short then."""
-        if self.more is None:
-            yield self.body
-            return
+        """Yield the body of an answer with `more` in parts; raises what making `more` raises."""
         around = {name: value for name, value in self.document.items() if name != "elements"}
         yield b'{"elements": ' + _json_bytes(self.document["elements"])[:-1]
-        for elements in self.more:
+        for elements in self.more or ():
             if elements:
                 yield b", " + _json_bytes(elements)[1:-1]
         yield b"], " + _json_bytes(around)[1:]

@@ -50,6 +50,25 @@ def test_job_taken_over_from_another_machine_waits_for_its_leases(
     assert told[-1].processed_count == 10, "both datasets count, in whichever try they were read"
 
 
+def test_worker_whose_spark_has_ended_ends_in_place_of_failing_its_jobs(tmp_path: Path) -> None:
+    (tmp_path / "gobblin.yaml").write_text("project: tests\n")
+    (tmp_path / "lake").write_text("no folder, so that the job fails")
+    project = Project(tmp_path, load_project(tmp_path))
+    told: list[JobNews] = []
+    reasons = iter(["", "Spark has ended"])
+
+    def give_up() -> None:
+        told.append(JobNews(key, ExecutionStatus.CANCELLED, "the process ended"))
+        raise SystemExit
+
+    key = JobKey("g", "n", 1, "numbers", 1, 1)
+    Worker(project, InlineRunner(), told.append, 1, lambda: next(reasons), give_up).serve(_orders(key, told))
+    assert [(one.status, one.message) for one in told] == [
+        (ExecutionStatus.RUNNING, ""),
+        (ExecutionStatus.CANCELLED, "the process ended"),
+    ]
+
+
 def _orders(key: JobKey, told: list[JobNews]) -> Iterator[str]:
     yield to_line(RunOrder(key, "run-1", json.dumps(JOB)))
     while not told or not told[-1].status.is_final:

@@ -70,4 +70,4 @@ def test_answer_whose_store_goes_away_is_cut_short() -> None:
 
 def test_answer_to_head_has_no_body() -> None:
     head, *rest = sent("q=all", "HEAD")
-    assert (head["status"], rest) == (200, [{"type": "http.response.body"}])
+    assert (head["status"], rest) == (200, [{"type": "http.response.body", "body": b""}])
