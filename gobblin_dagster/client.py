@@ -139,10 +139,14 @@ class FlowClient:
         return _execution_in(answer.headers["Location"])
 
     def act(self, group: str, name: str, action: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Pause, unpause or roll back a flow, and return its newest version."""
+        """Pause, unpause or roll back a flow, and return its newest version; or what another action returns."""
         answer = self._document("POST", f"/flowconfigsV2/{_key(group, name)}?action={action}", dict(body or {}))
         value: dict[str, Any] = answer["value"]
         return value
+
+    def explain(self, group: str, name: str) -> dict[str, Any]:
+        """Compile a flow that exists, as it stands, and return it with its jobs as `create(explain=True)` does."""
+        return self.act(group, name, "explain")
 
     def unschedule(self, group: str, name: str) -> None:
         """End a flow's schedule, and keep the flow."""

@@ -18,6 +18,9 @@ from zoneinfo import ZoneInfo
 YEARS = (1970, 2099)
 """First and last year that an expression can name, as in Quartz."""
 
+NEVER = "0 0 0 ? 1 1 2050"
+"""Gobblin's schedule of a flow that was unscheduled."""
+
 _MONTHS = {
     name: number
     for number, name in enumerate(

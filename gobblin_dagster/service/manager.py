@@ -27,6 +27,7 @@ from gobblin_dagster.service.catalog.flow_config import (
     WhenFull,
     parse_flow_config,
 )
+from gobblin_dagster.service.cron import NEVER
 from gobblin_dagster.service.model import (
     NO_EXECUTION,
     Change,
@@ -53,9 +54,6 @@ from gobblin_dagster.service.store.flow_rows import (
     unclaimed_fire,
 )
 from gobblin_dagster.service.store.store import ServiceStore, Transaction, serialize_changes
-
-NEVER = "0 0 0 ? 1 1 2050"
-"""Gobblin's schedule of a flow that was unscheduled."""
 
 
 @dataclass(frozen=True, slots=True)

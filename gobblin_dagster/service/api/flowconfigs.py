@@ -157,8 +157,12 @@ class FlowConfigsResource:
         return Answer()
 
     def action(self, request: Request, name: str) -> Answer:
-        """POST an action on one flow: runImmediately, pause, unpause, rollback."""
+        """POST an action on one flow: runImmediately, pause, unpause, rollback, explain."""
         flow = _flow_of(request)
+        if name == "explain":
+            self._guard.require(request, Action.READ, flow)
+            config = self._manager.get(flow).config
+            return Answer(200, {"value": explained_document(config_document(config), self._explain_flow(config))})
         if name == "runImmediately":
             self._guard.require(request, Action.RUN, flow)
             with self._store.write() as transaction:
@@ -168,7 +172,8 @@ class FlowConfigsResource:
             return Answer(200, {"value": told}, {"Location": _location("flowconfigsV2", flow, number)})
         self._guard.require(request, Action.UPDATE, flow)
         if name not in ("pause", "unpause", "rollback"):
-            raise BadRequest(f"There is no action {name[:40]!r}; actions: runImmediately, pause, unpause, rollback.")
+            known = "runImmediately, pause, unpause, rollback, explain"
+            raise BadRequest(f"There is no action {name[:40]!r}; actions: {known}.")
         by, version = request.principal.name, request.expected_version()
         older = None
         if name == "rollback":

@@ -83,7 +83,8 @@ def openapi_document() -> dict[str, Any]:
             "get": _operation("One flow", [_KEY]),
             "put": {**_operation("Put a flow in the place of one", [_KEY, _header("If-Match")]), "requestBody": body},
             "post": _operation(
-                "Patch a flow, or act on it: runImmediately, pause, unpause, rollback", [_KEY, _query("action", _TEXT)]
+                "Patch a flow, or act on it: runImmediately, pause, unpause, rollback, explain",
+                [_KEY, _query("action", _TEXT)],
             ),
             "delete": _operation("Take a flow out of the catalog", [_KEY, _header("If-Match")]),
         },

@@ -16,7 +16,7 @@ from gobblin_dagster.cli.context import Output, OutputOption
 from gobblin_dagster.cli.render.console import console, instant, print_facts, print_table
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.errors import UsageError
-from gobblin_dagster.service.cron import Cron
+from gobblin_dagster.service.cron import NEVER, Cron
 
 NEXT_FIRES = 5
 """Fire times that are shown."""
@@ -61,7 +61,7 @@ def list_flows(
     rows = [
         (
             f"{flow['id']['flowGroup']}/{flow['id']['flowName']}",
-            flow.get("schedule", {}).get("cronSchedule", "once"),
+            _schedule(flow, "once"),
             flow["templateUris"],
         )
         for flow in found
@@ -86,13 +86,13 @@ def show(ctx: typer.Context, flow: FlowArgument, url: UrlOption = None, output: 
         "flow": flow,
         "version": f"{newest['version']}, {newest['change']} by {newest['changedBy']} at {_at(newest['changedAt'])}",
         "templates": document["templateUris"],
-        "schedule": document.get("schedule", {}).get("cronSchedule", "runs once"),
+        "schedule": _schedule(document, "runs once"),
         **({"paused": "yes"} if newest["paused"] else {}),
         **({"managed by": newest["managedBy"]} if newest["managedBy"] else {}),
     }
     out = console(sys.stdout)
     print_facts(out, facts)
-    for fire in () if newest["paused"] else fires:
+    for fire in () if newest["paused"] or facts["schedule"] == "never" else fires:
         out.print(f"  next    {fire}")
     for key, value in newest["flowConfig"]["properties"].items():
         out.print(f"  {key} = {value}")
@@ -171,6 +171,12 @@ def _flat(flow: dict[str, Any]) -> dict[str, str]:
     for name in set(flow) - {"id", "templateUris", "properties", "schedule"}:
         found[name] = json.dumps(flow[name], ensure_ascii=False)
     return found
+
+
+def _schedule(flow: dict[str, Any], without: str) -> str:
+    """Return a flow's schedule for people; `without` if it has none."""
+    cron: str = flow.get("schedule", {}).get("cronSchedule", without)
+    return "never" if cron == NEVER else cron
 
 
 def _next_fires(flow: dict[str, Any]) -> list[str]:

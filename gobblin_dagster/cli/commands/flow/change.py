@@ -136,12 +136,16 @@ def explain(
 ) -> None:
     """Show the jobs that a flow would become, or why it cannot; stores nothing.
 
+    With nothing but its name it shows the jobs of a flow that exists, as it stands.
     Of a flow with `--from` and `--to` it also shows the way, and every edge that was refused, the most useful first.
     """
     group, name = group_and_name(flow)
-    templates, properties = _way(template, source, destinations, values)
     with connect(ctx, url) as client:
-        told = client.create(group, name, templates, properties, cron=schedule, explain=True)["properties"]
+        if any((template, source, destinations, values, schedule)):
+            templates, properties = _way(template, source, destinations, values)
+            told = client.create(group, name, templates, properties, cron=schedule, explain=True)["properties"]
+        else:
+            told = client.explain(group, name)["properties"]
     errors, ways, refused = (
         json.loads(told.get(f"gobblin.flow.{key}", "[]")) for key in ("compile.errors", "ways", "refused")
     )

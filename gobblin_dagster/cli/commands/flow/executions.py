@@ -201,7 +201,16 @@ def _print_execution(out: Console, document: dict[str, Any]) -> None:
         if job["message"]:
             out.print(f"             {job['message']}")
         if state["highWatermark"]:
-            out.print(f"             watermark {state['lowWatermark'] or '(none)'} -> {state['highWatermark']}")
+            for line in moves(state["lowWatermark"], state["highWatermark"]):
+                out.print(f"             watermark {line}")
+
+
+def moves(low: str, high: str) -> list[str]:
+    """Return how far watermarks moved, a line for each dataset: `a: 1; b: 2` to `a: 3; b: 4` is two lines."""
+    lows, highs = ([one.partition(": ") for one in text.split("; ")] for text in (low, high))
+    if len(highs) > 1 and [one[0] for one in lows] == [one[0] for one in highs]:
+        return [f"{urn}: {old} -> {new}" for (urn, _, old), (_, _, new) in zip(lows, highs, strict=True)]
+    return [f"{low or '(none)'} -> {high}"]
 
 
 def _at(epoch_ms: int) -> str:

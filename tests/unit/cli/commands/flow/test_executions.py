@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.cli.commands.flow.executions import moves
 from gobblin_dagster.service.server import CoreServices
 from tests.services.flow_project import NEVER, URI, make_project, open_core
 from tests.services.rest_service import answering
@@ -24,6 +25,33 @@ def core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CoreServic
         yield core
     core.datasets.close()
     core.store.close()
+
+
+def test_flow_that_exists_is_explained_and_listed_without_a_schedule(cli: Cli, core: CoreServices) -> None:
+    assert cli("flow", "create", "g/n", "-t", URI, "--set", "rows=7", "--schedule", "0 0 1 ? * *").code == 0
+    assert "0 0 1 ? * *" in cli("flow", "list").out
+    assert cli("flow", "unschedule", "g/n").code == 0
+    told = cli("flow", "explain", "g/n", "-o", "json").json()
+    assert [job["job"] for job in told["jobs"]] == ["g__n__rows"]
+    assert "never" in cli("flow", "list").out
+    shown = cli("flow", "show", "g/n").out
+    assert "schedule   never" in shown
+    assert "next" not in shown, "Gobblin's own word for never fires in 2050"
+    assert cli("flow", "explain", "g/other").code == 2
+    assert "Name templates" in cli("flow", "explain", "g/n", "--set", "rows=8").err
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "lines"),
+    [
+        ("a: 1; b: 2", "a: 3; b: 4", ["a: 1 -> 3", "b: 2 -> 4"]),
+        ("1", "3", ["1 -> 3"]),
+        ("", "a: 3; b: 4", ["(none) -> a: 3; b: 4"]),
+        ("", "3", ["(none) -> 3"]),
+    ],
+)
+def test_watermarks_move_a_line_for_each_dataset(low: str, high: str, lines: list[str]) -> None:
+    assert moves(low, high) == lines
 
 
 def test_one_job_of_the_newest_execution_is_ended_then_the_rest(cli: Cli, core: CoreServices) -> None:
