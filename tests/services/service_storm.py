@@ -107,7 +107,8 @@ class Storm:
             self.at_least[name] = len(self.landed[DATASETS[-1]])
             while True:
                 with suppress(TransientError), self.client() as client:
-                    made = client.create("storm", name, LAKE, {"folder": f"once/{name}"}, idempotency_key=name)
+                    properties = {"folder": f"once/{name}", "job.maxAttempts": "3"}
+                    made = client.create("storm", name, LAKE, properties, idempotency_key=name)
                     self.once[name] = int(made["properties"]["flow.executionId"])
                     break
                 time.sleep(0.2)
