@@ -7,6 +7,7 @@ service.
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import signal
@@ -17,6 +18,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import uvicorn
+from dagster import DagsterInstance
 
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.errors import GobblinDagsterError
@@ -43,6 +45,7 @@ def main(words: list[str]) -> None:
     root = Path.cwd()
     os.environ.update(dev_environment(root))
     options = target_options(root, Path(os.environ["DAGSTER_HOME"]))
+    make_instance(Path(os.environ["DAGSTER_HOME"]))
     # Without it the signal would end the process before what is open is closed: Dagster's code server among it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     threading.Thread(target=_end_with_input, daemon=True).start()
@@ -54,6 +57,16 @@ def main(words: list[str]) -> None:
             _run_daemon(options)
         case _:
             sys.exit("expected `pages SOCKET` or `daemon`")
+
+
+def make_instance(home: Path) -> None:
+    """Make the databases of Dagster's instance in `DAGSTER_HOME`, unless they are there.
+
+    Two programs that made them at once would leave them with two heads of Dagster's migrations, broken for good.
+    """
+    with (home / "gobblin-dagster.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        DagsterInstance.get().dispose()
 
 
 def _serve_pages(path: Path, workspace: Path) -> None:
@@ -87,7 +100,9 @@ def _run_daemon(options: list[str]) -> None:
 
 
 def _end_with_input() -> None:
-    sys.stdin.buffer.read()
+    # Not by `sys.stdin`: Python could not end while a thread reads from it.
+    while os.read(0, 1024):
+        pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -284,7 +284,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "unit/orchestration/test_component.py",
         "gobblin_dagster.orchestration.component > gobblin_dagster.orchestration.definitions",
     ),
-    "orchestration/beside_service.py": ("integration/test_dagster_pages.py", ""),
     "orchestration/binding.py": ("unit/orchestration/test_downstream.py", ""),
     "orchestration/checks.py": ("unit/orchestration/test_downstream.py", "gobblin_dagster.orchestration.assets"),
     "orchestration/events.py": ("unit/orchestration/test_downstream.py", "gobblin_dagster.orchestration.io_manager"),

@@ -167,7 +167,9 @@ def test_list_of_flows_that_is_longer_than_a_page_comes_whole(rest: Rest, monkey
         assert told.status == 200
         assert [one["id"]["flowName"] for one in told.json["elements"]] == wanted, query
         assert [link["rel"] for link in told.json["paging"]["links"]] == links, query
-        assert ("content-length" in told.headers) == (query == "?start=0&count=5"), "what fits into one page is not sent in parts"
+        assert ("content-length" in told.headers) == (query == "?start=0&count=5"), (
+            "what fits into one page is not sent in parts"
+        )
 
 
 def test_update_patch_and_delete_answer_200_without_a_body(rest: Rest) -> None:
