@@ -33,9 +33,13 @@ class Child:
         command: starts it.
         folder: where it runs.
         log_file: takes what it prints.
+        end_wait_s: seconds that it gets to end, before it is killed.
     """
 
-    def __init__(self, name: str, command: Sequence[str], folder: Path, log_file: Path) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], folder: Path, log_file: Path, end_wait_s: float = END_WAIT_S
+    ) -> None:
+        self._end_wait_s = end_wait_s
         self._name = name
         self._command = list(command)
         self._folder = folder
@@ -85,9 +89,9 @@ class Child:
             else:
                 process.terminate()
             try:
-                process.wait(END_WAIT_S)
+                process.wait(self._end_wait_s)
             except subprocess.TimeoutExpired:
-                log.warning("%s did not end within %d s and is killed", self._name, END_WAIT_S)
+                log.warning("%s did not end within %d s and is killed", self._name, self._end_wait_s)
                 process.kill()
         if self._thread is not None:
             self._thread.join()

@@ -54,6 +54,7 @@ from gobblin_dagster.service.manager import FlowManager
 from gobblin_dagster.service.model import JobReport
 from gobblin_dagster.service.orchestrator.history import ExecutionHistory
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
+from gobblin_dagster.service.provisioner import Provisioner, SpecExecutorLauncher
 from gobblin_dagster.service.scheduler.scheduler import BATCH, Scheduler
 from gobblin_dagster.service.security.access import OWNER, Access, digest, load_token
 from gobblin_dagster.service.security.sessions import Sessions
@@ -135,6 +136,7 @@ class CoreServices:
         clock: tells the time where the database has no clock.
         state: URL of the project's state store.
         dagster: the programs that run Dagster beside the service; None: there is none.
+        launcher: starts the workers that executors of the topology ask for; None: nobody does.
         listeners: hear of every change of the catalog, whichever node makes it, after those that `spec` names.
 
     A store that cannot be reached yet is waited for: until then the service answers 503.
@@ -156,6 +158,7 @@ class CoreServices:
         state: str = STATE_STORE,
         listeners: Sequence[CatalogListener] = (),
         dagster: DagsterPrograms | None = None,
+        launcher: SpecExecutorLauncher | None = None,
     ) -> None:
         self._spec = spec
         self._clock = clock or SystemClock()
@@ -194,6 +197,13 @@ class CoreServices:
         )
         self.remote = RemoteExecutors(self.store, self._take_in, lambda: self._role.is_held, root)
         self.topology.add_listener(self.remote)
+        self.provisioner = (
+            None
+            if launcher is None
+            else Provisioner(
+                launcher, lambda: self.topology.graph, lambda: self._role.is_held and self.topology.is_known
+            )
+        )
         self.datasets = FlowDatasets(self.store, compiler.compile, lambda: open_store(state, root, self._clock))
         access = Access(digest(self.token), allows_anonymous=spec.anonymous)
         guard = Guard(self.store, access)
@@ -250,6 +260,8 @@ class CoreServices:
         self.remote.start(self.topology.graph)
         for child in self._dagster:
             child.start()
+        if self.provisioner is not None:
+            self.provisioner.start()
         self._loop_thread = threading.Thread(target=self._loop, name="scheduler", daemon=True)
         self._loop_thread.start()
 
@@ -264,6 +276,9 @@ class CoreServices:
         if self._loop_thread is not None:
             self._loop_thread.join()
         self.remote.stop()
+        if self.provisioner is not None:
+            # Before another node leads, which starts workers of its own.
+            self.provisioner.stop(at_once=at_once)
         self._hand_over_role()
         for child in self._dagster:
             child.stop(at_once=at_once)
@@ -322,6 +337,8 @@ class CoreServices:
             if len(signals) > 1:
                 server.force_exit = True
                 self.executor.kill()
+                if self.provisioner is not None:
+                    self.provisioner.kill()
 
         signal.signal(signal.SIGTERM, end)
         signal.signal(signal.SIGINT, end)

@@ -12,6 +12,7 @@ import typer
 
 from gobblin_dagster.cli.context import examples, importable, project_root
 from gobblin_dagster.service.logs import LogForm, start_logs
+from gobblin_dagster.service.provisioner import LocalLauncher
 from gobblin_dagster.service.server import Address, CoreServices, DagsterPrograms
 from gobblin_dagster.spec.load import load_project
 from gobblin_dagster.spec.project import TOKEN_FILE
@@ -39,7 +40,11 @@ def serve(
     command = [sys.executable, "-m", "gobblin_dagster", "-C", str(root), "worker", "--pipe", "--logs", form]
     start_logs(as_json=form == "json", node=f"{socket.gethostname()}-{os.getpid()}")
     dagster = _dagster(root) if spec.service.dagster else None
-    service = CoreServices(root, spec.service, command, spec.allow.lists, state=spec.state, dagster=dagster)
+    supervised = [sys.executable, "-m", "gobblin_dagster", "-C", str(root), "worker", "--logs", form, "--supervised"]
+    launcher = LocalLauncher([*supervised, "--executor"], root)
+    service = CoreServices(
+        root, spec.service, command, spec.allow.lists, state=spec.state, dagster=dagster, launcher=launcher
+    )
 
     def started(address: Address) -> None:
         typer.echo(f"The service answers at {address.url} (Ctrl-C ends it).")

@@ -5,6 +5,7 @@ The commands read the files, and the service need not run; `apply` stores files 
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from enum import StrEnum
@@ -169,6 +170,53 @@ def apply(
                 print_table(out, {"file": "left", "change": "right", "at": "left", "by": "left"}, stored)
             else:
                 out.print("The service keeps no topology files.")
+
+
+@app.command(epilog=examples("gobblin topology provision east --workers 2 --from lake --to database"))
+def provision(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the executor.")],
+    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Worker processes.")] = 1,
+    source: Annotated[str, typer.Option("--from", metavar="TYPE", help="Type of the nodes that it reads.")] = ANY,
+    destination: Annotated[str, typer.Option("--to", metavar="TYPE", help="Type of the nodes that it writes.")] = ANY,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", min=1, help="Jobs at once; default: as many as its workers take.")
+    ] = None,
+    url: UrlOption = None,
+) -> None:
+    """Let a running service start workers of an executor beside it, and give it jobs.
+
+    The service starts a worker again when it ends, and ends it with itself. Called again, the command changes what is
+    there; `retire` ends it.
+    """
+    capability = {"source": source, "destination": destination}
+    executor = {"type": "store", "workers": workers, "jobs_at_once": jobs, "capabilities": [capability]}
+    # JSON is YAML.
+    body = json.dumps({"executors": {name: {key: value for key, value in executor.items() if value is not None}}})
+    with connect(ctx, url) as client:
+        client.put_topology(_PROVISIONED.format(name), body)
+    told = f"{name} is an executor with {count(workers, 'worker')}; their logs are .gobblin/provisioned-{name}-*.log."
+    console(sys.stdout).print(told)
+
+
+@app.command(epilog=examples("gobblin topology retire east"))
+def retire(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the executor.")],
+    url: UrlOption = None,
+) -> None:
+    """End the workers of an executor that `provision` made, and take the executor out of the topology.
+
+    Jobs that run end their work units and commit what is whole; what is left of them goes to other executors that can
+    run their edges. It is refused while an edge names the executor.
+    """
+    with connect(ctx, url) as client:
+        client.delete_topology(_PROVISIONED.format(name))
+    console(sys.stdout).print(f"{name} is no executor any more; its workers end.")
+
+
+_PROVISIONED = "provisioned-{}"
+"""Name of the stored file of an executor."""
 
 
 def text_lines(graph: FlowGraph) -> Iterator[str]:

@@ -52,6 +52,9 @@ def worker(
         typer.Option("--executor", metavar="NAME", help="Run the jobs of this executor of the service's topology."),
     ] = None,
     log_form: Annotated[LogForm, typer.Option("--logs", help="Form of log lines.")] = LogForm.TEXT,
+    supervised: Annotated[
+        bool, typer.Option("--supervised", help="End when standard input ends: its owner was killed.", hidden=True)
+    ] = False,
 ) -> None:
     """Run jobs of a service, or see and end the worker that keeps Spark warm for `gobblin run`.
 
@@ -64,7 +67,7 @@ def worker(
     if pipe:
         serve_pipe(project_root(ctx), log_form, jobs)
     elif executor is not None:
-        serve_executor(importable(project_root(ctx)), executor, log_form)
+        serve_executor(importable(project_root(ctx)), executor, log_form, is_supervised=supervised)
     elif ctx.invoked_subcommand is None:
         raise UsageError(
             problem="A worker is started by `gobblin serve`, by `gobblin run` with `spark: {keep_warm: 15m}`, or with "
@@ -139,8 +142,18 @@ def listen(ctx: typer.Context, number: Annotated[int, typer.Option("--socket", h
     runner.end()
 
 
-def serve_executor(root: Path, executor: str, log_form: LogForm) -> None:
-    """Take jobs of an executor until a signal comes."""
+def serve_executor(root: Path, executor: str, log_form: LogForm, *, is_supervised: bool = False) -> None:
+    """Take jobs of an executor until a signal comes.
+
+    Args:
+        root: the worker's project.
+        executor: its name.
+        log_form: form of log lines.
+        is_supervised: whether the worker ends at once when its standard input does: who started it was killed, and the
+            next one starts others. The child that runs its jobs ends with it in the same way.
+    """
+    if is_supervised:
+        threading.Thread(target=_end_with_owner, name="owner", daemon=True).start()
     spec = load_project(root)
     at_once = str(spec.worker.jobs_at_once)
     start_logs(as_json=log_form is LogForm.JSON, node=f"worker-{socket.gethostname()}-{os.getpid()}")
@@ -150,6 +163,11 @@ def serve_executor(root: Path, executor: str, log_form: LogForm) -> None:
     raise typer.Exit(
         node.run(lambda: typer.echo(f"Worker {node.name} takes jobs of {executor} {where} (Ctrl-C ends it)."))
     )
+
+
+def _end_with_owner() -> None:
+    sys.stdin.buffer.read()
+    os._exit(1)
 
 
 def serve_pipe(root: Path, log_form: LogForm, jobs_at_once: int | None = None) -> None:

@@ -152,6 +152,9 @@ class TopologySpec(SpecModel):
     jobs_at_once: int | None = Field(default=None, ge=1)
     """Jobs that it has side by side at most; more wait in the service, in order. Default: as many as there are. For
     `embedded`, `service.jobs_at_once` of each node says it."""
+    workers: int | None = Field(default=None, ge=1, le=64)
+    """Worker processes that the service keeps running for it beside the node that leads, in the service's own project;
+    for the type `store`. Default: workers are started by others."""
     rows_per_second: float | None = Field(default=None, gt=0)
     """Rows that its jobs together read in a second at most: each gets the same part, one for each of `jobs_at_once`."""
     bytes_per_second: float | None = Field(default=None, gt=0)
@@ -181,6 +184,8 @@ class TopologySpec(SpecModel):
                 raise ValueError(f"the type {kind} needs `{wanted}`")
             if kind != self.type and given is not None:
                 raise ValueError(f"`{kind}` is for executors of the type {kind}")
+        if self.workers is not None and self.type != "store":
+            raise ValueError(f"`workers` is for executors of the type store, not {self.type}")
         if self.type == "embedded" and self.jobs_at_once is not None:
             raise ValueError("set `service: {jobs_at_once: ...}` in gobblin.yaml for executors of the type embedded")
         is_slowed = self.rows_per_second is not None or self.bytes_per_second is not None
