@@ -127,9 +127,9 @@ class Provisioner:
             for key in list(self._workers):
                 self._end(key, at_once=at_once)
             ending = list(self._ending.values())
-        for worker, thread in ending:
-            if at_once:
-                worker.stop(at_once=True)
+        for worker, _ in ending if at_once else ():
+            worker.stop(at_once=True)
+        for _, thread in ending:
             thread.join()
 
     def kill(self) -> None:

@@ -112,3 +112,31 @@ def test_apply_stores_files_in_the_service_and_refuses_faults(
         assert "cellar" not in core.topology.graph.nodes
     core.datasets.close()
     core.store.close()
+
+
+def test_provision_registers_an_executor_with_workers_and_retire_removes_it(
+    cli: Cli, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = open_core(root)
+    with answering(core) as url:
+        monkeypatch.setenv("GOBBLIN_SERVICE_URL", url)
+        monkeypatch.setenv("GOBBLIN_SERVICE_TOKEN", core.token)
+        told = cli("topology", "provision", "east", "--workers", "2", "--from", "lake", "--jobs", "3").out
+        assert told == "east is an executor with 2 workers; their logs are .gobblin/provisioned-east-*.log.\n"
+        east = core.topology.graph.executors["east"]
+        assert (east.type, east.workers, east.jobs_at_once) == ("store", 2, 3)
+        assert east.can_move("lake", "database")
+        assert not east.can_move("files", "lake")
+        assert cli("topology", "provision", "east").code == 0, "it changes what is there"
+        assert core.topology.graph.executors["east"].workers == 1
+        edge = "edges: {more: {source: lake, destination: shop, template: FS:///in.template, executors: [east]}}\n"
+        (root / "edge.yaml").write_text(edge)
+        assert cli("topology", "apply", "edge.yaml").code == 0
+        assert "there is no executor 'east'" in cli("topology", "retire", "east").err
+        assert cli("topology", "apply", "--delete", "edge").code == 0
+        assert cli("topology", "retire", "east").out == "east is no executor any more; its workers end.\n"
+        assert "east" not in core.topology.graph.executors
+        assert cli("topology", "retire", "east").code != 0
+        assert "is no name" in cli("topology", "provision", "../x").err
+    core.datasets.close()
+    core.store.close()
