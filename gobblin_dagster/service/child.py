@@ -33,13 +33,13 @@ class Child:
         command: starts it.
         folder: where it runs.
         log_file: takes what it prints.
-        end_wait_s: seconds that it gets to end, before it is killed.
+        end_wait_s: seconds that it gets to end, before it is killed; default: `END_WAIT_S`.
     """
 
     def __init__(
-        self, name: str, command: Sequence[str], folder: Path, log_file: Path, end_wait_s: float = END_WAIT_S
+        self, name: str, command: Sequence[str], folder: Path, log_file: Path, end_wait_s: float | None = None
     ) -> None:
-        self._end_wait_s = end_wait_s
+        self._end_wait_s = END_WAIT_S if end_wait_s is None else end_wait_s
         self._name = name
         self._command = list(command)
         self._folder = folder
