@@ -1,6 +1,6 @@
 """`gobblin topology`: check and show the data landscape that the project's topology files describe.
 
-The commands read the files, and the service need not run; `apply`, `provision` and `retire` talk to a service that runs.
+They read the files, and the service need not run; `apply`, `provision` and `retire` talk to a service that runs.
 """
 
 from __future__ import annotations
