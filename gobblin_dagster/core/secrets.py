@@ -73,15 +73,16 @@ def give(names: Iterable[str], values: Mapping[str, str]) -> None:
 def variable(name: str) -> str | None:
     """Return the value of an environment variable, or the one that was given by this name; None if there is none.
 
-    A value that was given is hidden from now on.
+    It is hidden from now on.
 
     Raises:
         InvalidSpecError: the file or the command that has the value does not give it.
     """
-    if name in os.environ or name not in _given:
-        return os.environ.get(name)
-    value = _given[name][name]
-    remember({value: f"${{{name}}}"})
+    value = os.environ.get(name)
+    if value is None and name in _given:
+        value = _given[name][name]
+    if value is not None:
+        remember({value: f"${{{name}}}"})
     return value
 
 

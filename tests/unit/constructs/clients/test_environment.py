@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gobblin_dagster.constructs.clients.environment import from_environment
-from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.core.errors import EnvironmentFaultError, SourceError
 
 
 def test_settings_are_what_their_variables_hold(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,3 +25,11 @@ def test_all_variables_that_are_missing_are_named_and_no_value_is(monkeypatch: p
         "in the environment. "
         "Set them."
     )
+
+
+def test_values_of_variables_are_hidden_in_what_libraries_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", "open-sesame")
+    (value,) = from_environment({"sasl.mechanism": "KAFKA_PASSWORD"}, "Kafka setting").values()
+    problem = f'Invalid value "{value}" for configuration property "sasl.mechanism"'
+    said = str(SourceError(job="events", problem=problem))
+    assert 'Invalid value "${KAFKA_PASSWORD}" for configuration' in said
