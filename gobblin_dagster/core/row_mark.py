@@ -16,14 +16,17 @@ class RowMark:
     """Hex digest of the row, with its time."""
     epoch: int = -1
     """Number of the server's term in which the row was written; -1 if unknown."""
+    time_ms: int = -1
+    """When it was written, as the server tells it, in milliseconds since 1970; -1 if unknown."""
 
 
 def newest_marks(marks: Iterable[Mapping[str, RowMark]]) -> dict[str, RowMark]:
     """Return the mark with the highest position of each component.
 
     Example:
-        >>> newest_marks([{"t-0": RowMark(9, "a")}, {"t-0": RowMark(4, "b"), "t-1": RowMark(2, "c")}])
-        {'t-0': RowMark(position=9, digest='a', epoch=-1), 't-1': RowMark(position=2, digest='c', epoch=-1)}
+        >>> marks = newest_marks([{"t-0": RowMark(9, "a")}, {"t-0": RowMark(4, "b"), "t-1": RowMark(2, "c")}])
+        >>> {name: mark.digest for name, mark in marks.items()}
+        {'t-0': 'a', 't-1': 'c'}
     """
     newest: dict[str, RowMark] = {}
     for each in marks:

@@ -55,8 +55,8 @@ class KafkaJob:
         }
         return JobSpec.model_validate(body | self.parts)
 
-    def send(self, ids: range, partition: int = 0, topic: str | None = None) -> None:
-        """Produce `{"id": n}` with key `k<n % 10>` and wait until all are there."""
+    def send(self, ids: range, partition: int = 0, topic: str | None = None, time_ms: int = 0) -> None:
+        """Produce `{"id": n}` with key `k<n % 10>` and wait until all are there; `time_ms` 0 is now."""
         producer = self.broker.producer(batch_num_messages="500")
         for number in ids:
             producer.produce(
@@ -64,6 +64,7 @@ class KafkaJob:
                 json.dumps({"id": number}).encode(),
                 f"k{number % 10}".encode(),
                 partition=partition,
+                timestamp=time_ms,
             )
             producer.poll(0)
         producer.flush()

@@ -36,12 +36,12 @@ class LogCut:
 
 
 def mark_of(message: Any) -> RowMark:
-    """Return the mark of a message: its offset, a digest of time, headers, key and value, and its leader epoch."""
+    """Return the mark of a message; the digest is one of time, headers, key and value."""
     digest = blake2b(repr((message.timestamp(), message.headers())).encode(), digest_size=8)
     for part in (message.key(), message.value()):
         digest.update(b"none" if part is None else b"%d:%s" % (len(part), part))
     epoch = message.leader_epoch()
-    return RowMark(message.offset(), digest.hexdigest(), -1 if epoch is None else epoch)
+    return RowMark(message.offset(), digest.hexdigest(), -1 if epoch is None else epoch, message.timestamp()[1])
 
 
 def find_cuts(
@@ -50,8 +50,8 @@ def find_cuts(
     """Find out which logs were cut below messages that were read.
 
     The broker is asked where the leader epoch of each message ends, then the message is read again. One that is gone
-    (by compaction or retention) is no sign. A cluster that was set back to a copy gives epochs a second time; there
-    only the message tells.
+    (by compaction or retention) is no sign. A cluster that was set back to a copy gives epochs a second time: then the
+    message is another one, or the one before the end of its epoch was written later than it.
 
     Args:
         connection: how to reach the brokers.
@@ -82,6 +82,10 @@ def find_cuts(
             if message.error() is not None and (end := _END.search(message.error().str())):
                 at, epoch = int(end[1]), known[place].epoch
                 cuts[place] = LogCut(f"what was read of it in leader epoch {epoch} ends at offset {at} now", at)
+        before = [(*place, cut.offset - 1, -1) for place, cut in cuts.items() if cut.offset]
+        for place, message in reader.first(before):
+            if message.error() is None and message.timestamp()[1] > marks[place].time_ms >= 0:
+                cuts[place] = LogCut(f"{cuts[place].how}, though messages before that were written later")
         rest = {place: mark for place, mark in marks.items() if place not in cuts}
         silent = dict.fromkeys(rest, f"no message for {connection.timeout_s:g} s")
         for place, message in reader.first((*place, mark.position, -1) for place, mark in rest.items()):

@@ -40,7 +40,7 @@ def marked(**parts: Any) -> RowMark:
 def test_each_part_of_a_message_tells_it_from_others(parts: dict[str, Any]) -> None:
     assert marked(**parts).digest != marked().digest
     assert marked() == marked()
-    assert (marked().position, marked().epoch) == (7, 3)
+    assert (marked().position, marked().epoch, marked().time_ms) == (7, 3, 1_795_000_000_000)
 
 
 def test_client_without_epochs_gives_none() -> None:
