@@ -330,7 +330,9 @@ def _encoding(beginning: bytes) -> str:
 
 
 def _delimiter(text: str) -> str:
-    line = text.partition("\n")[0]
+    """Return the delimiter of the first line that may be a header; Excel's line `sep=;` and blank lines are none."""
+    lines = (line for line in text.split("\n") if line.strip() and not line.lstrip("\ufeff").startswith("sep="))
+    line = next(lines, "")
     return max(_DELIMITERS, key=lambda one: (line.count(one), -_DELIMITERS.index(one)))
 
 

@@ -44,6 +44,7 @@ from gobblin_dagster.spec.job import SpecModel
 
 _FAULTY_COLUMN = re.compile(r"In CSV column #(\d+): Row #(\d+): (.*)")
 _NUMBER = re.compile(r"\s*[-+]?[0-9]*\.?[0-9]+\s*|NaN")
+_SEPARATOR_LINE = re.compile(r"sep=.?")
 _INFINITE = r"(?i)^\s*[+-]?inf(inity)?\s*$"
 _NAMING = frozenset({"header", "column_names"})
 """Options that exclude each other: a dialect that gives one of them gives both."""
@@ -280,6 +281,8 @@ class CsvReader:
             raise FormatError(f"its header is no CSV in {options.encoding}: {first_line(error)}.") from error
         if not names or (not options.header and not has_rows):
             raise FormatError("is empty; a CSV file has at least its header. Was its upload interrupted?")
+        if options.header and not options.column_names and _SEPARATOR_LINE.fullmatch(options.delimiter.join(names)):
+            raise FormatError("begins with Excel's line `sep=`, which is no header; remove this line.")
         twice = repeated(names)
         if "" in twice:
             nameless = [str(number) for number, name in enumerate(names, 1) if not name]

@@ -157,7 +157,7 @@ def test_plan_that_fails_is_the_end_of_the_command(cli: Cli, tmp_path: Path, mon
 
 
 def test_files_that_are_written_otherwise_have_a_dialect(cli: Cli, tmp_path: Path) -> None:
-    put(tmp_path / "in", a_csv="id,name\n1,x\n", b_csv="id,name\n2,y\n", german_csv="id;betrag\n1;2\n")
+    put(tmp_path / "in", a_csv="id,name\n1,x\n", b_csv="id,name\n2,y\n", german_csv="\n\nid;betrag\n1;2\n")
     (tmp_path / "in" / "windows.csv").write_bytes("id,name\n1,J\xfcrgen \u20ac\n".encode("cp1252"))
     (tmp_path / "in" / "utf16.csv").write_bytes("id;name\n1;\u017dofie\n".encode("utf-16"))
     assert cli("init", tmp_path / "p", "--source", "files", "--from", tmp_path / "in").code == 0

@@ -373,3 +373,10 @@ def test_file_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, si
 def test_dates_are_dates(tmp_path: Path) -> None:
     put(tmp_path, day_csv=b"a\n2013-02-28\n")
     assert read_csv(tmp_path, "day.csv", columns={"a": "date"}).column("a").to_pylist() == [date(2013, 2, 28)]
+
+
+@pytest.mark.parametrize("delimiter", [";", ","])
+def test_line_of_excel_that_tells_the_separator_is_no_header(tmp_path: Path, delimiter: str) -> None:
+    put(tmp_path, day_csv=b"\xef\xbb\xbfsep=;\r\nts;value\r\n1;2\r\n")
+    with pytest.raises(ExtractError, match=r"day\.csv: begins with Excel's line `sep=`, which is no header; remove"):
+        read_csv(tmp_path, "day.csv", delimiter=delimiter)
