@@ -233,6 +233,8 @@ class AppendToDeltaStep:
         for column in schema:
             if has_part(column.type, lambda kind: pa.types.is_timestamp(kind) and kind.unit == "ns"):
                 raise self._unfit(column, "Delta keeps microseconds; cast it to timestamp[us]")
+            if has_part(column.type, pa.types.is_time):
+                raise self._unfit(column, "Delta has no time of day; make it text, e.g. by the converter `columns`")
             if has_part(column.type, pa.types.is_unsigned_integer):
                 # The library would convert them to signed types of the same width, which readers fail to read for large
                 # values.

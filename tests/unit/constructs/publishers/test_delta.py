@@ -108,7 +108,10 @@ class WithoutValues:
         ("id, dataset, value, ['2026-01-01'::TIMESTAMP_NS] AS at", "cast it to timestamp[us]"),
         ("id, dataset, value, 255::UTINYINT AS n", "column 'n' is uint8, Delta has signed integers only"),
         ("id, dataset, value, [18446744073709551615::UBIGINT] AS n", "Delta has signed integers only"),
-        ("id, dataset, value, TIME '10:00:00' AS t", "Invalid data type for Delta Lake: Time64"),
+        (
+            "id, dataset, value, TIME '08:00' AS opens",
+            "column 'opens' is time64[us], Delta has no time of day; make it",
+        ),
         (NAMED, "columns 'value' and 'Value' differ in case only, which Delta does not see"),
         (NESTED, "columns 'n' and 'N' differ in case only, which Delta does not see"),
         (NULLS, "a column with nothing but nulls needs a type"),
