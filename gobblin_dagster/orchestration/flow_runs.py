@@ -110,7 +110,7 @@ class FlowRuns:
             if run is None:
                 continue
             if run.is_finished:
-                self._end(key, run)
+                self._end(key, run, has_begun=job.started_at is not None)
                 told += 1
             elif run.status is dg.DagsterRunStatus.STARTED and job.status is not ExecutionStatus.RUNNING:
                 self._tell(key, ExecutionStatus.RUNNING, run_id=run.run_id)
@@ -126,7 +126,7 @@ class FlowRuns:
         elif run.status is not dg.DagsterRunStatus.CANCELING:
             end_run(self._instance, run.run_id)
 
-    def _end(self, key: JobKey, run: dg.DagsterRun) -> None:
+    def _end(self, key: JobKey, run: dg.DagsterRun, *, has_begun: bool) -> None:
         # Of a step that Dagster tries again, the newest record counts.
         record = next(iter(self._state.find_runs(key.job, [run.run_id])), None)
         if record is None or record.status not in _STATUS:
@@ -135,6 +135,8 @@ class FlowRuns:
             message = f"its Dagster run {run.run_id} ended as {run.status.value} before the job did; see its log"
             self._tell(key, status, message, run_id=run.run_id)
             return
+        if not has_begun:  # it was over before it was looked at, and has a start nevertheless
+            self._tell(key, ExecutionStatus.RUNNING, run_id=run.run_id)
         moved = {urn: one for urn, one in record.datasets.items() if one.outcome is DatasetOutcome.COMMITTED}
         self._orchestrator.report(
             JobReport(

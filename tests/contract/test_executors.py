@@ -19,6 +19,7 @@ from gobblin_dagster.service.executors.messages import RunOrder
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, JobKey, JobReport
 from gobblin_dagster.service.store.execution_rows import list_orders
 from gobblin_dagster.service.store.store import ServiceStore
+from tests.contract.dagster_world import DagsterWorld
 from tests.contract.executor_worlds import (
     EmbeddedWorld,
     GobblinKafkaWorld,
@@ -38,6 +39,7 @@ WORLDS = [
     pytest.param((StoreWorld, "sqlite"), id="store"),
     pytest.param((KafkaWorld, "sqlite"), id="kafka"),
     pytest.param((GobblinKafkaWorld, "sqlite"), id="kafka-gobblin"),
+    pytest.param((DagsterWorld, "sqlite"), id="dagster"),
     pytest.param((RestWorld, "sqlite"), id="rest"),
     pytest.param((PostgresStoreWorld, "postgres"), id="store-postgres", marks=pytest.mark.postgres),
 ]
