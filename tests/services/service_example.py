@@ -1,10 +1,12 @@
 """`examples/service` with a broker and a database of its own: python -m tests.services.service_example FOLDER.
 
 Copies the example into the folder, starts both servers, and calls `run.sh` there as a user does; ends them afterwards.
+With `--cluster`, the workers' jobs run on a standalone Spark cluster of two workers, which is started too.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import socket
@@ -15,6 +17,7 @@ from pathlib import Path
 
 from tests.services.kafka import jars, running_kafka
 from tests.services.postgres import binaries, running_postgres
+from tests.services.spark_cluster import running_spark_cluster
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "service"
 TOPICS = ("west-orders", "west-reports")
@@ -44,7 +47,11 @@ def _free_port() -> int:
 
 def main() -> int:
     """Run the example; return the exit code of its script."""
-    folder = Path(sys.argv[1]).resolve()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--cluster", action="store_true")
+    arguments = parser.parse_args()
+    folder = arguments.folder.resolve()
     libs, programs = jars(), binaries()
     if libs is None or programs is None:
         sys.stderr.write("A Kafka broker (Maven, Java) and a PostgreSQL server are needed here.\n")
@@ -55,6 +62,13 @@ def main() -> int:
         for topic in TOPICS:
             broker.new_topic(topic, 2)
         copy_example(folder, broker.address)
+        if arguments.cluster:
+            (folder / "spark").mkdir()
+            master = services.enter_context(running_spark_cluster(folder / "spark"))
+            for name in ("west", "south"):
+                settings = folder / name / "gobblin.yaml"
+                spark = f'{{master: "{master}", conf: {{spark.driver.host: 127.0.0.1, spark.cores.max: 1}}}}'
+                settings.write_text(settings.read_text().replace('{master: "local[1]"}', spark))
         url = database.url(database.new_database())
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         return subprocess.run(
