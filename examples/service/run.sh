@@ -17,11 +17,15 @@ started+=($!)
 gobblin -C south worker --executor south >south.out 2>&1 &
 started+=($!)
 
-for _ in $(seq 240); do
-  grep -q 'answers at' service.out && break
-  kill -0 "${started[0]}" 2>/dev/null || { cat service.out >&2; exit 1; }
-  sleep 0.5
-done
+wait_for() { # wait_for PID FILE WORDS: until the words stand in the file; if the process ends before, so does this script
+  until grep -q "$3" "$2"; do
+    kill -0 "$1" 2>/dev/null || { cat "$2" >&2; exit 1; }
+    sleep 0.5
+  done
+}
+wait_for "${started[0]}" service.out 'answers at'
+wait_for "${started[1]}" west.out 'takes jobs of west'
+wait_for "${started[2]}" south.out 'takes jobs of south'
 
 gobblin -C service topology show
 gobblin -C service flow show shop/orders >/dev/null 2>&1 ||

@@ -67,7 +67,7 @@ def main() -> int:
             master = services.enter_context(running_spark_cluster(folder / "spark"))
             for name in ("west", "south"):
                 settings = folder / name / "gobblin.yaml"
-                spark = f'{{master: "{master}", conf: {{spark.driver.host: 127.0.0.1, spark.cores.max: 1}}}}'
+                spark = f"{{master: '{master}', conf: {{spark.driver.host: 127.0.0.1, spark.cores.max: '1'}}}}"
                 settings.write_text(settings.read_text().replace('{master: "local[1]"}', spark))
         url = database.url(database.new_database())
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
