@@ -23,6 +23,11 @@ BESIDE_DOCS = [
     "examples/README.md",
     "examples/*/*.*",
     "examples/*/jobs/*.*",
+    "examples/service/*/*.*",
+    "examples/service/*/*/*.*",
+    "deploy/*.md",
+    "deploy/*.yaml",
+    "deploy/Dockerfile",
     "gobblin_dagster/demo/template/flights.yaml",
 ]
 SHOWN_BY_BROWSERS = {".md", ".png", ".css", ".js"}
