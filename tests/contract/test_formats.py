@@ -56,6 +56,12 @@ CASES: dict[str, tuple[Mapping[str, Any], str, bytes, Sequence[bytes]]] = {
         gzip.compress(CSV),
         [b"", CSV, gzip.compress(CSV)[:-4]],
     ),
+    "json": (
+        {"columns": COLUMNS, "records": "data.people"},
+        "people.json",
+        b'{"n": 3, "data": {"people": [' + JSONL.strip().replace(b"\n", b",\n") + b"]}}",
+        [b'{"data": {"people": [{"id": "x"}]}}', b'{"data": {"people": [{"id": 1}', b"[]", parquet()],
+    ),
     "jsonl": ({"columns": COLUMNS}, "people.jsonl", JSONL, [b'{"id": "x"}\n', b"{\n", parquet()]),
     "orc": ({}, "people.orc", orc(), [b"", orc()[:-5], parquet()]),
     "parquet": ({}, "people.parquet", parquet(), [b"", parquet()[:-5], orc()]),
@@ -70,7 +76,7 @@ class TestFormats(FileFormatConformance):
     def case(self, request: pytest.FixtureRequest) -> None:
         options, self.file_name, self.content, self.broken = CASES[request.param]
         self.spec = {"type": request.param.partition(".")[0], **options}
-        self.requires_columns = request.param != "jsonl"
+        self.requires_columns = request.param not in ("json", "jsonl")
 
 
 class TestTextFormat(FileFormatConformance):
