@@ -129,6 +129,10 @@ class FlowRuns:
     def _end(self, key: JobKey, run: dg.DagsterRun, *, has_begun: bool) -> None:
         # Of a step that Dagster tries again, the newest record counts.
         record = next(iter(self._state.find_runs(key.job, [run.run_id])), None)
+        if record is None and run.status is dg.DagsterRunStatus.SUCCESS:
+            # A run that found nothing new leaves no record.
+            self._tell(key, ExecutionStatus.COMPLETE, "nothing to do", run_id=run.run_id)
+            return
         if record is None or record.status not in _STATUS:
             is_cancelled = run.status is dg.DagsterRunStatus.CANCELED
             status = ExecutionStatus.CANCELLED if is_cancelled else ExecutionStatus.FAILED

@@ -148,6 +148,12 @@ def test_ordered_job_runs_once_in_dagster_and_its_result_is_reported(
     dagster.tick()
     assert shown(core, second)[0].message == "10 rows in 1 job"
     assert instance.get_dynamic_partitions(f"{job.job.name}.dataset_urn") == ["a", "b/c"]
+    # There is nothing new.
+    third = ask(core)
+    assert dagster.launch(dagster.requests()[0]).success
+    dagster.tick()
+    found, job = shown(core, third)
+    assert (found.status, job.message) == (ExecutionStatus.COMPLETE, "nothing to do")
 
 
 def test_job_that_fails_is_tried_again_and_killed_one_is_cancelled(
