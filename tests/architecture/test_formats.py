@@ -30,7 +30,7 @@ WHY_ELSEWHERE = {
     "orchestration/scaffold.py": "the example job that it writes",
     "spec/gobblin/": "what Gobblin's classes and words stand for",
     "spec/job.py": "the writer of a job that names none",
-    "state/files/store.py": "the store's own log",
+    "state/files/store.py": "sequences are JSON lines",
     "testing/": "made-up files and urns",
 }
 NAMES = {*registry.file_formats()} - {"text"}

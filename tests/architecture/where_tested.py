@@ -318,7 +318,17 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "spec/secrets.py": ("unit/spec/gobblin/test_job.py", "take it from the environment"),
     "state/__init__.py": ("unit/state/test_open_store.py", ""),
     "state/files/dataset.py": ("faults/test_planted_bugs_deeper.py", ""),
+    "state/files/folder.py": ("unit/state/files/test_file_layout.py", ""),
+    "state/files/leases.py": (
+        "contract/test_state_store.py",
+        "gobblin_dagster.state > gobblin_dagster.state.files.store",
+    ),
     "state/files/records.py": ("unit/state/files/test_store.py", ""),
+    "state/files/runs.py": (
+        "contract/test_state_store.py",
+        "gobblin_dagster.state > gobblin_dagster.state.files.store",
+    ),
+    "state/files/startpoints.py": ("unit/state/files/test_file_startpoints.py", "gobblin_dagster.state.files.store"),
     "state/lookup.py": ("unit/cli/commands/state/test_change.py", "state store has no job"),
     "state/sql/leases.py": ("contract/test_state_store.py", "gobblin_dagster.state > gobblin_dagster.state.sql.store"),
     "state/sql/migrations/versions/r0001_first.py": ("unit/state/sql/test_schema.py", "gobblin_sequences_one_blocking"),

@@ -22,7 +22,8 @@ from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.places import Places
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
 from gobblin_dagster.core.startpoint import ALL_JOBS, Oldest
-from gobblin_dagster.state.files.store import LAYOUT_VERSION, FileStateStore
+from gobblin_dagster.state.files.folder import LAYOUT_VERSION
+from gobblin_dagster.state.files.store import FileStateStore
 from gobblin_dagster.state.startpoints import StartpointManager
 from gobblin_dagster.storage import LocalStorage
 from gobblin_dagster.testing.conformance.state_store import ManualClock
@@ -44,8 +45,8 @@ RUN = RunRecord(
 
 
 def known(version: int) -> DatasetState:
-    """Return a state as the first layout held it, which knew no ids of what is read."""
-    return replace(state(version), origin={})
+    """Return a state as the first layout held it, which knew no ids of what is read, and no row marks."""
+    return replace(state(version), origin={}, row_marks={})
 
 
 def write_store(root: Path) -> None:
