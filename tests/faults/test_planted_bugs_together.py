@@ -18,8 +18,10 @@ from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.step_runner import NONE_MADE
 from gobblin_dagster.engine.commit.undo import undo_steps
 from gobblin_dagster.state.sql import leases, sequences
+from gobblin_dagster.storage import LocalStorage
 from gobblin_dagster.testing.faults import Fault, FaultPoints
 from gobblin_dagster.testing.protocol.invariants import Harm
+from gobblin_dagster.testing.protocol.power_loss_schedules import PowerLossStorage
 from gobblin_dagster.testing.protocol.scenario import Example
 from gobblin_dagster.testing.protocol.schedules import (
     ERRORS,
@@ -92,6 +94,10 @@ def _only_the_first_dataset_of_a_batch_is_checked(patch: Patch) -> None:
     patch.setattr(sequences, "_moved", lambda *args: None)
 
 
+def _folders_that_are_made_together_are_not_synced(patch: Patch) -> None:
+    patch.setattr(LocalStorage, "_sync_parents", lambda self, parents, errors, *, ours: None)
+
+
 def _errors_at(prefix: str) -> Family:
     """Return the schedules of errors at calls of some names only, because these bugs show nowhere else."""
 
@@ -105,12 +111,22 @@ def _errors_at(prefix: str) -> Family:
     return schedules
 
 
+def _power_lost_after_the_run(example: Example) -> Iterator[Schedule]:
+    example.reset()
+    storage = PowerLossStorage()
+    run_a(example, FaultPoints(), storage)
+    for change in reversed(storage.unsynced):
+        change.undo(Path)
+    yield recovered(example, "power lost after the run")
+
+
 BUGS: list[tuple[Callable[[Patch], None], Family, set[Harm]]] = [
     (_batch_that_was_not_stored_counts_as_stored, _errors_at("store.prepare"), {Harm.ORPHAN, Harm.DUPLICATED}),
     (_batch_is_committed_before_its_moves, instants, {Harm.AHEAD}),
     (_dataset_whose_moves_failed_is_committed_with_the_others, _errors_at("storage.move"), {Harm.AHEAD}),
     (_lost_answer_of_a_batch_is_taken_for_a_failure, _errors_at("store.commit"), {Harm.AHEAD}),
     (_only_the_first_dataset_of_a_batch_is_checked, freezes_of_one, {Harm.DUPLICATED, Harm.REGRESSED, Harm.AHEAD}),
+    (_folders_that_are_made_together_are_not_synced, _power_lost_after_the_run, {Harm.AHEAD}),
 ]
 
 

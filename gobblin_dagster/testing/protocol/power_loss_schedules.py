@@ -16,7 +16,7 @@ from gobblin_dagster.storage.local import LocalSink, LocalStorage
 
 @dataclass(frozen=True, slots=True)
 class Unsynced:
-    """A change that a power loss may undo. `kind`: `create`, `content`, `rename` or `delete`."""
+    """A change that a power loss may undo. `kind`: `create`, `content`, `rename`, `delete` or `mkdir`."""
 
     kind: str
     path: str
@@ -42,6 +42,8 @@ class Unsynced:
             path.rename(moved(self.source))
         elif self.kind == "create":
             path.unlink()
+        elif self.kind == "mkdir":
+            shutil.rmtree(path)
         else:
             os.truncate(path, path.stat().st_size // 2)
 
@@ -62,8 +64,8 @@ class PowerLossStorage(LocalStorage):
     """A local storage that records all changes that are not durable yet.
 
     It models a journaling file system: a rename is undone completely or not at all, and is durable after the folder of
-    its target was synced. The content of a file is durable after the file was synced, its name after its folder was.
-    Folders are durable: `LocalStorage.make_dirs` syncs each folder that it makes.
+    its target was synced. The content of a file is durable after the file was synced, its name after its folder was. A
+    folder is durable after the folder above it was synced; until then all in it may be lost, also synced files.
     """
 
     def __init__(self) -> None:
@@ -94,6 +96,11 @@ class PowerLossStorage(LocalStorage):
         folder = str(Path(path))
         self.unsynced = [c for c in self.unsynced if c.kind == "content" or str(Path(c.path).parent) != folder]
 
+    def _mkdir(self, folder: Path) -> None:
+        if not folder.exists():
+            self.unsynced.append(Unsynced("mkdir", str(folder)))
+        super()._mkdir(folder)
+
     def delete(self, path: str) -> None:
         if Path(path).exists():
             self.unsynced.append(Unsynced("delete", path, content=Path(path).read_bytes()))
@@ -109,11 +116,20 @@ def losses(unsynced: Sequence[Unsynced], rng: random.Random, limit: int = 256) -
     """Yield the sets of changes that a power loss may undo: all, or `limit` random ones if there are more."""
     if 2 ** len(unsynced) <= limit:
         for size in range(len(unsynced) + 1):
-            yield from itertools.combinations(unsynced, size)
+            for lost in itertools.combinations(unsynced, size):
+                yield with_contents(lost, unsynced)
         return
     yield tuple(unsynced)
     for _ in range(limit - 1):
-        yield tuple(change for change in unsynced if rng.random() < 0.5)
+        yield with_contents([change for change in unsynced if rng.random() < 0.5], unsynced)
+
+
+def with_contents(lost: Sequence[Unsynced], unsynced: Sequence[Unsynced]) -> tuple[Unsynced, ...]:
+    """Return the lost changes, and the unsynced changes in lost folders, which a journal cannot keep without them."""
+    folders = tuple(f"{change.path}/" for change in lost if change.kind == "mkdir")
+    if not folders:
+        return tuple(lost)
+    return tuple(change for change in unsynced if change in lost or change.path.startswith(folders))
 
 
 def save_image(root: Path, image: Path, lost: Sequence[Unsynced]) -> None:

@@ -17,7 +17,7 @@ from typing import NoReturn
 from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.testing.faults import Action, Call, Fault, FaultPoints, Halted, freeze_while
 from gobblin_dagster.testing.protocol.power_loss import TORN
-from gobblin_dagster.testing.protocol.power_loss_schedules import PowerLossStorage
+from gobblin_dagster.testing.protocol.power_loss_schedules import PowerLossStorage, with_contents
 from gobblin_dagster.testing.protocol.scenario import FIRST_BATCH, SECOND_BATCH, Example
 from gobblin_dagster.testing.protocol.schedules import ERRORS, HALTS, Schedule, recovered
 from gobblin_dagster.testing.protocol.storages import StorageKind
@@ -126,7 +126,8 @@ def _power_cut(storage: PowerLossStorage, seed: str) -> Action:
     rng = random.Random(seed)  # noqa: S311  # a schedule, not a secret
 
     def cut(name: str, call: Call) -> NoReturn:
-        for change in reversed([change for change in storage.unsynced if rng.random() < 0.5]):
+        lost = [change for change in storage.unsynced if rng.random() < 0.5]
+        for change in reversed(with_contents(lost, storage.unsynced)):
             change.undo(Path)
         raise Halted
 

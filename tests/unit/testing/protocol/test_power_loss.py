@@ -86,3 +86,32 @@ def test_all_subsets_are_tried_where_they_are_few(disk: Path) -> None:
     some = list(losses(storage.unsynced, random.Random(1), limit=5))
     assert len(some) == 5
     assert some == list(losses(storage.unsynced, random.Random(1), limit=5))
+
+
+def test_folder_that_was_not_synced_is_lost_with_its_synced_files(tmp_path: Path, disk: Path) -> None:
+    storage = PowerLossStorage()
+    storage._mkdir(disk / "a/inner")
+    _write(storage, disk / "a/inner/new")
+    storage.sync_dir(str(disk / "a/inner"))
+    assert _lose_all(storage, tmp_path) == {}
+    storage.sync_dir(str(disk / "a"))
+    assert storage.unsynced == []
+
+
+def test_folder_takes_the_moves_into_it_along(disk: Path) -> None:
+    storage = PowerLossStorage()
+    _write(storage, disk / "a/new")
+    storage.sync_dir(str(disk / "a"))
+    storage._mkdir(disk / "b/inner")
+    storage.move(str(disk / "a/new"), str(disk / "b/inner/new"))
+    kinds = [[change.kind for change in lost] for lost in losses(storage.unsynced, random.Random(1))]
+    assert kinds == [[], ["mkdir", "rename"], ["rename"], ["mkdir", "rename"]]
+
+
+def test_folders_that_storages_make_are_durable(disk: Path) -> None:
+    storage = PowerLossStorage()
+    storage.make_dirs(str(disk / "a/x/y"))
+    assert storage.make_all_dirs([str(disk / "b/x/y"), str(disk / "b/x/z")]) == dict.fromkeys(
+        [str(disk / "b/x/y"), str(disk / "b/x/z")]
+    )
+    assert storage.unsynced == []
