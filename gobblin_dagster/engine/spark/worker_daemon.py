@@ -8,6 +8,7 @@ units need are imported once for all workers.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from importlib.machinery import PathFinder
@@ -36,6 +37,8 @@ def main() -> None:
     import gobblin_dagster.engine.task.multi_work_unit  # noqa: F401, PLC0415 - before workers fork; needs the path
 
     let_process_end()
+    # A worker looks for cycles after every task, before it takes the next one: no longer among these modules.
+    gc.freeze()
     manager()  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,3 +30,12 @@ def test_path_stays_where_leaving_out_would_hide_a_package(tmp_path: Path, insta
         _package(tmp_path, name)
     path = [str(tmp_path / "pyspark" / "python" / "lib" / "pyspark.zip"), str(tmp_path)]
     assert without_archives(path) == path
+
+
+def test_modules_that_workers_inherit_are_not_searched_for_cycles_after_every_task() -> None:
+    as_spark_does = "from gobblin_dagster.engine.spark.worker_daemon import main; main()"
+    replaced = "import gc, pyspark.daemon; pyspark.daemon.manager = lambda: print(gc.get_freeze_count())"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{replaced}; {as_spark_does}"], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) > 50_000
