@@ -33,6 +33,10 @@ class SourceTraits:
     - `"own"`: it looks at `SourceContext.extract.is_full` itself.
     - empty: it cannot; such jobs are refused."""
 
+    holds_back: str = ""
+    """Why a full extract may lack rows that exist, e.g. "`lag` leaves the newest rows to a later run"; empty if it has
+    all. Publishers that delete missing rows are refused then."""
+
     identity: tuple[str, ...] = ()
     """Names of the options that say where the data lie, such as an URL: sources of one type whose values of these are
     equal read the same datasets, and a startpoint for all jobs is for them. Empty means all options; `("type",)` means
@@ -71,6 +75,8 @@ class PublisherTraits:
     its files without calling such a publisher."""
     needs_all_units: bool = False
     """Whether a failed work unit keeps the whole dataset from being published, whatever `commit.policy` says."""
+    deletes_missing: bool = False
+    """Whether rows that a full extract lacks are deleted, so that the source must offer all rows that exist."""
     allows_compaction: bool = False
     """Whether `gobblin compact` may merge its files: true if only snapshots name the files."""
     publishes_files: bool = True
@@ -82,6 +88,8 @@ class PublisherTraits:
 
     - `"append"`: readers see them twice, unless the startpoint replaces files.
     - `"upsert"`: they take the place of the rows with their keys.
+    - `"history"`: as `"upsert"`, and a row that differs from the newest version of its key begins another one. So older
+      rows must not be published after newer ones, unless `extract.delta_fields` tells them apart.
     - `"replace"`: they take the place of all rows, or of those of their partitions.
     - `"drop"`: nothing is published."""
     published_elsewhere: str = ""
@@ -89,10 +97,10 @@ class PublisherTraits:
     datasets."""
 
     def __post_init__(self) -> None:
-        if self.on_again not in {"append", "upsert", "replace", "drop"}:
+        if self.on_again not in {"append", "upsert", "history", "replace", "drop"}:
             raise UsageError(
                 problem=f"The `on_again` of a publisher is {self.on_again!r}.",
-                hint='Set it to "append", "upsert", "replace" or "drop".',
+                hint='Set it to "append", "upsert", "history", "replace" or "drop".',
             )
 
 

@@ -22,6 +22,7 @@ from gobblin_dagster.core.errors import (
 )
 from gobblin_dagster.core.traits import PublisherTraits, SourceTraits, traits_of
 from gobblin_dagster.engine.commit.steps import check_own_step
+from gobblin_dagster.engine.publishers import publisher_traits
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.storage import storage_path
 
@@ -49,6 +50,7 @@ def check_parts(job: JobSpec, root: Path) -> None:
         if isinstance(source, ChecksExtract):
             source.check_extract(job.to_extract())
         starts_over(job, source)
+        _require_all_rows(job, source)
     if issubclass(registry.load(ConstructKind.SOURCE, job.source.type), ReadsPaths):
         _refuse_own_output(job, root, registry.create(ConstructKind.SOURCE, job.source, context))
     registry.create(ConstructKind.FORK, job.fork.operator, context, branches=[b.name for b in job.fork.branches])
@@ -92,6 +94,18 @@ def check_publishers(job: JobSpec) -> None:
                 "several runs.",
                 hint="Leave one of them out.",
             )
+
+
+def _require_all_rows(job: JobSpec, source: Source) -> None:
+    """Raise UsageError if a publisher would delete rows that exist, but that the source may not have read."""
+    held = traits_of(source, SourceTraits).holds_back
+    names = [name for name, one in publisher_traits(job).items() if one.deletes_missing] if held else []
+    if names:
+        raise UsageError(
+            problem=f"Job {job.job!r}, branch {names[0]!r}: `delete_missing` would delete rows that exist, because "
+            f"source {job.source.type!r} may not have read them: {held}.",
+            hint="Let the source read all rows in each run, or leave out `delete_missing`.",
+        )
 
 
 def starts_over(spec: JobSpec, source: Source) -> bool:

@@ -227,23 +227,26 @@ class Matches:
         return StepRefusedError(step=self._step, problem=problem)
 
 
-def require_alone(step: str, commit: TableCommit, history: Iterable[Mapping[str, Any]]) -> None:
+def writer_of(facts: Mapping[str, Any]) -> str:
+    """Return who published a commit, by its properties; empty if this package did not."""
+    job, urn, branch = (facts.get(f"gobblin.{name}", "") for name in ("job", "dataset-urn", "branch"))
+    return f"job {job!r}, dataset {urn!r}, branch {branch!r}" if job else ""
+
+
+def require_alone(step: str, commit: TableCommit, writers: Iterable[str]) -> None:
     """Raise StepRefusedError if others publish to the table: their rows would count as missing.
 
     Args:
         step: name of the step, for the message.
         commit: ours.
-        history: properties of the table's commits.
+        writers: who published the table's commits, as `writer_of` names them; empty ones do not count.
     """
-    names = ("gobblin.job", "gobblin.dataset-urn", "gobblin.branch")
-    ours = tuple(commit.properties[name] for name in names)
-    for facts in history:
-        theirs = tuple(facts.get(name, "") for name in names)
-        if theirs[0] and theirs != ours:
-            job, urn, branch = theirs
+    ours = writer_of(commit.properties)
+    for writer in writers:
+        if writer and writer != ours:
             problem = (
-                f"the table also has rows of job {job!r}, dataset {urn!r}, branch {branch!r}, and `delete_missing` "
-                "would delete them; give each dataset and branch a table of its own"
+                f"the table also has rows of {writer}, and `delete_missing` would delete them; give each dataset and "
+                "branch a table of its own"
             )
             raise StepRefusedError(step=step, problem=problem)
 

@@ -106,9 +106,7 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
         }
         if not self.merges:
             return AppendToDeltaStep(**facts)
-        return MergeIntoDeltaStep(
-            **facts, rule=self.rule(view.extract, is_part=view.joins), partition_by=self.partition_columns(view)
-        )
+        return MergeIntoDeltaStep(**facts, rule=self.rule_for(view), partition_by=self.partition_columns(view))
 
 
 def _transaction_number(now: datetime) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -12,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from gobblin_dagster.constructs.publishers.changes import (
     DELETED,
@@ -24,6 +27,7 @@ from gobblin_dagster.constructs.publishers.changes import (
     require_alone,
     staged_changes,
     tables_of,
+    writer_of,
 )
 from gobblin_dagster.constructs.publishers.history import keep_history
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule, is_older
@@ -44,6 +48,9 @@ from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.utils.optional_packages import optional_package
 
+_APPLICATION = "gobblin/"
+"""How the ids of our application transactions begin."""
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(?:.*\.)?(?:parquet|json)$")
 _SPOOLED_ROWS = 16_384
 """Rows in memory while a table is written again with wider types."""
 
@@ -345,7 +352,10 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
 
     def _require_alone(self, table: Any) -> None:
         """Raise StepRefusedError if the table has rows of another job, dataset or branch."""
-        require_alone(self.describe(), self.commit, table.history())
+        require_alone(self.describe(), self.commit, map(writer_of, table.history()))
+        # Log entries are deleted after some time; checkpoints keep the transaction of each writer.
+        names = {name for name in _checkpointed(self.location, self._options()) if name.startswith(_APPLICATION)}
+        require_alone(self.describe(), self.commit, (f"transactions {one!r}" for one in names - {self._application}))
 
 
 def load_table(location: str, options: Mapping[str, str], variables: Mapping[str, str], dataset_urn: str = "") -> Any:
@@ -365,7 +375,28 @@ def newest_number(table: Any, job: str, dataset_urn: str, branch: str) -> int | 
 
 
 def _application(job: str, dataset_urn: str, branch: str) -> str:
-    return f"gobblin/{job}/{dataset_urn}/{branch}"
+    return f"{_APPLICATION}{job}/{dataset_urn}/{branch}"
+
+
+def _checkpointed(location: str, options: Mapping[str, str] | None) -> Iterator[str]:
+    """Yield the ids of applications in the newest checkpoint of a table's log, which may be several files.
+
+    Raises OSError.
+    """
+    with optional_package("deltalake"):
+        from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415  # optional package
+
+    files = fs.PyFileSystem(DeltaStorageHandler(location, options))
+    found = defaultdict(list)
+    for file in files.get_file_info(fs.FileSelector("_delta_log")):
+        if match := _CHECKPOINT.match(file.base_name):
+            found[match[1]].append(file.path)
+    for path in found[max(found)] if found else ():
+        if path.endswith(".json"):
+            entries = (json.loads(line).get("txn") for line in files.open_input_file(path).read().splitlines())
+        else:
+            entries = iter(pq.read_table(path, columns=["txn"], filesystem=files)["txn"].to_pylist())
+        yield from (one["appId"] for one in entries if one is not None)
 
 
 def _failed(location: str, dataset_urn: str, error: Exception) -> StorageError:

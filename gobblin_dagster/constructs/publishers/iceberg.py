@@ -96,7 +96,7 @@ class IcebergPublisher(MergingPublisher[IcebergOptions]):
         plain, variables = to_store(others, options.catalog_env)
         catalog = {**plain, **local}
         if self.merges:
-            rule = self.rule(view.extract, is_part=view.joins)
+            rule = self.rule_for(view)
             return MergeIntoIcebergStep(*place, catalog, variables, rule=rule)
         return AppendToIcebergStep(*place, catalog, variables)
 

@@ -13,12 +13,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from gobblin_dagster.constructs.publishers.changes import Bounds, Changes, bounds, require_alone
+from gobblin_dagster.constructs.publishers.changes import Bounds, Changes, bounds, require_alone, writer_of
 from gobblin_dagster.constructs.publishers.history import keep_history
 from gobblin_dagster.constructs.publishers.merge_files import FileMerge
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule
 from gobblin_dagster.constructs.publishers.tables import TableCommit
 from gobblin_dagster.core.utils.optional_packages import optional_package
+
+WRITER = "gobblin.writer"
+"""Property of a table: who publishes to it, see `noted_writer`."""
+SEVERAL = "several"
 
 
 def merge(step: str, table: Any, transaction: Any, changes: Changes, rule: MergeRule, commit: TableCommit) -> None:
@@ -33,8 +37,7 @@ def merge(step: str, table: Any, transaction: Any, changes: Changes, rule: Merge
     metadata = transaction.table_metadata
     schema = pa.schema([field.remove_metadata() for field in metadata.schema().as_arrow()])
     if rule.delete_missing:
-        facts = (one.summary.additional_properties for one in metadata.snapshots if one.summary is not None)
-        require_alone(step, commit, facts)
+        _require_alone(step, table, commit)
     history = rule.history
     if history is not None:
 
@@ -59,6 +62,47 @@ def merge(step: str, table: Any, transaction: Any, changes: Changes, rule: Merge
     data = pa.RecordBatchReader.from_batches(schema, merged.rows())
     is_whole = not metadata.spec().is_unpartitioned()
     transaction.append(data.read_all() if is_whole else data, snapshot_properties=commit.properties)
+
+
+def noted_writer(table: Any, commit: TableCommit) -> str:
+    """Return what property `WRITER` of a table says when it has a commit: who writes to it, `SEVERAL`, or nothing.
+
+    Snapshots expire, so they alone do not show who published before.
+    """
+    ours, known = writer_of(commit.properties), str(table.properties.get(WRITER, ""))
+    others = {*_writers(table), known} - {ours, ""}
+    if others:
+        return SEVERAL
+    return ours if known or has_whole_history(table) else ""
+
+
+def has_whole_history(table: Any) -> bool:
+    """Return True if the table's first snapshot still exists: then the oldest one has only the files that it added.
+
+    Its parent id would not show this, because expiry may remove the id.
+    """
+    oldest = min(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0, default=None)
+    if oldest is None:
+        return True
+    facts = oldest.summary.additional_properties if oldest.summary is not None else {}
+    return str(facts.get("total-data-files", "")) == str(facts.get("added-data-files", "0"))
+
+
+def _require_alone(step: str, table: Any, commit: TableCommit) -> None:
+    """Raise StepRefusedError if others published to the table, or nobody knows whether they did."""
+    known = str(table.properties.get(WRITER, ""))
+    require_alone(step, commit, (*_writers(table), "several jobs, datasets or branches" if known == SEVERAL else known))
+    if not noted_writer(table, commit):
+        ours = writer_of(commit.properties)
+        problem = (
+            f"its first snapshots have expired, and it has no property {WRITER!r}, so others may have published to it, "
+            f"whose rows `delete_missing` would delete. If all of its rows are of {ours}, set the property to: {ours}"
+        )
+        raise StepRefusedError(step=step, problem=problem)
+
+
+def _writers(table: Any) -> list[str]:
+    return [writer_of(one.summary.additional_properties) for one in table.metadata.snapshots if one.summary is not None]
 
 
 def _scan(table: Any, metadata: Any, task: Any, names: list[str] | None = None) -> Iterator[pa.RecordBatch]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from gobblin_dagster.constructs.publishers.changes import staged_changes
-from gobblin_dagster.constructs.publishers.iceberg_merge import merge
+from gobblin_dagster.constructs.publishers.iceberg_merge import WRITER, has_whole_history, merge, noted_writer
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
@@ -108,6 +108,9 @@ class AppendToIcebergStep:
             with table.transaction() as transaction:
                 with transaction.update_schema() as update:
                     update.union_by_name(schema)
+                writer = noted_writer(table, self.commit)
+                if writer and writer != table.properties.get(WRITER):
+                    transaction.set_properties({WRITER: writer})
                 write(table, transaction)
         except errors.CommitFailedException:
             return False
@@ -128,7 +131,7 @@ class AppendToIcebergStep:
             self.commit.paths,
             snapshot_properties=self.commit.properties,
             # The snapshot with our commit id may be expired; then only the list of files shows whether we are done.
-            check_duplicate_files=not _has_whole_history(table),
+            check_duplicate_files=not has_whole_history(table),
         )
 
     def _require_names(self, there: Sequence[str], schema: Any) -> None:
@@ -244,15 +247,3 @@ def _holds(table: Any, commit: TableCommit) -> bool:
         and snapshot.summary.additional_properties.get("gobblin.branch") == commit.branch
         for snapshot in table.metadata.snapshots
     )
-
-
-def _has_whole_history(table: Any) -> bool:
-    """Return True if the table's first snapshot still exists: then the oldest one has only the files that it added.
-
-    Its parent id would not show this, because expiry may remove the id.
-    """
-    oldest = min(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0, default=None)
-    if oldest is None:
-        return True
-    facts = oldest.summary.additional_properties if oldest.summary is not None else {}
-    return str(facts.get("total-data-files", "")) == str(facts.get("added-data-files", "0"))

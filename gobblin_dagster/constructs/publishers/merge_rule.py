@@ -173,7 +173,7 @@ class JudgesMerges(Generic[KeyOptionsT]):
     def __init__(self, options: KeyOptionsT, context: ConstructContext) -> None:
         self._options = options
         self._context = context
-        self.needs_all_units = options.delete_missing
+        self.needs_all_units = self.deletes_missing = options.delete_missing
 
     @property
     def _what(self) -> str:
@@ -207,6 +207,10 @@ class JudgesMerges(Generic[KeyOptionsT]):
         """Return the columns that must not be null."""
         return self.rule(extract).version_key
 
+    def rule_for(self, view: PublishView) -> MergeRule:
+        """Return how rows of a publication are merged; nothing is missing if rows exist that it does not have."""
+        return self.rule(view.extract, is_part=view.joins or view.rows_left_out > 0)
+
     def rule(self, extract: Extract, *, is_part: bool = False) -> MergeRule:
         """Return how rows of the extraction are merged; `is_part`: they are not all that it has."""
         options = self._options
@@ -221,7 +225,7 @@ class MergingPublisher(JudgesMerges[MergeOptionsT], TablePublisher[MergeOptionsT
         super().__init__(options, context)
         self.merges = options.mode != "append"
         self.publishes_files = not self.merges
-        self.on_again = "upsert" if self.merges else "append"
+        self.on_again = _again(options)
 
     @property
     def _what(self) -> str:
@@ -257,6 +261,13 @@ class MergingPublisher(JudgesMerges[MergeOptionsT], TablePublisher[MergeOptionsT
         """Return the columns that name the folders of the published files, outermost first."""
         inside = view.files[0].path.removeprefix(view.folder + "/").split("/")[:-1]
         return tuple(segment.partition("=")[0] for segment in inside)
+
+
+def _again(options: MergeOptions) -> str:
+    """Return the trait `on_again`."""
+    if options.mode == "append":
+        return "append"
+    return "history" if options.mode == "scd2" and not options.valid_at else "upsert"
 
 
 def plain(kind: pa.DataType) -> pa.DataType:

@@ -45,7 +45,7 @@ class MergePublisher(JudgesMerges[KeyOptions]):
 
     def rewrite(self, view: PublishView, new_writer: Callable[[pa.Schema], DataWriter]) -> Rewritten | None:
         step = f"merge into the newest snapshot of branch {view.branch!r}"
-        rule = self.rule(view.extract, is_part=view.joins)
+        rule = self.rule_for(view)
         paths = [view.staged[file.path] for file in view.files]
         try:
             changes = read_changes(step, paths, unified_schema(step, paths), rule, self._context)

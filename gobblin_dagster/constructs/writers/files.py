@@ -89,6 +89,7 @@ class _OpenFile:
         self.gathered_rows = 0
         self.gathered_bytes = 0
         self.rows = 0
+        self.number = 0
         self.unique = ""
         self.output: StagedOutput | None = None
         self.encoder: Encoder | None = None
@@ -157,7 +158,8 @@ class FileWriter(ABC):
         self._open: OrderedDict[str, _OpenFile] = OrderedDict()
         """Files with an output, the least recently used first."""
         self._gathered_bytes = 0
-        self._staged: list[StagedFile] = []
+        self._staged: list[tuple[tuple[str, int], StagedFile]] = []
+        """Folder and number of each file, and the file."""
         self._count = 0
 
     @abstractmethod
@@ -176,7 +178,8 @@ class FileWriter(ABC):
         for folder in [*self._open, *self._files]:
             if folder in self._files:
                 self._close(folder)
-        return tuple(sorted(self._staged, key=lambda file: file.target))
+        # In the order of the rows: by folder, and there as the files were opened; names need not sort that way.
+        return tuple(file for _, file in sorted(self._staged, key=lambda one: one[0]))
 
     def abort(self) -> None:
         for file in self._open.values():
@@ -188,7 +191,7 @@ class FileWriter(ABC):
                     file.encoder.close()
         self._open.clear()
         self._files.clear()
-        for staged in self._staged:
+        for _, staged in self._staged:
             # The staging folder is deleted later; files that cannot be deleted now are deleted then.
             with suppress(OSError):
                 self._where.storage.delete(staged.path)
@@ -242,6 +245,7 @@ class FileWriter(ABC):
         if file.output is None:
             while len(self._open) >= self._options.max_open_files:
                 self._close(next(iter(self._open)))
+            file.number = self._count
             file.unique = f"{self._where.file_stem}-{self._count:04d}"
             self._count += 1
             name = f"{file.unique}.{self._extension}"
@@ -266,16 +270,15 @@ class FileWriter(ABC):
             with file.output.guarded("write"):
                 file.encoder.close()
             digest = file.output.finish()
-            self._staged.append(
-                StagedFile(
-                    branch=self._where.branch,
-                    path=file.output.path,
-                    target=f"{self._where.target_dir}/{folder}{self._name(file)}",
-                    size_bytes=digest.size_bytes,
-                    sha256=digest.sha256,
-                    rows=file.rows,
-                )
+            staged = StagedFile(
+                branch=self._where.branch,
+                path=file.output.path,
+                target=f"{self._where.target_dir}/{folder}{self._name(file)}",
+                size_bytes=digest.size_bytes,
+                sha256=digest.sha256,
+                rows=file.rows,
             )
+            self._staged.append(((folder, file.number), staged))
         self._open.pop(folder, None)
 
     def _name(self, file: _OpenFile) -> str:

@@ -50,6 +50,8 @@ class PublishView:
     """First position that was read, inclusive; empty if nothing was committed before and the plan had no low."""
     high: str = ""
     """The dataset's watermark after this commit, exclusive."""
+    rows_left_out: int = 0
+    """Rows of all branches that were put into the quarantine: they exist in the source, but are in no file."""
     joins: bool = False
     """True if the rows belong to data published before (a replay of the quarantine). Then nothing may be replaced."""
 

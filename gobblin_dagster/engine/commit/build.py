@@ -111,6 +111,7 @@ def build_sequence(
         now=now,
         low=str((before and before.watermark) or planned_low or ""),
         high=str(after.watermark or ""),
+        rows_left_out=TaskSums.of(decision.publish).rows_quarantined,
     )
     done = publishers.plan(frame, moves, after.schemas, after.snapshot + 1)
     after = _with_publication(after, before, done)

@@ -115,6 +115,7 @@ def make_plan(
         datasets = limit_units(datasets, most, store.load_runs(spec.job, _RUNS_LOOKED_AT), moved_at)
     if any(dataset.startpoints for dataset in datasets):
         traits = publisher_traits(spec)
+        in_parts = most is not None or spec.keeps_parts or spec.commit.policy != "full"
         datasets = tuple(
             judge_rewind(
                 one,
@@ -122,6 +123,7 @@ def make_plan(
                 traits,
                 store,
                 is_limited=len(one.work_units) < found_units[one.dataset_urn],
+                in_parts=in_parts and not spec.extract.delta_fields,
             )
             for one in datasets
         )

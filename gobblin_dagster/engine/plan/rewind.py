@@ -24,6 +24,7 @@ def judge_rewind(
     store: StateStore,
     *,
     is_limited: bool = False,
+    in_parts: bool = False,
 ) -> DatasetPlan:
     """Return the plan of a dataset with a note on what readers will see, or with a problem if nobody asked for that.
 
@@ -33,6 +34,8 @@ def judge_rewind(
         traits: the traits of each branch's publisher.
         store: tells which commit published which file.
         is_limited: whether work units are left for later runs (`execution.max_work_units`).
+        in_parts: whether rows may be published before others that come before them, or without those behind them, and
+            the job has no `extract.delta_fields` to tell which one is newer.
     """
     if before is None or plan.begin is None or plan.problem or not plan.startpoints or not plan.has_work:
         return plan
@@ -40,9 +43,21 @@ def judge_rewind(
     if not again.ranges:
         return plan
     try:
+        _require_order(plan, traits, in_parts)
         return _judged(plan, before, again, traits, store, is_limited)
     except StartpointError as error:
         return dataclasses.replace(plan, work_units=(), problem=str(error), code=error.code)
+
+
+def _require_order(plan: DatasetPlan, traits: Mapping[str, PublisherTraits], in_parts: bool) -> None:
+    """Raise StartpointError if older rows could begin versions after newer ones."""
+    if in_parts and (name := next((name for name, one in traits.items() if one.on_again == "history"), None)):
+        raise _error(
+            plan,
+            f"branch {name!r} keeps all versions of a row, and this job may publish what it reads again in parts: an "
+            "older row would begin a version after a newer one. Set `extract.delta_fields`, or the publisher's "
+            "`valid_at`; or take away execution.max_work_units and execution.limit, and set `commit.policy: full`",
+        )
 
 
 def _judged(

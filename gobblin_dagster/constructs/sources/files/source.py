@@ -87,6 +87,11 @@ class FilesSource:
         """How jobs that read everything are planned, see `Source`; empty with a limit, which leaves files out."""
         return "" if self._options.max_files_per_run else "start_over"
 
+    @property
+    def holds_back(self) -> str:
+        """Why files that exist may not be read."""
+        return "`lead_time` leaves the newest files to a later run" if self._options.lead_time is not None else ""
+
     def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
         listing = self._listing(context)
         known = {urn for urn in context.states if context.is_selected(urn)}

@@ -34,6 +34,11 @@ def null_notes(how: str, nulls: int, column: str, units: Sequence[WorkUnit]) -> 
     return [f"{what} and are not read: `nulls: include` reads only those that exist at the first read."]
 
 
+def held_back(column: str) -> str:
+    """Return why a full extract up to the end of a watermark column may lack rows (`SourceTraits.holds_back`)."""
+    return f"rows that change while it reads are beyond the end of watermark column {column!r}; read without one"
+
+
 def check_cursor_options(cursor: Cursor, zone: ZoneInfo, options: Mapping[str, Any]) -> None:
     """Check options that must fit the watermark column.
 

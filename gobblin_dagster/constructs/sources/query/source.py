@@ -8,6 +8,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from gobblin_dagster.constructs.sources.incremental.cursor import require_reached
+from gobblin_dagster.constructs.sources.incremental.options import held_back
 from gobblin_dagster.constructs.sources.incremental.ranges import committed_steps
 from gobblin_dagster.constructs.sources.query.database import Database, Table
 from gobblin_dagster.constructs.sources.query.extractor import QueryExtractor, columns_of
@@ -37,6 +38,12 @@ class QuerySource:
 
     full_extract = "start_over"
     identity = ("url",)
+
+    @property
+    def holds_back(self) -> str:
+        """Why rows that exist may not be read."""
+        columns = (one.watermark.column for one in self._options.all_kinds() if one.watermark is not None)
+        return next(map(held_back, columns), "")
 
     Options = QueryOptions
 

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.clients.http import HttpClient, HttpOptions
 from gobblin_dagster.constructs.decoders.base import DecodeError, JsonDecoder
+from gobblin_dagster.constructs.sources.incremental.options import held_back
 from gobblin_dagster.constructs.sources.rest.extractor import RestCursor, RestExtractor, RestReading
 from gobblin_dagster.constructs.sources.rest.paging import NoPaging, read_pages
 from gobblin_dagster.constructs.sources.work_units import open_units, require_replacement, state_problem
@@ -72,6 +73,11 @@ class RestSource:
     full_extract = "start_over"
 
     Options = RestOptions
+
+    @property
+    def holds_back(self) -> str:
+        """Why records that exist may not be read."""
+        return held_back(self._options.cursor.column) if self._options.cursor else ""
 
     def __init__(self, options: RestOptions, context: ConstructContext) -> None:
         self._options = options

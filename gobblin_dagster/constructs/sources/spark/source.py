@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
+from gobblin_dagster.constructs.sources.incremental.options import held_back
 from gobblin_dagster.constructs.sources.incremental.ranges import committed_steps
 from gobblin_dagster.constructs.sources.spark.column import column_of
 from gobblin_dagster.constructs.sources.spark.column_planner import ColumnPlanner
@@ -58,6 +59,12 @@ class SparkSource:
         A table with snapshots is read only if it changed.
         """
         return "start_over" if self._options.watermark is not None and self._options.watermark.column else "own"
+
+    @property
+    def holds_back(self) -> str:
+        """Why rows that exist may not be read."""
+        mark = self._options.watermark
+        return held_back(mark.column) if mark is not None and mark.column else ""
 
     def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
         self.check_extract(context.extract)
