@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -13,9 +15,10 @@ import pyarrow.compute as pc
 
 from gobblin_dagster.constructs.converters.each_row import shown
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule, plain
-from gobblin_dagster.constructs.publishers.tables import TableCommit, batches_of, unified_schema
+from gobblin_dagster.constructs.publishers.tables import TableCommit, batches_of, open_parquet, unified_schema
 from gobblin_dagster.constructs.types.columns import HIDDEN_PREFIX
-from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.constructs.writers.partitions import folder_values
+from gobblin_dagster.core.constructs import ConstructContext, PublishView
 from gobblin_dagster.core.errors import ConvertError, StepRefusedError
 
 DELETED = f"{HIDDEN_PREFIX}deleted"
@@ -24,7 +27,9 @@ ENDED = f"{HIDDEN_PREFIX}ended"
 """Column of what a table merges: true for the key of a version that ends."""
 Bounds: TypeAlias = Mapping[str, tuple[Any, Any]]
 """Least and greatest value, by column."""
-_ROW = f"{HIDDEN_PREFIX}row"
+_ROW, _FOLDER, _UNIT_NAME = (f"{HIDDEN_PREFIX}{name}" for name in ("row", "folder", "unit"))
+_UNIT = re.compile(r"wu-\d+-[0-9a-f]+(?=-\d)")
+"""The work unit and its attempt, in the name of a file."""
 _BATCH_ROWS = 50_000
 _TABLE_ROWS, _TABLE_BYTES = 500_000, 128 << 20
 _SHOWN_KEYS = 5
@@ -161,6 +166,42 @@ def staged_changes(step: str, table: str, commit: TableCommit, rule: MergeRule) 
         # Not undone automatically: a run that continues late may have read the file, and may be merging it now.
         problem = f"staged file {error.filename} is gone, and the table does not know the commit"
         raise StepRefusedError(step=step, problem=problem) from error
+
+
+def require_order(step: str, view: PublishView, rule: MergeRule) -> None:
+    """Raise StepRefusedError if the newest rows of a key lie in several partition folders and nothing orders them.
+
+    A work unit writes the rows of each folder to files of their own, so their order is lost; `view` has the files.
+    """
+    folders = {file.path: posixpath.dirname(file.path) for file in view.files}
+    levels = {name for file in view.files for name in folder_values(file.path.removeprefix(f"{view.folder}/"))}
+    if len({*folders.values()}) < 2 or levels <= {*rule.key}:  # one folder
+        return
+    places = {folder: number for number, folder in enumerate(folders.values())}
+    parts = []
+    for file in view.files:
+        with open_parquet(view.staged[file.path]) as opened:
+            rows = opened.read([name for name in rule.compared if name in opened.schema_arrow.names])
+        unit = _UNIT.search(posixpath.basename(file.path))
+        rows = rows.append_column(_UNIT_NAME, pa.repeat(unit[0] if unit else file.path, rows.num_rows))
+        parts.append(rows.append_column(_FOLDER, pa.repeat(places[folders[file.path]], rows.num_rows)))
+    every = pa.concat_tables(parts, promote_options="permissive")
+    if missing := [name for name in rule.compared if name not in every.schema.names]:
+        raise StepRefusedError(step=step, problem=f"its rows have no column {', '.join(missing)}")
+    newest = every.append_column(_ROW, pa.array(np.arange(every.num_rows)))
+    alike = newest.group_by([*rule.compared, _UNIT_NAME], use_threads=False)
+    found = alike.aggregate([(_FOLDER, "count_distinct"), (_ROW, "max")])
+    found = found.filter(pc.greater(found[f"{_FOLDER}_count_distinct"], 1))
+    unclear = np.intersect1d(found[f"{_ROW}_max"].to_numpy(), _newest(every, rule)) if found.num_rows else []
+    if len(unclear):
+        keys = every.select(rule.version_key).take(pa.array(unclear[:_SHOWN_KEYS])).to_pylist()
+        texts = [", ".join(f"{name}={shown(value)}" for name, value in key.items()) for key in keys]
+        problem = (
+            f"of {len(unclear):,} key(s) the newest rows lie in several folders of `partition_by` "
+            f"({', '.join(sorted(levels))}), which loses their order: {'; '.join(texts)}. Set `extract.delta_fields` "
+            "to columns that tell which row is newer, or leave out `partition_by`"
+        )
+        raise StepRefusedError(step=step, problem=problem)
 
 
 def bounds(rows: pa.Table, names: Sequence[str]) -> Bounds:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from gobblin_dagster.constructs.clients.environment import to_store
+from gobblin_dagster.constructs.publishers.changes import require_order
 from gobblin_dagster.constructs.publishers.delta_steps import (
     AppendToDeltaStep,
     MergeIntoDeltaStep,
@@ -106,7 +107,9 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
         }
         if not self.merges:
             return AppendToDeltaStep(**facts)
-        return MergeIntoDeltaStep(**facts, rule=self.rule_for(view), partition_by=self.partition_columns(view))
+        step = MergeIntoDeltaStep(**facts, rule=self.rule_for(view), partition_by=self.partition_columns(view))
+        require_order(step.describe(), view, step.rule)
+        return step
 
 
 def _transaction_number(now: datetime) -> int:

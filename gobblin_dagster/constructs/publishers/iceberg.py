@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 
 from gobblin_dagster.constructs.clients.environment import to_store
 from gobblin_dagster.constructs.clients.sql import parse_url
+from gobblin_dagster.constructs.publishers.changes import require_order
 from gobblin_dagster.constructs.publishers.iceberg_steps import (
     AppendToIcebergStep,
     IcebergCatalog,
@@ -96,8 +97,9 @@ class IcebergPublisher(MergingPublisher[IcebergOptions]):
         plain, variables = to_store(others, options.catalog_env)
         catalog = {**plain, **local}
         if self.merges:
-            rule = self.rule_for(view)
-            return MergeIntoIcebergStep(*place, catalog, variables, rule=rule)
+            step = MergeIntoIcebergStep(*place, catalog, variables, rule=self.rule_for(view))
+            require_order(step.describe(), view, step.rule)
+            return step
         return AppendToIcebergStep(*place, catalog, variables)
 
 

@@ -18,6 +18,7 @@ from gobblin_dagster.constructs.publishers.history import keep_history
 from gobblin_dagster.constructs.publishers.merge_files import FileMerge
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule
 from gobblin_dagster.constructs.publishers.tables import TableCommit
+from gobblin_dagster.core.errors import StepRefusedError
 from gobblin_dagster.core.utils.optional_packages import optional_package
 
 WRITER = "gobblin.writer"

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gobblin_dagster.constructs.publishers.changes import Bounds, Changes, bounds, read_changes
+from gobblin_dagster.constructs.publishers.changes import Bounds, Changes, bounds, read_changes, require_order
 from gobblin_dagster.constructs.publishers.merge_files import FileMerge, Read
 from gobblin_dagster.constructs.publishers.merge_rule import JudgesMerges, KeyOptions, plain
 from gobblin_dagster.constructs.publishers.tables import open_parquet, unified_schema
@@ -48,6 +48,7 @@ class MergePublisher(JudgesMerges[KeyOptions]):
         rule = self.rule_for(view)
         paths = [view.staged[file.path] for file in view.files]
         try:
+            require_order(step, view, rule)
             changes = read_changes(step, paths, unified_schema(step, paths), rule, self._context)
             files = [(file, _footer(file)) for file in view.current]
             schema = _schema(step, changes, files)

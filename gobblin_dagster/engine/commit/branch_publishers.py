@@ -126,6 +126,11 @@ def needs_all_units(publishers: Iterable[DataPublisher]) -> bool:
     return any(traits_of(publisher, PublisherTraits).needs_all_units for publisher in publishers)
 
 
+def deletes_missing(publishers: Iterable[DataPublisher]) -> bool:
+    """True if one of the publishers deletes rows that a full extract lacks."""
+    return any(traits_of(publisher, PublisherTraits).deletes_missing for publisher in publishers)
+
+
 def published_file(move: Move, snapshot: int) -> PublishedFile:
     """Return a moved file as the manifest lists it."""
     staged = move.staged

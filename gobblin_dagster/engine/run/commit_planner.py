@@ -14,7 +14,7 @@ from gobblin_dagster.core.failure import describe_failure
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import QueueStats, TaskFailure, TaskState, TaskSums
-from gobblin_dagster.engine.commit.branch_publishers import Publishers, needs_all_units, reads_current
+from gobblin_dagster.engine.commit.branch_publishers import Publishers, deletes_missing, needs_all_units, reads_current
 from gobblin_dagster.engine.commit.build import build_sequence
 from gobblin_dagster.engine.commit.policy import Decision, choose_publishable, is_retried
 from gobblin_dagster.engine.commit.steps import plan_own_steps
@@ -60,7 +60,11 @@ def plan_commit(
     is_whole = needs_all_units(publishers.values()) or bool(plan.replaces)
     policy = "full" if is_whole else job.commit.policy
     is_again = is_retried(job.execution.retry_failed, job.commit.policy)
-    decision = dataclasses.replace(choose_publishable(policy, states), gives_up=not is_again)
+    chosen = choose_publishable(policy, states)
+    # Results come in the order of packs; of two rows with one key, the one that the source put last counts.
+    place = {unit.id: number for number, unit in enumerate(plan.work_units)}
+    in_order = sorted(chosen.publish, key=lambda state: place.get(state.work_unit_id, len(place)))
+    decision = dataclasses.replace(chosen, publish=tuple(in_order), gives_up=not is_again)
     summed = _sum(plan, states, decision)
     if not decision.publish:
         outcome = DatasetOutcome.FAILED if decision.failed else DatasetOutcome.CANCELLED
@@ -139,9 +143,11 @@ def _publication(
         inferred=plan.inferred,
     )
     sequence = dataclasses.replace(sequence, steps=(*sequence.steps, *plan_own_steps(job.commit.steps, sequence)))
+    left_out = summed.rows_quarantined if deletes_missing(publishers.by_branch.values()) else 0
+    notes = [f"{left_out:,} row(s) were put into the quarantine, so no missing row was deleted."] if left_out else []
     gone = decision.failed if decision.gives_up else ()
     given_up = (f"gave up [{s.actual_high}, {s.expected_high}): it is not read again." for s in gone)
-    return _commit(plan, dataclasses.replace(summed, notes=(*summed.notes, *given_up)), sequence)
+    return _commit(plan, dataclasses.replace(summed, notes=(*summed.notes, *notes, *given_up)), sequence)
 
 
 def _unread(

@@ -87,6 +87,17 @@ def test_late_rows_end_no_version(lake: Lake) -> None:
     assert versions(lake) == [(1, "a", 1, None), (2, "b", 1, 3), (3, "c", 2, None)]
 
 
+def test_rows_that_are_read_again_in_parts_begin_no_version_after_a_deletion(lake: Lake) -> None:
+    how: dict[str, Any] = HISTORY | {"by": ("n",), "delete_when": "v = 'gone'"}
+    parts = [rows((1, "a", 1), names="id v n"), rows((1, "gone", 2), names="id v n")]
+    for part in (*parts, *parts):
+        lake.merge(part, **how)
+    assert versions(lake) == [(1, "a", 1, 2)]
+
+    lake.merge(rows((1, "b", 3), names="id v n"), **how)
+    assert versions(lake) == [(1, "a", 1, 2), (1, "b", 5, None)]
+
+
 def test_rows_take_their_place_by_valid_at_in_whatever_order_they_come(lake: Lake) -> None:
     how = HISTORY | {"valid_at": "at", "delete_when": "v = 'gone'", "valid_from": "since", "valid_to": "until"}
 
@@ -242,6 +253,51 @@ def test_rows_of_others_are_not_missing(lake: Lake, mode: str) -> None:
     lake.merge(rows((2, "b")), branch="other")
     with pytest.raises(StepRefusedError, match="also has rows of job 'numbers', dataset 'c', branch 'other'"):
         lake.step(rows((3, "c")), **MISSING).execute(STORAGE)
+
+
+def test_other_writers_are_known_after_their_commits_expired(lake: Lake) -> None:
+    lake.merge(rows((1, "a")), branch="other")
+    lake.merge(rows((2, "b")))
+    _forget(lake)
+    with pytest.raises(StepRefusedError, match="the table also has rows of "):
+        lake.step(rows((3, "c")), **MISSING).execute(STORAGE)
+    assert [row["id"] for row in lake.rows()] == [1, 2]
+
+
+def test_table_that_is_ours_alone_stays_so_after_its_commits_expired(lake: Lake) -> None:
+    lake.merge(rows((1, "a"), (2, "b")), **MISSING)
+    lake.merge(rows((2, "b")), **MISSING)
+    _forget(lake)
+    lake.merge(rows((3, "c")), **MISSING)
+    assert [row["id"] for row in lake.rows()] == [3]
+
+
+def test_table_of_an_earlier_version_whose_first_snapshots_expired_needs_a_word(tmp_path: Path) -> None:
+    lake = Lake("iceberg", tmp_path)
+    lake.merge(rows((1, "a")))
+    lake.merge(rows((2, "b")))
+    with lake.iceberg().transaction() as transaction:
+        transaction.remove_properties("gobblin.writer")
+    _forget(lake)
+    with pytest.raises(StepRefusedError, match="set the property to: (.*)$") as caught:
+        lake.step(rows((3, "c")), **MISSING).execute(STORAGE)
+    with lake.iceberg().transaction() as transaction:
+        transaction.set_properties({"gobblin.writer": str(caught.value).rpartition("set the property to: ")[2]})
+    lake.merge(rows((3, "c")), **MISSING)
+    assert [row["id"] for row in lake.rows()] == [3]
+
+
+def _forget(lake: Lake) -> None:
+    """Expire all but the newest commit, as the lake's own tools do."""
+    if lake.kind == "iceberg":
+        newest = lake.iceberg().current_snapshot().snapshot_id
+        old = [one.snapshot_id for one in lake.iceberg().snapshots() if one.snapshot_id != newest]
+        lake.iceberg().maintenance.expire_snapshots().by_ids(old).commit()
+        return
+    table = DeltaTable(f"{lake.root}/lake/test/numbers/all")
+    table.create_checkpoint()
+    for entry in Path(f"{lake.root}/lake/test/numbers/all/_delta_log").glob("*.json"):
+        entry.unlink()
 
 
 FULL: dict[str, Any] = {"extract": {"namespace": "test", "table": "numbers", "type": "snapshot_only"}}

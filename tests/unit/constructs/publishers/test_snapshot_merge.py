@@ -180,6 +180,45 @@ def test_partition_columns_of_files_that_lack_them_come_from_their_folders(lake:
     assert rows == [(1, "a", "2026-01-05"), (2, "a", "2026-01-06"), (3, "b", "2026-01-05")]
 
 
+def test_of_rows_with_one_key_the_last_one_that_was_read_counts_however_units_are_packed(lake: Snapshots) -> None:
+    lake.add("1,old")
+    lake.add("1,new", *(f"{number},{'x' * 50}" for number in range(2, 9)))  # heavier, so it is read first
+    source = SOURCE | {"files_per_work_unit": 1}
+    assert run(lake.root, job(source=source, execution={"merge_bytes": 0})).status is RunStatus.SUCCEEDED
+
+    assert lake.rows()[0] == (1, "new")
+
+
+def test_files_of_one_folder_keep_the_order_of_rows_whatever_they_are_called(lake: Snapshots) -> None:
+    writer = {"type": "parquet", "file_name": "{rows}-{unique}", "max_file_rows": 2}
+    lake.publish(job(writer=writer, converters=[{"type": "sql", "select": "id, v"}]), "1,a", "2,b", "1,new")
+
+    assert lake.rows() == [(1, "new"), (2, "b")]
+
+
+def test_newest_rows_in_several_folders_need_an_order(lake: Snapshots) -> None:
+    writer = {"type": "parquet", "partition_by": ["v"], "keep_partition_columns": True}
+    lake.add("1,b,1", "1,a,2", "2,c,7", names="id,v,n")
+    (failed,) = run(lake.root, job(writer=writer)).datasets
+    assert "of 1 key(s) the newest rows lie in several folders of `partition_by` (v)" in failed.failures[0].message
+    assert ": id=1. Set `extract.delta_fields`" in failed.failures[0].message
+
+    assert run(lake.root, job(writer=writer, extract=INCREMENTAL | {"delta_fields": ["n"]})).datasets[0].rows_read == 3
+    assert lake.rows() == [(1, "a", 2), (2, "c", 7)]
+
+
+def test_rows_in_quarantine_are_not_missing(lake: Snapshots) -> None:
+    short = [{"name": "short", "type": "sql", "rule": "length(v) < 3"}]
+    spec = job({"delete_missing": True}, extract=FULL, row_policies=short)
+    lake.publish(spec, "1,a", "2,b", "3,c")
+    (lake.root / "in/c-1.csv").unlink()
+    lake.add("2,long")
+    (result,) = run(lake.root, spec).datasets
+
+    assert [row for row in lake.rows() if row[0] is not None] == [(1, "a"), (2, "b"), (3, "c")]
+    assert "1 row(s) were put into the quarantine, so no missing row was deleted." in result.notes
+
+
 def test_key_that_no_published_file_has_fails_its_dataset_alone(lake: Snapshots) -> None:
     lake.publish(job(), "1,a")
     lake.add("7,x", names="nr,v")
@@ -215,6 +254,18 @@ def test_snapshot_that_cannot_be_merged_into_fails_its_dataset(
     [
         (job({"key": []}), "`type: merge` needs `key`"),
         (job({"delete_missing": True}), "`delete_missing` needs full extracts"),
+        (
+            job({"delete_missing": True}, extract=FULL, source=SOURCE | {"lead_time": "1h"}),
+            "source 'files' may not have read them: `lead_time` leaves the newest files to a later run",
+        ),
+        (
+            job(
+                {"delete_missing": True},
+                extract=FULL,
+                source={"type": "query", "url": "sqlite:///a.db", "tables": ["c"], "watermark": {"column": "at"}},
+            ),
+            "beyond the end of watermark column 'at'; read without one",
+        ),
         (job(writer={"type": "jsonl"}), "it takes Parquet files"),
         (job(writer={"type": "parquet", "partition_by": ["v"]}), "set the writer's `keep_partition_columns: true`"),
     ],

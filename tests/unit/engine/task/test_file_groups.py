@@ -56,6 +56,15 @@ def test_groups_are_bounded_by_their_estimated_bytes(sizes: list[int | None], ex
     assert sorted(_numbers(make_groups(_tasks(*sizes), job))) == expected
 
 
+def test_units_that_do_not_follow_each_other_share_no_files_if_the_last_row_counts() -> None:
+    merge = {"publisher": {"type": "merge", "key": ["id"]}}
+    tasks = _tasks(9, 8, 1, 1, 1)
+    pack = [tasks[number] for number in (0, 2, 4, 3)]  # the other one is in another pack
+    assert _numbers(make_groups(pack, job_spec({}, **merge))) == [[0], [2, 3, 4]]
+    ordered = {"extract": {"namespace": "test", "table": "numbers", "delta_fields": ["n"]}}
+    assert _numbers(make_groups(pack, job_spec({}, **merge, **ordered))) == [[0, 2, 3, 4]]
+
+
 def test_datasets_never_share_files_however_they_lie_in_a_pack() -> None:
     mixed = [task for pair in zip(_tasks(1, 1), _tasks(1, 1, urn="b"), strict=True) for task in pair]
     groups = make_groups(mixed, job_spec({}))
