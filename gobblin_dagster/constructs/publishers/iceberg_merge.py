@@ -97,7 +97,7 @@ def _require_alone(step: str, table: Any, commit: TableCommit) -> None:
         ours = writer_of(commit.properties)
         problem = (
             f"its first snapshots have expired, and it has no property {WRITER!r}, so others may have published to it, "
-            f"whose rows `delete_missing` would delete. If all of its rows are of {ours}, set the property to: {ours}"
+            f'whose rows `delete_missing` would delete. If all of its rows are of {ours}, set the property to "{ours}"'
         )
         raise StepRefusedError(step=step, problem=problem)
 

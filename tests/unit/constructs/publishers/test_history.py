@@ -279,10 +279,10 @@ def test_table_of_an_earlier_version_whose_first_snapshots_expired_needs_a_word(
     with lake.iceberg().transaction() as transaction:
         transaction.remove_properties("gobblin.writer")
     _forget(lake)
-    with pytest.raises(StepRefusedError, match="set the property to: (.*)$") as caught:
+    with pytest.raises(StepRefusedError, match="its first snapshots have expired") as caught:
         lake.step(rows((3, "c")), **MISSING).execute(STORAGE)
     with lake.iceberg().transaction() as transaction:
-        transaction.set_properties({"gobblin.writer": str(caught.value).rpartition("set the property to: ")[2]})
+        transaction.set_properties({"gobblin.writer": str(caught.value).split('"')[-2]})
     lake.merge(rows((3, "c")), **MISSING)
     assert [row["id"] for row in lake.rows()] == [3]
 
@@ -296,7 +296,7 @@ def _forget(lake: Lake) -> None:
         return
     table = DeltaTable(f"{lake.root}/lake/test/numbers/all")
     table.create_checkpoint()
-    for entry in Path(f"{lake.root}/lake/test/numbers/all/_delta_log").glob("*.json"):
+    for entry in sorted(Path(f"{lake.root}/lake/test/numbers/all/_delta_log").glob("*.json"))[:-1]:
         entry.unlink()
 
 
