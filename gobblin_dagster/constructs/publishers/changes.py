@@ -192,7 +192,7 @@ def require_order(step: str, view: PublishView, rule: MergeRule) -> None:
     alike = newest.group_by([*rule.compared, _UNIT_NAME], use_threads=False)
     found = alike.aggregate([(_FOLDER, "count_distinct"), (_ROW, "max")])
     found = found.filter(pc.greater(found[f"{_FOLDER}_count_distinct"], 1))
-    unclear = np.intersect1d(found[f"{_ROW}_max"].to_numpy(), _newest(every, rule)) if found.num_rows else []
+    unclear: npt.NDArray[np.int64] = np.intersect1d(found[f"{_ROW}_max"].to_numpy(), _newest(every, rule))
     if len(unclear):
         keys = every.select(rule.version_key).take(pa.array(unclear[:_SHOWN_KEYS])).to_pylist()
         texts = [", ".join(f"{name}={shown(value)}" for name, value in key.items()) for key in keys]

@@ -378,7 +378,7 @@ def _application(job: str, dataset_urn: str, branch: str) -> str:
     return f"{_APPLICATION}{job}/{dataset_urn}/{branch}"
 
 
-def _checkpointed(location: str, options: Mapping[str, str] | None) -> Iterator[str]:
+def _checkpointed(location: str, options: dict[str, str] | None) -> Iterator[str]:
     """Yield the ids of applications in the newest checkpoint of a table's log, which may be several files.
 
     Raises OSError.
