@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from gobblin_dagster.constructs.converters.each_row import shown
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule, plain
-from gobblin_dagster.constructs.publishers.tables import TableCommit, batches_of, open_parquet, unified_schema
+from gobblin_dagster.constructs.publishers.tables import TableCommit, batches_of, unified_schema
 from gobblin_dagster.constructs.types.columns import HIDDEN_PREFIX
 from gobblin_dagster.constructs.writers.partitions import folder_values
 from gobblin_dagster.core.constructs import ConstructContext, PublishView
@@ -177,17 +177,19 @@ def require_order(step: str, view: PublishView, rule: MergeRule) -> None:
     levels = {name for file in view.files for name in folder_values(file.path.removeprefix(f"{view.folder}/"))}
     if len({*folders.values()}) < 2 or levels <= {*rule.key}:  # one folder
         return
+    schema = unified_schema(step, [*view.staged.values()])
+    if why := rule.unfit(schema, ConstructContext(job=view.job, base_dir="")):
+        raise StepRefusedError(step=step, problem=why)
+    schema = pa.schema([pa.field(name, plain(schema.field(name).type)) for name in rule.compared])
     places = {folder: number for number, folder in enumerate(folders.values())}
     parts = []
     for file in view.files:
-        with open_parquet(view.staged[file.path]) as opened:
-            rows = opened.read([name for name in rule.compared if name in opened.schema_arrow.names])
         unit = _UNIT.search(posixpath.basename(file.path))
-        rows = rows.append_column(_UNIT_NAME, pa.repeat(unit[0] if unit else file.path, rows.num_rows))
-        parts.append(rows.append_column(_FOLDER, pa.repeat(places[folders[file.path]], rows.num_rows)))
-    every = pa.concat_tables(parts, promote_options="permissive")
-    if missing := [name for name in rule.compared if name not in every.schema.names]:
-        raise StepRefusedError(step=step, problem=f"its rows have no column {', '.join(missing)}")
+        for batch in batches_of([view.staged[file.path]], _BATCH_ROWS):
+            rows = conform(batch, schema)
+            rows = rows.append_column(_UNIT_NAME, pa.repeat(unit[0] if unit else file.path, rows.num_rows))
+            parts.append(rows.append_column(_FOLDER, pa.repeat(places[folders[file.path]], rows.num_rows)))
+    every = pa.Table.from_batches(parts)
     newest = every.append_column(_ROW, pa.array(np.arange(every.num_rows)))
     alike = newest.group_by([*rule.compared, _UNIT_NAME], use_threads=False)
     found = alike.aggregate([(_FOLDER, "count_distinct"), (_ROW, "max")])
