@@ -22,7 +22,6 @@ from gobblin_dagster.core.errors import (
 )
 from gobblin_dagster.core.traits import PublisherTraits, SourceTraits, traits_of
 from gobblin_dagster.engine.commit.steps import check_own_step
-from gobblin_dagster.engine.publishers import publisher_traits
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.storage import storage_path
 
@@ -99,13 +98,15 @@ def check_publishers(job: JobSpec) -> None:
 def _require_all_rows(job: JobSpec, source: Source) -> None:
     """Raise UsageError if a publisher would delete rows that exist, but that the source may not have read."""
     held = traits_of(source, SourceTraits).holds_back
-    names = [name for name, one in publisher_traits(job).items() if one.deletes_missing] if held else []
-    if names:
-        raise UsageError(
-            problem=f"Job {job.job!r}, branch {names[0]!r}: `delete_missing` would delete rows that exist, because "
-            f"source {job.source.type!r} may not have read them: {held}.",
-            hint="Let the source read all rows in each run, or leave out `delete_missing`.",
-        )
+    for branch in job.fork.branches if held else ():
+        spec = job.publisher_of(branch)
+        publisher = registry.create(ConstructKind.PUBLISHER, spec, ConstructContext(job=job.job, base_dir=""))
+        if traits_of(publisher, PublisherTraits).deletes_missing:
+            raise UsageError(
+                problem=f"Job {job.job!r}, branch {branch.name!r}: `delete_missing` would delete rows that exist, "
+                f"because source {job.source.type!r} may not have read them: {held}.",
+                hint="Let the source read all rows in each run, or leave out `delete_missing`.",
+            )
 
 
 def starts_over(spec: JobSpec, source: Source) -> bool:
