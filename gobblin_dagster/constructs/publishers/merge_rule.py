@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, Literal, Self, TypeVar
 
 import pyarrow as pa
@@ -52,15 +52,8 @@ class KeyOptions(SpecModel):
     key, or ends its newest version. Default: nothing is deleted."""
     delete_missing: bool = False
     """For full extracts: delete the rows, or end the versions, whose keys the new rows lack."""
-
-
-class MergeOptions(KeyOptions):
-    """Options of publishers of tables that can merge; those of keys are for `merge` and `scd2`."""
-
-    mode: Literal["append", "merge", "scd2"] = "append"
-    """`append`: add rows. `merge`: a row replaces the one with its `key`, unless that one is newer by the job's
-    `extract.delta_fields`; if they are equal, the last one is kept. `scd2`: the table keeps all versions of a row, each
-    with the time from which and to which it was valid (a slowly changing dimension of type 2)."""
+    mode: str = "merge"
+    """How rows are merged; the modes are those of each publisher."""
     valid_at: str = ""
     """For `scd2`: column with the time since which a row is valid. Default: the time of the publication."""
     valid_from: str = Field(default="valid_from", min_length=1)
@@ -85,6 +78,15 @@ class MergeOptions(KeyOptions):
                 "`delete_missing` ends versions when they are published, which `valid_at` replaces; leave out one"
             )
         return self
+
+
+class MergeOptions(KeyOptions):
+    """Options of publishers of tables that can merge; those of keys are for `merge` and `scd2`."""
+
+    mode: Literal["append", "merge", "scd2"] = "append"
+    """`append`: add rows. `merge`: a row replaces the one with its `key`, unless that one is newer by the job's
+    `extract.delta_fields`; if they are equal, the last one is kept. `scd2`: the table keeps all versions of a row, each
+    with the time from which and to which it was valid (a slowly changing dimension of type 2)."""
 
 
 KeyOptionsT = TypeVar("KeyOptionsT", bound=KeyOptions)
@@ -174,6 +176,7 @@ class JudgesMerges(Generic[KeyOptionsT]):
         self._options = options
         self._context = context
         self.needs_all_units = self.deletes_missing = options.delete_missing
+        self.on_again = _again(options)
 
     @property
     def _what(self) -> str:
@@ -215,7 +218,9 @@ class JudgesMerges(Generic[KeyOptionsT]):
         """Return how rows of the extraction are merged; `is_part`: they are not all that it has."""
         options = self._options
         key = options.key or extract.primary_keys
-        return MergeRule(key, extract.delta_fields, options.delete_when, options.delete_missing and not is_part)
+        history = History(options.valid_at, options.valid_from, options.valid_to) if options.mode == "scd2" else None
+        deletes = options.delete_missing and not is_part
+        return MergeRule(key, extract.delta_fields, options.delete_when, deletes, history)
 
 
 class MergingPublisher(JudgesMerges[MergeOptionsT], TablePublisher[MergeOptionsT]):
@@ -225,7 +230,6 @@ class MergingPublisher(JudgesMerges[MergeOptionsT], TablePublisher[MergeOptionsT
         super().__init__(options, context)
         self.merges = options.mode != "append"
         self.publishes_files = not self.merges
-        self.on_again = _again(options)
 
     @property
     def _what(self) -> str:
@@ -251,11 +255,6 @@ class MergingPublisher(JudgesMerges[MergeOptionsT], TablePublisher[MergeOptionsT
     def _shared_table(self) -> str:
         """Return the name of the table that all datasets share."""
 
-    def rule(self, extract: Extract, *, is_part: bool = False) -> MergeRule:
-        options = self._options
-        history = History(options.valid_at, options.valid_from, options.valid_to) if options.mode == "scd2" else None
-        return replace(super().rule(extract, is_part=is_part), history=history)
-
     @staticmethod
     def partition_columns(view: PublishView) -> tuple[str, ...]:
         """Return the columns that name the folders of the published files, outermost first."""
@@ -263,7 +262,7 @@ class MergingPublisher(JudgesMerges[MergeOptionsT], TablePublisher[MergeOptionsT
         return tuple(segment.partition("=")[0] for segment in inside)
 
 
-def _again(options: MergeOptions) -> str:
+def _again(options: KeyOptions) -> str:
     """Return the trait `on_again`."""
     if options.mode == "append":
         return "append"

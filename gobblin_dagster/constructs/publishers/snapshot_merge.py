@@ -5,13 +5,14 @@ Only files with a row that is replaced or deleted are written again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gobblin_dagster.constructs.publishers.changes import Bounds, Changes, bounds, read_changes, require_order
+from gobblin_dagster.constructs.publishers.changes import Bounds, bounds, read_changes, require_order
+from gobblin_dagster.constructs.publishers.history import keep_history
 from gobblin_dagster.constructs.publishers.merge_files import FileMerge, Read
 from gobblin_dagster.constructs.publishers.merge_rule import JudgesMerges, KeyOptions, plain
 from gobblin_dagster.constructs.publishers.tables import open_parquet, unified_schema
@@ -26,19 +27,26 @@ from gobblin_dagster.core.urn import DatasetUrn
 _BATCH_ROWS = 16_384
 
 
-class MergePublisher(JudgesMerges[KeyOptions]):
+class SnapshotOptions(KeyOptions):
+    """Options of the publisher `merge`."""
+
+    mode: Literal["merge", "scd2"] = "merge"
+    """`merge`: a row replaces the one with its `key`, unless that one is newer by the job's `extract.delta_fields`.
+    `scd2`: the snapshot keeps all versions of a row, each with the time from which and to which it was valid."""
+
+
+class MergePublisher(JudgesMerges[SnapshotOptions]):
     """Publish Parquet files whose rows replace, add to and delete those of the newest snapshot by key.
 
-    Files with a row to replace or delete leave the snapshot, and are written again without it; all others stay. Older
+    Files with a row to replace, delete or end leave the snapshot, and are written again; all others stay. Older
     snapshots stay as they were.
 
     Source: none; Gobblin's compaction removes rows with equal keys afterwards, by MapReduce.
     """
 
-    Options = KeyOptions
+    Options = SnapshotOptions
     reads_current: ClassVar = True
     allows_compaction: ClassVar = True
-    on_again: ClassVar = "upsert"
 
     def publish(self, view: PublishView) -> Publication:
         return Publication()
@@ -51,14 +59,25 @@ class MergePublisher(JudgesMerges[KeyOptions]):
             require_order(step, view, rule)
             changes = read_changes(step, paths, unified_schema(step, paths), rule, self._context)
             files = [(file, _footer(file)) for file in view.current]
-            schema = _schema(step, changes, files)
+            history = rule.history
+            columns = changes.schema if history is None else history.columns(changes.schema)
+            schema = _schema(step, columns, files)
             levels = {file.path: _levels(view.dataset_urn, file.path, footer, schema) for file, footer in files}
             known = {name for file, footer in files for name in (*_names(footer), *levels[file.path])}
-            ends = {} if rule.delete_missing else bounds(changes.keys, rule.key)
-            wanted = [file.path for file, footer in files if _may_hold(footer, ends)]
-            readers = ((path, _reader(path, levels[path])) for path in wanted)
-            merged = FileMerge(step, readers, known, schema, changes, rule)
-            return None if merged.only_adds else Rewritten(_staged(merged, new_writer(schema)), tuple(merged.touched))
+
+            def readers(ends: Bounds) -> Iterator[tuple[str, Read]]:
+                wanted = (file.path for file, footer in files if _may_hold(footer, ends))
+                return ((path, _reader(path, levels[path])) for path in wanted)
+
+            def scan(names: Sequence[str], ends: Bounds) -> Iterator[pa.RecordBatch]:
+                return (batch for _, read in readers(ends) for batch in read(list(names)))
+
+            if history is not None:
+                changes, rule = keep_history(step, changes, rule, history, schema, scan, view.now)
+            found = readers({} if rule.delete_missing else bounds(changes.keys, rule.key))
+            merged = FileMerge(step, found, known, schema, changes, rule, history.valid_to if history else "")
+            is_kept = merged.only_adds and history is None  # the files lack the columns of a history
+            return None if is_kept else Rewritten(_staged(merged, new_writer(schema)), tuple(merged.touched))
         except (ValueError, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:  # ArrowInvalid is a ValueError
             raise StepRefusedError(step=step, problem=str(error)[:500]) from error
         except OSError as error:
@@ -109,10 +128,10 @@ def _reader(path: str, levels: Mapping[str, pa.Scalar]) -> Read:
     return read
 
 
-def _schema(step: str, changes: Changes, files: list[tuple[PublishedFile, pq.FileMetaData]]) -> pa.Schema:
+def _schema(step: str, new: pa.Schema, files: list[tuple[PublishedFile, pq.FileMetaData]]) -> pa.Schema:
     """Return all columns, those of the snapshot first, each in the widest of its types; raises StepRefusedError."""
     columns: dict[str, pa.Field] = {}
-    for fields in (*(footer.schema.to_arrow_schema() for _, footer in files), changes.schema):
+    for fields in (*(footer.schema.to_arrow_schema() for _, footer in files), new):
         for field in fields:
             kind = plain(field.type)
             known = columns.setdefault(field.name, pa.field(field.name, kind)).type
