@@ -1,0 +1,190 @@
+"""Merges and histories under random kills: each key once, each version once, whatever dies when.
+
+`python -m tests.faults.test_merge_storms FIRST LAST` runs the schedules of more seeds, with Delta and Iceberg too.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gobblin_dagster.constructs.publishers.changes import Changes
+from gobblin_dagster.constructs.publishers.delta_steps import MergeIntoDeltaStep
+from gobblin_dagster.constructs.publishers.iceberg_steps import MergeIntoIcebergStep
+from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.run.job_run import run_job
+from gobblin_dagster.engine.snapshots.reader import read_published
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.project import ProjectSpec
+from gobblin_dagster.state import StateStore
+from gobblin_dagster.testing.faults import (
+    CRASHED,
+    Fault,
+    FaultPoints,
+    counted_storage,
+    counted_store,
+    crash_after,
+    crash_before,
+    run_in_child,
+)
+from gobblin_dagster.testing.inline_runner import InlineRunner
+from tests.unit.engine.jobs import job_spec
+
+KEYS, LONGEST_RUN = 5, 110
+"""Number of keys; about the number of calls of one run."""
+MODES: dict[str, dict[str, Any]] = {
+    "rows": {"mode": "merge"},
+    "published": {"mode": "scd2"},
+    "timed": {"mode": "scd2", "valid_at": "at"},
+}
+"""Branches: one row for each key; versions from their publication on; versions from the time in a column on."""
+
+
+class FaultyProject(Project):
+    """A project whose storage and store pass fault points."""
+
+    points = FaultPoints()
+
+    def storage(self, job: JobSpec) -> Storage:
+        return counted_storage(super().storage(job), self.points)
+
+    def open_store(self) -> StateStore:
+        return counted_store(super().open_store(), self.points)
+
+
+def _job(root: Path, rows: int, kind: str) -> JobSpec:
+    """Return a job whose row `v` has key `v % KEYS`, so each run changes rows of earlier ones."""
+    catalog = {"type": "sql", "uri": f"sqlite:///{root}/catalog.db", "warehouse": f"file://{root}/warehouse"}
+    branches = []
+    for name, mode in MODES.items():
+        place = {"table": f"lake.{name}", "catalog": catalog} if kind == "iceberg" else {}
+        branches.append({"name": name, "publisher": {"type": kind, "key": ["k"], **mode, **place}})
+    select = f"id % {KEYS} AS k, id AS v, TIMESTAMP '2026-01-01' + to_seconds(id) AS at"
+    return job_spec(
+        {"a": {"rows": rows, "unit_rows": 3}},
+        fork={"branches": branches},
+        converters=[{"type": "sql", "select": select}],
+        extract={"namespace": "test", "table": "numbers", "delta_fields": ["v"]},
+    )
+
+
+def _run(root: Path, rows: int, kind: str, *faults: Fault, dies: float | None = None) -> None:
+    job = _job(root, rows, kind)
+    FaultyProject.points = FaultPoints(*faults)
+    with pytest.MonkeyPatch.context() as patched:
+        if dies is not None:
+            _die_inside(patched, dies)
+        result = run_job(FaultyProject(root, ProjectSpec(project="tests"), (job,)), job, runner=InlineRunner())
+    assert faults or dies is not None or result.status is RunStatus.SUCCEEDED, result
+
+
+def _die_inside(patched: pytest.MonkeyPatch, where: float) -> None:
+    """Kill the process at a merge of a table: before it, while it reads the new rows, or right after its commit."""
+    seen, at = [0], int(where * 12)
+
+    def count() -> None:
+        seen[0] += 1
+        if seen[0] > at:
+            os._exit(CRASHED)
+
+    def around(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **names: Any) -> Any:
+            count()
+            found = method(*args, **names)
+            count()
+            return found
+
+        return call
+
+    def reading(*args: Any, **names: Any) -> Iterator[Any]:
+        for batch in batches(*args, **names):
+            count()
+            yield batch
+
+    batches = Changes.batches
+    patched.setattr(Changes, "batches", reading)
+    for step in (MergeIntoDeltaStep, MergeIntoIcebergStep):
+        patched.setattr(step, "_change", around(step._change))
+
+
+def _check(root: Path, rows: int, kind: str) -> None:
+    for name in MODES:
+        found = sorted(_rows(root, name, kind), key=lambda row: (row["k"], row["v"]))
+        newest = [max(range(key, rows, KEYS)) for key in range(min(KEYS, rows))]
+        if name == "rows":
+            assert [row["v"] for row in found] == newest
+            continue
+        assert [row["v"] for row in found if row["valid_to"] is None] == newest
+        assert len({row["v"] for row in found}) == len(found), "a version is there twice"
+        for one, following in pairwise(found):
+            if one["k"] == following["k"]:
+                assert one["valid_from"] < one["valid_to"] == following["valid_from"]
+        if name == "timed":
+            assert sorted(row["v"] for row in found) == list(range(rows))
+
+
+def _rows(root: Path, branch: str, kind: str) -> list[dict[str, Any]]:
+    if kind == "merge":
+        found = read_published(root / "lake", "numbers", "a").to_arrow(branch).to_table()
+    elif kind == "delta":
+        from deltalake import DeltaTable  # in a child alone: its threads do not survive a fork
+
+        found = DeltaTable(f"{root}/lake/test/numbers/{branch}").to_pyarrow_table()
+    else:
+        from pyiceberg.catalog import load_catalog  # as above
+
+        catalog = load_catalog("default", type="sql", uri=f"sqlite:///{root}/catalog.db")
+        found = catalog.load_table(f"lake.{branch}").scan().to_arrow()
+    rows: list[dict[str, Any]] = found.to_pylist()
+    return rows
+
+
+def storm(root: Path, seed: int, kind: str = "merge") -> int:
+    """Run three runs that are killed at random, and one that makes good; check, and return the number of kills."""
+    chance = random.Random(f"{kind} {seed}")
+    rows = kills = 0
+    for _ in range(3):
+        rows += chance.randint(1, 6)
+        fault = Fault(chance.randint(1, LONGEST_RUN), chance.choice([crash_before, crash_after]))
+        inside = kind != "merge" and chance.random() < 0.6
+        how = {"dies": chance.random()} if inside else {}
+        status = run_in_child(partial(_run, root, rows, kind, *([] if inside else [fault]), **how))
+        assert status in (0, CRASHED)
+        kills += status == CRASHED
+    for _ in range(2):  # the second one has nothing to do, and changes nothing
+        assert run_in_child(partial(_run, root, rows, kind)) == 0
+        assert run_in_child(partial(_check, root, rows, kind)) == 0, (kind, seed)
+    return kills
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_each_key_and_each_version_is_published_once_whatever_is_killed(tmp_path: Path, seed: int) -> None:
+    storm(tmp_path, seed)
+
+
+def _main(first: int, last: int) -> None:
+    done = kills = 0
+    for seed in range(first, last):
+        for kind in ("merge", "delta", "iceberg"):
+            root = Path(tempfile.mkdtemp(prefix="storm"))
+            kills += storm(root, seed, kind)
+            shutil.rmtree(root)
+            done += 1
+            sys.stdout.write(f"{done} schedules, {kills} kills, seed {seed} {kind}\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    _main(int(sys.argv[1]), int(sys.argv[2]))
