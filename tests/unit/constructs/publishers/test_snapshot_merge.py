@@ -207,6 +207,61 @@ def test_newest_rows_in_several_folders_need_an_order(lake: Snapshots) -> None:
     assert lake.rows() == [(1, "a", 2), (2, "c", 7)]
 
 
+HISTORY = {"mode": "scd2"}
+
+
+def _versions(lake: Snapshots, snapshot: int | None = None) -> list[tuple[Any, ...]]:
+    """Return id, value, and the publications at which each version began and ended."""
+    found = read_published(lake.root / "lake", "numbers", "c", snapshot).to_arrow("all").to_table().to_pylist()
+    times = sorted({row[name] for row in found for name in ("valid_from", "valid_to")} - {None})
+    numbers = {time: number for number, time in enumerate(times, 1)} | {None: None}
+    return sorted((row["id"], row["v"], numbers[row["valid_from"]], numbers[row["valid_to"]]) for row in found)
+
+
+def test_snapshots_keep_all_versions_and_untouched_files_stay(lake: Snapshots) -> None:
+    spec = job(HISTORY | {"delete_when": "v = 'gone'"})
+    lake.publish(spec, "1,a", "2,b")
+    lake.publish(spec, "11,c")
+    before = lake.files()
+    lake.publish(spec, "1,A", "2,gone", "11,c", "3,d")
+    assert _versions(lake) == [(1, "A", 3, None), (1, "a", 1, 3), (2, "b", 1, 3), (3, "d", 3, None), (11, "c", 2, None)]
+    assert _versions(lake, 2) == [(1, "a", 1, None), (2, "b", 1, None), (11, "c", 2, None)]
+    assert len(before & lake.files()) == 1
+
+    files = lake.files()
+    lake.publish(spec, "1,A", "3,d")
+    assert lake.files() == files
+    lake.publish(spec, "2,B", "1,A", names="id,v")
+    assert _versions(lake)[2:4] == [(2, "B", 4, None), (2, "b", 1, 3)]
+
+
+def test_versions_of_snapshots_take_their_place_by_valid_at(lake: Snapshots) -> None:
+    spec = job(HISTORY | {"valid_at": "at", "valid_from": "since", "valid_to": "until"})
+    names = "id,v,at"
+    lake.publish(spec, "1,a,2026-01-01", "1,c,2026-01-03", names=names)
+    lake.publish(spec, "1,b,2026-01-02", "1,c2,2026-01-03", names=names)
+
+    found = read_published(lake.root / "lake", "numbers", "c").to_arrow("all").to_table().sort_by("since").to_pylist()
+    days = [(row["v"], row["since"].day, row["until"] and row["until"].day) for row in found]
+    assert days == [("a", 1, 2), ("b", 2, 3), ("c2", 3, None)]
+
+
+def test_versions_of_snapshots_end_if_a_full_extract_lacks_their_keys(lake: Snapshots) -> None:
+    spec = job(HISTORY | {"delete_missing": True}, extract=FULL)
+    lake.publish(spec, "1,a", "2,b")
+    (lake.root / "in/c-1.csv").unlink()
+    lake.publish(spec, "2,b", "3,c")
+    assert _versions(lake) == [(1, "a", 1, 2), (2, "b", 1, None), (3, "c", 2, None)]
+
+
+def test_snapshot_that_kept_no_history_is_refused(lake: Snapshots) -> None:
+    lake.publish(job(), "1,a")
+    lake.add("1,b")
+    (result,) = run(lake.root, job(HISTORY)).datasets
+    assert "rows without 'valid_from'" in result.failures[0].message
+    assert lake.rows() == [(1, "a")]
+
+
 def test_rows_in_quarantine_are_not_missing(lake: Snapshots) -> None:
     short = [{"name": "short", "type": "sql", "rule": "length(v) < 3"}]
     spec = job({"delete_missing": True}, extract=FULL, row_policies=short)
