@@ -16,10 +16,11 @@ from gobblin_dagster.constructs.sources.query.types import Column
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.demo.own_data import FoundJob
 
-_CHANGES = re.compile(r"(?i)updat|modif|edited|(?<!ex)chang(?!eab)|last_?write|^mtime$")
+_CHANGES = re.compile(r"(?i)update|updating|modif|edited|(?<!ex)chang(?!eab)|last_?write|^mtime$")
 """Names of times at which a row changed."""
 _BEGINNINGS = re.compile(
-    r"(?i)creat|insert|(^|_)(add|log|record|receiv|load|ingest|occur)(g?ed)?_?(at|on|time|date|ts|timestamp)$"
+    r"(?i)creat|insert"
+    r"|(^|_)(add(ed)?|log(ged)?|record(ed)?|received?|load(ed)?|ingest(ed)?|occur(red)?)_?(at|on|time|date|ts|timestamp)$"
     r"|^(event_?)?(ts|time|timestamp|at)$"
 )
 """Names of times at which a row came. A `due_date` or `birthday` is neither."""
