@@ -172,6 +172,8 @@ class JobKey:
         texts, numbers = (key.group, key.flow, key.job), (key.execution, key.generation, key.attempt)
         if not all(isinstance(text, str) and storable(text) == text and len(text) <= _LONGEST for text in texts):
             raise ValueError("group, flow and job are texts without NUL and halves of characters")
+        if sum(len(text.encode()) for text in texts) > _MOST_BYTES:
+            raise ValueError(f"group, flow and job have more than {_MOST_BYTES} bytes")
         if not all(type(number) is int and 0 <= number < most for number, most in zip(numbers, _MOST, strict=True)):
             raise ValueError("execution, generation and attempt are numbers")
         return key
@@ -187,6 +189,8 @@ class JobKey:
 
 
 _LONGEST = 1000
+_MOST_BYTES = 2500
+"""Bytes of all names of a key together: PostgreSQL indexes no row of more than 2,700."""
 _MOST = (1 << 63, 1 << 31, 1 << 31)
 
 

@@ -46,6 +46,8 @@ _TRACKING_EVENT: dict[str, Any] = {
     ],
 }
 _VERB = "Verb"
+_MOST_DIGITS = 18
+"""Digits of a number that every database holds."""
 _STARTS, _STOPS = ("ADD", "UPDATE", "UNKNOWN"), ("DELETE", "CANCEL")
 _STATUSES = {
     "JobOrchestrated": ExecutionStatus.ORCHESTRATED,
@@ -140,7 +142,7 @@ def read_tracking_event(data: bytes) -> JobReport | None:
         status,
         storable(metadata.get("message", "")),
         "",
-        int(count) if count.isdecimal() else 0,
+        int(count) if count.isdecimal() and len(count) <= _MOST_DIGITS else 0,
         storable(metadata.get("lowWatermark", "")),
         storable(metadata.get("highWatermark", "")),
     )

@@ -74,6 +74,6 @@ def from_line(line: str) -> Message:
         if "status" in fields:
             fields["status"] = ExecutionStatus(fields["status"])
         message: Message = kind(**fields)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:  # the last: too deep
         raise ValueError(f"no message of a worker: {line[:200]!r}") from error
     return message

@@ -173,7 +173,7 @@ def read_report(text: str) -> JobReport:
         more = {name: storable(value) if isinstance(value, str) else value for name, value in more.items()}
         status = ExecutionStatus(fields["status"])
         return JobReport(key.execution_id, key.job, key.generation, key.attempt, status, **more)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:  # the last: too deep
         raise ValueError(f"no report of a job: {str(text)[:200]!r}") from error
 
 

@@ -132,6 +132,12 @@ def test_events_of_a_cluster_are_reports(name: str, status: ExecutionStatus) -> 
     assert read_tracking_event(event(name, EVENT | more)) == report
 
 
+def test_count_that_no_database_holds_is_left_out() -> None:
+    report = read_tracking_event(event("JobSucceededTimer", EVENT | {"processedCount": "9" * 19}))
+    assert report is not None
+    assert report.processed_count == 0
+
+
 @pytest.mark.parametrize(
     "data",
     [

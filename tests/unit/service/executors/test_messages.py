@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -21,6 +22,7 @@ KEYS = [
     pytest.param({"job": "a\0"}, id="NUL"),
     pytest.param({"flow": "\udc80"}, id="half of a character"),
     pytest.param({"job": "a" * 1001}, id="endless name"),
+    pytest.param({"group": "ö" * 1000, "flow": "ö" * 1000}, id="names that no index holds"),
     pytest.param({"more": 1}, id="field that is not known"),
 ]
 
@@ -52,6 +54,12 @@ def test_reports_with_other_types_are_refused(change: dict[str, object]) -> None
     report = json.loads(write_report(JobReport(KEY.execution_id, "a", 1, 1, ExecutionStatus.FAILED, "x")))
     with pytest.raises(ValueError, match="no report of a job"):
         read_report(json.dumps(report | change))
+
+
+@pytest.mark.parametrize("read", [from_line, read_report])
+def test_json_that_is_too_deep_is_no_message(read: Callable[[str], object]) -> None:
+    with pytest.raises(ValueError, match="no message of a worker|no report of a job"):
+        read("[" * 200_000)
 
 
 def test_report_comes_back_as_it_was_but_for_what_postgresql_cannot_hold() -> None:
