@@ -275,6 +275,7 @@ def test_more_jobs_than_an_executor_may_have_wait_in_order(empty_service: Path, 
     world.dispatcher.step()
     assert sorted(executor.list()) == sorted(first), "what waits is killed without a place"
     world.dispatcher.step()
+    assert sorted(executor.list()) == sorted(first), "nor does its order leave a place to others"
     assert world.job(executions[3]).status is S.CANCELLED
     assert all(world.passes(one) for one in executions[:3])
     assert [world.job(one).status for one in executions] == [S.COMPLETE] * 3 + [S.CANCELLED]

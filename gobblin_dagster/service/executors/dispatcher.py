@@ -123,9 +123,10 @@ class Dispatcher:
         if self._jobs_at_once is None:
             return list_orders(transaction, self.executor.name, BATCH)
         orders = list_orders(transaction, self.executor.name, _ALL)
-        starts = [order for order in orders if not order.is_stop]
-        # Counted, so that a restart neither loses nor invents any.
-        there = len(open_jobs(transaction, self.executor.name)) - len(starts)
+        # Counted, so that a restart neither loses nor invents any. Orders of attempts that are over take no place.
+        open_keys = {job_key(execution, job) for execution, job in open_jobs(transaction, self.executor.name)}
+        starts = [order for order in orders if not order.is_stop and order_key(order) in open_keys]
+        there = len(open_keys - set(map(order_key, starts)))
         waiting = {order.number for order in starts[max(self._jobs_at_once - there, 0) :]}
         return [order for order in orders if order.number not in waiting][:BATCH]
 

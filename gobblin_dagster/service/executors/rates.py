@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gobblin_dagster.service.catalog.flow_config import FlowSettings
+from gobblin_dagster.service.catalog.templates import keys_of_body
 from gobblin_dagster.service.model import DagJob, ExecutionId
 from gobblin_dagster.service.store.execution_rows import load_execution, unfinished_jobs
 from gobblin_dagster.service.store.flow_rows import load_version
@@ -66,8 +67,8 @@ def job_rate(transaction: Transaction, execution: ExecutionId, of_executor: Rate
 
 
 def with_rate(body: str, rate: Rate) -> str:
-    """Return a job file as JSON with a rate of the whole job, unless it has a lower one."""
-    if rate == NO_LIMIT:
+    """Return a job file as JSON with a rate of the whole job, unless it has a lower one; keys of Gobblin's stay."""
+    if rate == NO_LIMIT or keys_of_body(body) is not None:
         return body
     document = json.loads(body)
     execution = document.get("execution") or {}

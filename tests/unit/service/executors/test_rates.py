@@ -9,6 +9,7 @@ import pytest
 
 from gobblin_dagster.core.errors import InvalidFlowError
 from gobblin_dagster.service.catalog.flow_config import FlowSettings
+from gobblin_dagster.service.catalog.templates import keys_body
 from gobblin_dagster.service.executors.dispatcher import Dispatcher
 from gobblin_dagster.service.executors.embedded import EmbeddedExecutor
 from gobblin_dagster.service.executors.rates import NO_LIMIT, Rate, job_rate, width, with_rate
@@ -109,6 +110,11 @@ def test_job_keeps_a_rate_of_its_own_that_is_lower() -> None:
         "execution": {"packs": 2, "rate": {"rows_per_second": 5, "bytes_per_second": 2}}
     }
     assert with_rate(own, NO_LIMIT) is own
+
+
+def test_job_for_a_cluster_of_gobblin_s_keeps_its_keys_as_they_are() -> None:
+    keys = keys_body({"source.class": "org.apache.gobblin.example.Source"})
+    assert with_rate(keys, Rate(5)) is keys
 
 
 @pytest.mark.parametrize(
