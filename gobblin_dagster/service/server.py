@@ -143,7 +143,7 @@ class CoreServices:
 
     Raises:
         StorageError, StoreVersionError: the store cannot be opened, and waiting would not help.
-        UsageError: a listener that `spec` names cannot be made.
+        UsageError: a listener that `spec` names cannot be made, or `state` is no URL of a store.
 
     Source: gobblin-service `GobblinServiceManager`.
     """
@@ -377,9 +377,13 @@ class CoreServices:
             try:
                 while self.scheduler.fire_due().flows == BATCH:
                     pass
+                is_due = self._role.is_held and time.monotonic() >= move_at
+                if is_due:
+                    # Before any execution starts: which executors may run its jobs depends on their state stores.
+                    self._note_executors()
                 if self._role.is_held and self.orchestrator.expire_deadlines() + self._start_accepted():
                     self._wake_executors()
-                if self._role.is_held and time.monotonic() >= move_at:
+                if is_due:
                     self._leave_lost_executors()
                     move_at = time.monotonic() + MOVE_S
                 if self._role.is_held and time.monotonic() >= prune_at and not self.history.prune():
@@ -401,12 +405,15 @@ class CoreServices:
         """Start what was accepted, once the topology is known: no flow must fail for want of what is in the store."""
         return self.orchestrator.start_accepted() if self.topology.is_known else 0
 
-    def _leave_lost_executors(self) -> None:
-        """Give the jobs of executors that are lost to others that can run them."""
-        lost = self.remote.lost
+    def _note_executors(self) -> None:
+        """Tell the topology which executors are lost, and in which state stores all keep watermarks."""
         with self.store.read() as transaction:
             places = load_state_places(transaction)
-        self.topology.avoid(lost, places)
+        self.topology.avoid(self.remote.lost, places)
+
+    def _leave_lost_executors(self) -> None:
+        """Give the jobs of executors that are lost to others that can run them."""
+        lost = self.topology.graph.lost
         if sum(self.orchestrator.move_jobs(name, lost) for name in sorted(lost)):
             self._wake_executors()
 

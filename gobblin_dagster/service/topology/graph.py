@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -77,7 +77,7 @@ class FlowGraph:
             return FlowEdge(name, spec, "", "it is not enabled", *ends)
         candidates = self.capable_executors(spec)
         enabled = [one for one in candidates if self.executors[one].enabled]
-        fit = [one for one in enabled if self.shares_state(candidates[0], one)]
+        fit = [one for one in self._of_one_state(candidates) if one in enabled]
         ready = next((one for one in fit if one not in self.lost), next(iter(fit), ""))
         told = "" if ready else f"no executor that can run it is enabled: {', '.join(candidates)}"
         if enabled and not ready:
@@ -86,6 +86,17 @@ class FlowGraph:
                 "rows would come again"
             )
         return FlowEdge(name, spec, ready, told, *ends)
+
+    def _of_one_state(self, candidates: Iterable[str]) -> list[str]:
+        """Return the first executor and those that may run its jobs.
+
+        Two of which one has a place may both share it with a third one of which none is known, and not with each other.
+        """
+        kept: list[str] = []
+        for one in candidates:
+            if all(self.shares_state(other, one) for other in kept):
+                kept.append(one)
+        return kept
 
     def shares_state(self, one: str, other: str) -> bool:
         """Tell whether two executors may run the same jobs: nothing is known of watermarks in different state stores.

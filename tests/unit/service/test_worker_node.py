@@ -16,6 +16,7 @@ from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowConf
 from gobblin_dagster.service.server import CoreServices
 from gobblin_dagster.service.store.execution_rows import load_execution, load_jobs
 from gobblin_dagster.service.store.node_rows import load_nodes
+from gobblin_dagster.service.store.state_place_rows import add_state_place
 from gobblin_dagster.service.worker_node import WorkerNode
 from gobblin_dagster.spec.load import load_project
 from tests.services.flow_project import open_core
@@ -128,3 +129,24 @@ def test_inlet_with_faults_is_refused(inlet: str, problem: str, tmp_path: Path) 
     (tmp_path / "gobblin.yaml").write_text(f"project: east\nworker: {{inlet: {inlet}}}\n")
     with pytest.raises(UsageError, match=re.escape(problem)):
         WorkerNode("east", tmp_path, load_project(tmp_path), [])
+
+
+def test_first_execution_after_a_start_knows_where_executors_keep_watermarks(tmp_path: Path) -> None:
+    for folder in ("templates", "topology"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "gobblin.yaml").write_text("project: service\nservice: {port: 0}\n")
+    (tmp_path / "templates" / "rows.template").write_text(TEMPLATE)
+    off_and_on = "{type: store, enabled: false, capabilities: [{}]}\n  here: {capabilities: [{}]}"
+    topology = TOPOLOGY.replace("{type: store, state: east, capabilities: [{source: files}]}", off_and_on)
+    (tmp_path / "topology" / "all.yaml").write_text(topology)
+    core = open_core(tmp_path)
+    execution = create(core, "lake")
+    with core.store.write() as transaction:
+        add_state_place(transaction, "east", "sqlite:elsewhere")
+    core.start()
+    wait(lambda: is_over(core, execution))
+    with core.store.read() as transaction:
+        found = load_execution(transaction, execution)
+    core.stop(at_once=True)
+    assert found is not None
+    assert "east is not enabled, and here keeps watermarks in another state store" in found.message

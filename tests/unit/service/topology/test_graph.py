@@ -42,6 +42,9 @@ def test_executor_that_keeps_watermarks_elsewhere_takes_no_edge_of_a_lost_one() 
     assert replace(found, places={"x": here | there}).edge("ab").executor == "x", "whose own workers do not agree"
     named = {name: spec.model_copy(update={"state": "one"}) for name, spec in found.executors.items()}
     assert replace(found, executors=named, places={"x": here, "y": there}).edge("ab").executor == "y", "files say so"
+    three = replace(graph(("w", True), ("x", True), ("y", True)), lost=frozenset("wx"))
+    assert replace(three, places={"x": here, "y": here}).edge("ab").executor == "y"
+    assert replace(three, places={"x": here, "y": there}).edge("ab").executor == "w", "x ran its jobs, and y may not"
     off = replace(graph(("x", False), ("y", True)), places={"x": here, "y": there}).edge("ab")
     assert off.refusal == "x is not enabled, and y keeps watermarks in another state store: rows would come again"
 
