@@ -6,6 +6,8 @@ import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from gobblin_dagster.database.engine import parse_url
+
 _HERE = ("", "localhost", "127.0.0.1", "::1")
 
 
@@ -17,16 +19,21 @@ def state_place(url: str, base_dir: Path) -> str:
     Args:
         url: as in `state:` of gobblin.yaml.
         base_dir: the project's folder, which relative paths start from.
+
+    Raises:
+        UsageError: the text is no URL of a store.
     """
     scheme, _, rest = url.partition(":")
-    if scheme == "files" and "://" not in rest:
-        return f"files:{_host('')}:{(base_dir / rest).resolve()}"
+    if scheme == "files":
+        if "://" not in rest:
+            return f"files:{_host('')}:{(base_dir / rest).resolve()}"
+        parts = urlsplit(rest)
+        return f"{parts.scheme}:{_host(parts.hostname or '')}:{parts.port or ''}{parts.path}"
+    # As the store itself reads it: a password may have characters that end it for other readers of URLs.
+    found = parse_url(url, base_dir)
     if scheme == "sqlite":
-        return f"sqlite:{_host('')}:{(base_dir / rest.removeprefix('///')).resolve()}"
-    parts = urlsplit(rest if scheme == "files" else url)
-    kind = "postgresql" if parts.scheme.startswith("postgres") else parts.scheme
-    port = parts.port or (5432 if kind == "postgresql" else "")
-    return f"{kind}:{_host(parts.hostname or '')}:{port}{parts.path}"
+        return f"sqlite:{_host('')}:{Path(str(found.database)).resolve()}"
+    return f"{found.get_backend_name()}:{_host((found.host or '').lower())}:{found.port or 5432}/{found.database or ''}"
 
 
 def _host(name: str) -> str:

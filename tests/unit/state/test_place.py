@@ -22,6 +22,7 @@ HOST = socket.gethostname()
         ("postgresql://me:secret@db.example/state", "postgresql:db.example:5432/state"),
         ("postgres://you@DB.example:5432/state?password=secret", "postgresql:db.example:5432/state"),
         ("postgresql+psycopg2://me@localhost:6000/state", f"postgresql:{HOST}:6000/state"),
+        ("postgresql://me:s#c/r?t@db.example/state", "postgresql:db.example:5432/state"),
     ],
 )
 def test_place_names_machine_and_file_or_server_and_database(url: str, place: str) -> None:
