@@ -115,9 +115,7 @@ class Provisioner:
                 self._end(key, at_once=False)
             self._ending = {key: pair for key, pair in self._ending.items() if pair[1].is_alive()}
             for key in sorted(wanted - self._workers.keys() - self._ending.keys()):
-                log.info("worker %d of executor %s is started", key[1], key[0])
-                self._workers[key] = self._launcher.launch(*key)
-                self._workers[key].start()
+                self._begin(key)
 
     def stop(self, *, at_once: bool = False) -> None:
         """End all workers and wait for them."""
@@ -135,6 +133,16 @@ class Provisioner:
     def kill(self) -> None:
         """End all workers at once, also those that are told to end; does not wait, so that signals may call it."""
         threading.Thread(target=self.stop, kwargs={"at_once": True}, daemon=True).start()
+
+    def _begin(self, key: tuple[str, int]) -> None:
+        log.info("worker %d of executor %s is started", key[1], key[0])
+        try:
+            self._workers[key] = self._launcher.launch(*key)
+            self._workers[key].start()
+        except Exception:  # a launcher may be a class of the user: its fault with one worker must not stop the others
+            log.exception("worker %d of executor %s could not be started; it is tried again", key[1], key[0])
+            if key in self._workers:
+                self._end(key, at_once=True)
 
     def _end(self, key: tuple[str, int], *, at_once: bool) -> None:
         worker = self._workers.pop(key)

@@ -28,6 +28,7 @@ from gobblin_dagster.service.logs import LogForm, start_logs
 from gobblin_dagster.service.worker import Worker
 from gobblin_dagster.service.worker_node import WorkerNode
 from gobblin_dagster.spec.load import load_project
+from gobblin_dagster.spec.project import WorkerSpec
 from gobblin_dagster.warm.address import WarmAddress
 from gobblin_dagster.warm.client import WORKER_LOG, ask_worker
 from gobblin_dagster.warm.server import WarmServer
@@ -155,6 +156,9 @@ def serve_executor(root: Path, executor: str, log_form: LogForm, *, is_supervise
     if is_supervised:
         threading.Thread(target=_end_with_owner, name="owner", daemon=True).start()
     spec = load_project(root)
+    if is_supervised:
+        # The service writes its orders into its own database, wherever workers of this project that people start look.
+        spec = spec.model_copy(update={"worker": WorkerSpec(jobs_at_once=spec.worker.jobs_at_once)})
     at_once = str(spec.worker.jobs_at_once)
     start_logs(as_json=log_form is LogForm.JSON, node=f"worker-{socket.gethostname()}-{os.getpid()}")
     command = [sys.executable, "-m", "gobblin_dagster", "-C", str(root), "worker", "--pipe", "--jobs", at_once]
@@ -166,7 +170,9 @@ def serve_executor(root: Path, executor: str, log_form: LogForm, *, is_supervise
 
 
 def _end_with_owner() -> None:
-    sys.stdin.buffer.read()
+    # Not by `sys.stdin`: Python could not end while a thread reads from it.
+    while os.read(0, 1024):
+        pass
     os._exit(1)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -106,8 +108,43 @@ def test_end_at_once_does_not_wait_for_workers_that_end_gracefully() -> None:
     graceful.join()
 
 
+def test_worker_that_cannot_be_started_is_tried_again_and_keeps_no_other_from_its_start() -> None:
+    fakes, faults = Fakes(), ["launch", "start"]
+
+    class Faulty(FakeWorker):
+        def start(self) -> None:
+            super().start()
+            raise OSError
+
+    class Launcher:
+        def launch(self, executor: str, number: int) -> FakeWorker:
+            if executor == "east" and "launch" in faults:
+                raise OSError
+            return (Faulty if executor == "east" and faults else FakeWorker)(fakes, executor)
+
+    provisioner = Provisioner(Launcher(), lambda: graph(east=1, west=1), lambda: True)
+    provisioner.step()
+    assert fakes.running == ["west"]
+    faults.remove("launch")
+    provisioner.step()
+    until(lambda: fakes.running == ["west"])
+    faults.clear()
+    until(lambda: not [one for one in threading.enumerate() if one.name == "end-east"])
+    provisioner.step()
+    assert fakes.running == ["west", "east"]
+    provisioner.stop()
+
+
+def test_worker_of_the_service_ends_like_any_program_while_its_owner_lives() -> None:
+    begun = "import threading, time; from gobblin_dagster.cli.commands.worker import _end_with_owner; "
+    begun += "threading.Thread(target=_end_with_owner, daemon=True).start(); time.sleep(0.1)"
+    with subprocess.Popen([sys.executable, "-c", begun], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as worker:
+        assert worker.wait(60) == 0
+
+
 def test_killed_worker_is_started_again_and_none_outlives_a_killed_service(tmp_path: Path) -> None:
-    (tmp_path / "gobblin.yaml").write_text("project: tests\nservice: {port: 0}\n")
+    settings = "project: tests\nservice: {port: 0}\nworker: {store: 'sqlite:///of-others.db'}\n"
+    (tmp_path / "gobblin.yaml").write_text(settings)
     (tmp_path / "topology").mkdir()
     file = tmp_path / "topology" / "east.yaml"
     file.write_text("executors: {east: {type: store, workers: 1, capabilities: [{}]}}\n")
