@@ -66,8 +66,12 @@ class _Reading:
 
 
 def topology_files(folder: Path) -> list[Path]:
-    """Return the topology files of a folder and the folders below it, sorted by path."""
-    return sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
+    """Return the topology files of a folder and the folders below it, sorted by path; not those of hidden folders.
+
+    A ConfigMap of Kubernetes holds each of its files once more in a hidden folder, to which the visible one is a link.
+    """
+    found = (path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
+    return sorted(path for path in found if not _is_in_hidden(path.relative_to(folder)))
 
 
 def read_topology(
@@ -105,6 +109,10 @@ def read_topology(
     }
     faults = sorted(set(reading.faults), key=lambda fault: (fault.file, fault.line or 0, fault.path, fault.problem))
     return TopologyFolder(graph, tuple(faults), tuple(reading.documents), places)
+
+
+def _is_in_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts[:-1])
 
 
 def _read_file(reading: _Reading, path: Path, file: str) -> None:

@@ -138,3 +138,14 @@ def test_names_of_the_services_own_executors_are_taken(write: Write) -> None:
     executors = "executors:\n  dagster: {type: store, capabilities: [{}]}\n  embedded: {capabilities: [{}]}\n"
     [fault] = told(write(all=executors))
     assert "executors.dagster: 'dagster' is the name of an executor of the service" in fault
+
+
+def test_folder_that_kubernetes_mounts_holds_each_file_once(write: Write) -> None:
+    folder = write(all=SOUND)
+    hidden = folder / "..2026_11_23"
+    hidden.mkdir()
+    (folder / "all.yaml").rename(hidden / "all.yaml")
+    (folder / "..data").symlink_to(hidden.name)
+    (folder / "all.yaml").symlink_to("..data/all.yaml")
+    found = read_topology(folder)
+    assert (found.files, found.faults) == (("topology/all.yaml",), ())
