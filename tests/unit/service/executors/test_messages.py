@@ -58,7 +58,7 @@ def test_reports_with_other_types_are_refused(change: dict[str, object]) -> None
 
 @pytest.mark.parametrize("read", [from_line, read_report])
 def test_json_that_is_too_deep_is_no_message(read: Callable[[str], object]) -> None:
-    with pytest.raises(ValueError, match="no message of a worker|no report of a job"):
+    with pytest.raises(ValueError, match=r"no message of a worker|no report of a job"):
         read("[" * 200_000)
 
 
