@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,8 @@ from gobblin_dagster.service.model import FlowId
 from gobblin_dagster.service.security.access import Principal
 
 _JSON = "application/json"
+MOST_LEVELS = 100
+"""Lists and objects of a body inside each other: what is stored of it must be read again, and pydantic reads 200."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +67,18 @@ class Request:
 
     def document(self) -> Any:
         """Return the body as JSON; raises BadRequest."""
+        too_deep = f"The body is nested too deeply: it may have {MOST_LEVELS} levels."
         try:
-            return json.loads(self.body.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
+            document = json.loads(self.body.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
         except UnicodeDecodeError as error:
             raise BadRequest(f"The body is not UTF-8: {error.reason} at byte {error.start}.") from error
         except RecursionError as error:
-            raise BadRequest("The body is nested too deeply.") from error
+            raise BadRequest(too_deep) from error
         except ValueError as error:
             raise BadRequest(f"The body is not JSON: {error}.") from error
+        if _is_deeper(document, MOST_LEVELS):
+            raise BadRequest(too_deep)
+        return document
 
     def expected_version(self) -> int | None:
         """Return the version of the flow that `If-Match` names; None for any."""
@@ -83,6 +89,20 @@ class Request:
         if not (number.isascii() and number.isdigit() and len(number) < 10):
             raise BadRequest(f'If-Match takes the version of a flow, such as "3", got {text[:40]!r}.')
         return int(number)
+
+
+def _is_deeper(document: Any, levels: int) -> bool:
+    """Tell whether more lists and objects than `levels` are inside each other."""
+    here = [document]
+    for _ in range(levels):
+        here = [value for one in here if isinstance(one, dict | list) for value in _values(one)]
+        if not here:
+            return False
+    return any(isinstance(one, dict | list) for one in here)
+
+
+def _values(one: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return one.values() if isinstance(one, dict) else one
 
 
 def _refuse_constant(name: str) -> Any:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gobblin_dagster.service.api.body import MAX_BODY
+from gobblin_dagster.service.api.messages import MOST_LEVELS
 from gobblin_dagster.service.model import FlowConfig, FlowId, Schedule
 from gobblin_dagster.service.server import CoreServices
 from gobblin_dagster.spec.project import ServiceSpec
@@ -358,6 +359,18 @@ def test_limits_of_bodies(core: CoreServices) -> None:
     deep = "/flowconfigsV2/" + "List(" * 10_000
     told = check(answer(core.app, "GET", deep.encode(), [(b"x-restli-protocol-version", b"2.0.0")]))
     assert (told.status, b"levels of lists" in told.body) == (400, True)
+
+
+@pytest.mark.parametrize(("levels", "status"), [(MOST_LEVELS, 201), (MOST_LEVELS + 1, 400), (220, 400), (300, 400)])
+def test_body_that_is_taken_is_read_again(core: CoreServices, levels: int, status: int) -> None:
+    value: Any = {}
+    for _ in range(levels - 2):
+        value = [value]
+    posted = _posted(_flow_text(explain=False, more=value))(core)
+    assert (check(posted).status, b"nested too deeply" in posted.body) == (status, status == 400)
+    if status == 201:
+        shown = check(answer(core.app, "GET", b"/flowconfigsV2/(flowGroup:g,flowName:new)"))
+        assert (shown.status, json.loads(shown.body)["more"]) == (200, value)
 
 
 def test_slow_body_is_given_up_and_holds_up_nobody(core: CoreServices, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,8 @@ DEAD = replace(LeaseOwner.current("x"), pid=2**22 - 1, started="1")
 
 def node(clock: OwnClock, name: str, owner: LeaseOwner | None = None) -> Node:
     now = clock.now()
-    return Node(name, owner or LeaseOwner.current(name), "http://x", "0.1.0", now, now, now)
+    # Not the bare name: tests of runs that are called "first" note in this process that their owner has ended.
+    return Node(name, owner or LeaseOwner.current(f"node {name}"), "http://x", "0.1.0", now, now, now)
 
 
 def taken(store: ServiceStore, holder: str, limit: int = 10) -> list[tuple[str, bool]]:
