@@ -137,7 +137,7 @@ def test_topic_id_is_taken_over_where_a_state_has_none(
     assert job.ids() == list(range(20))
 
 
-def test_log_that_ends_before_the_watermark_of_a_broker_without_ids_goes_on_at_its_end(
+def test_topic_made_anew_of_a_broker_without_ids_is_read_once_somebody_says_from_where(
     new_job: NewJob, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_client, "_id_text", lambda identity: "")
@@ -146,11 +146,29 @@ def test_log_that_ends_before_the_watermark_of_a_broker_without_ids_goes_on_at_i
     job.run()
     make_anew(broker, job.topic)
     job.send(range(7, 9))
+    partition = f"{job.topic}-0"
+    ends = "what was read of it in leader epoch 0 ends at offset 2 now, though messages before that were written later"
+    anew = f"{partition} was committed up to 3, but {ends}: its topic was created again or truncated"
+    for policy, then in (
+        ("earliest", "reading begins at 0 (on_out_of_range: earliest), 0 offset(s) before it are not read."),
+        ("latest", "reading begins at 2 (on_out_of_range: latest), 2 offset(s) before it are not read."),
+        ("skip", "it is not read (on_out_of_range: skip)."),
+    ):
+        job.options["on_out_of_range"] = policy
+        assert job.plan().notes == (f"{anew}; {then}",)
+    job.options["on_out_of_range"] = "nearest"
+    for how, more in ((ends, range(9, 12)), ("offset 2 holds another message than the one that was read", range(0))):
+        (refused,) = job.run().datasets
+        (failure,) = refused.failures
+        assert f"{partition} was committed up to 3, but {how}: its log was cut and written again" in failure.message
+        assert f"gobblin startpoint set {job.topic} <offset> --partition {partition} --on-rewind a" in failure.message
+        assert job.ids() == [0, 1, 2]
+        assert job.state().watermark == CompositeWatermark({partition: 3})
+        job.send(more)
+    wish(job.root, job.spec, Specific("0"), job.topic, partition=partition)
     job.run()
-    job.send(range(9, 10))
-    job.run()
-    assert job.ids() == [0, 1, 2, 9]
-    assert job.state().watermark == CompositeWatermark({f"{job.topic}-0": 3, f"{job.topic}-0@2": 3})
+    assert job.ids() == [0, 1, 2, *range(7, 12)]
+    assert job.state().watermark == CompositeWatermark({partition: 5})
 
 
 READ_LITTLE = {"queued.min.messages": 1000, "fetch.message.max.bytes": 10_000}
