@@ -106,7 +106,7 @@ class Commits(RuleBasedStateMachine):
         startpoint = self.world.store.load_startpoints(JOB, [urn]).get(urn)
         if startpoint is not None:
             begin = CommittedRanges(LongWatermark, {"": ((0, int(str(startpoint.position))),)})
-            before = begin_at(before, JOB, urn, begin, NOW)
+            before = begin_at(before, JOB, urn, begin, NOW, [startpoint])
         low = _low(before.watermark if before else None)
         high = self.ends[urn]
         if work is None or work.sequence is not None or (startpoint is None and low >= high):

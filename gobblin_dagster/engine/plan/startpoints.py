@@ -111,7 +111,9 @@ def moved_states(
     source is given the ids, so that it notices.
     """
     moved = {
-        urn: dataclasses.replace(begin_at(states.get(urn), job, urn, start.begin, now), origin=start.origin)
+        urn: dataclasses.replace(
+            begin_at(states.get(urn), job, urn, start.begin, now, start.startpoints), origin=start.origin
+        )
         for urn, start in starts.items()
         if start.begin is not None
     }
@@ -119,20 +121,42 @@ def moved_states(
 
 
 def begin_at(
-    before: DatasetState | None, job: str, dataset_urn: str, begin: CommittedRanges, now: datetime
+    before: DatasetState | None,
+    job: str,
+    dataset_urn: str,
+    begin: CommittedRanges,
+    now: datetime,
+    startpoints: Sequence[Startpoint],
 ) -> DatasetState:
     """Return the state that a commit under a startpoint builds on: `begin` counts as read, all else is unchanged.
 
     The ids of what was read (`origin`) are forgotten, because people use a startpoint to go on with a recreated table.
-    A startpoint at the very watermark says that this is the place to go on: the row marks are forgotten too.
+    A startpoint at the very watermark says that this is the place to go on: the row marks of the components that it
+    names are forgotten too. Those of others are not: their rows were written again for all that anybody said.
     """
     if before is None:
         return DatasetState(job, dataset_urn, 0, begin, snapshot=0, run_id="", updated_at=now)
     # Never back: the next commit is later than the last one.
     updated_at = max(now, before.updated_at)
     after = with_committed(before, begin)
-    marks = {} if begin == before.committed else after.row_marks
+    marks = {
+        name: mark for name, mark in after.row_marks.items() if not any(_is_named(name, one) for one in startpoints)
+    }
     return dataclasses.replace(after, updated_at=updated_at, origin={}, row_marks=marks)
+
+
+def _is_named(component: str, startpoint: Startpoint) -> bool:
+    """Return whether a startpoint says where a component goes on."""
+    if startpoint.until is not None:
+        return False  # the watermark stays where it is
+    if startpoint.partition:
+        return _is_of(component, startpoint.partition)
+    if not isinstance(startpoint.position, Specific):
+        return True
+    with suppress(ValueError):
+        named = json.loads(startpoint.position.watermark)
+        return not isinstance(named, dict) or component in named
+    return True
 
 
 _MIXED = "one startpoint reads on to the end, another one ends before it; apply one after the other"

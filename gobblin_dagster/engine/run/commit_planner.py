@@ -75,7 +75,7 @@ def plan_commit(
             # Another run took our lease while Spark worked, so the state that we read from is outdated.
             raise WatermarkMovedError(dataset_urn=plan.dataset_urn, expected=plan.version_read, found=found)
         if plan.begin is not None:
-            before = begin_at(before, job.job, plan.dataset_urn, plan.begin, now)
+            before = begin_at(before, job.job, plan.dataset_urn, plan.begin, now, plan.startpoints)
         if is_whole:
             _require_whole_units(plan, decision)
         # The commit demands this version, so the files are those of the state that it replaces.
@@ -159,7 +159,7 @@ def _unread(
             plan.dataset_urn, DatasetOutcome.IDLE, low=plan.low, actual_high=plan.low, notes=plan.notes
         )
         return DatasetCommit(idle)
-    begun = begin_at(before, job.job, plan.dataset_urn, plan.begin, now)
+    begun = begin_at(before, job.job, plan.dataset_urn, plan.begin, now, plan.startpoints)
     after = dataclasses.replace(
         begun,
         version=plan.version_read + 1,

@@ -15,16 +15,18 @@ from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Sour
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import TransientError
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.row_mark import RowMark
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Oldest, Specific, Startpoint, StartpointPosition, Timestamp, Upcoming
-from gobblin_dagster.core.watermark import LongWatermark
+from gobblin_dagster.core.watermark import CompositeWatermark, LongWatermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.maintenance.clean import clean
 from gobblin_dagster.engine.maintenance.state_history import history
 from gobblin_dagster.engine.plan.model import DatasetPlan
+from gobblin_dagster.engine.plan.startpoints import begin_at
 from gobblin_dagster.engine.run.job_run import JobRun, plan_job
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state import StateStore
@@ -455,3 +457,28 @@ def test_source_is_not_asked_where_no_startpoint_waits(tmp_path: Path, monkeypat
     monkeypatch.setattr(RowsSource, "plan", plan)
     planned(tmp_path, job_spec(TEN))
     assert len(asked) == 1
+
+
+ALL: dict[str, Any] = {"t-0": ((0, 100),), "t-1": ((0, 80),)}
+FIRST = {**ALL, "t-1": ((0, 60),)}
+
+
+@pytest.mark.parametrize(
+    ("position", "parts", "begin", "kept"),
+    [
+        pytest.param(Specific("100"), {"partition": "t-0"}, ALL, ["t-1"], id="a partition at its watermark"),
+        pytest.param(Specific('{"t-0": 100}'), {}, ALL, ["t-1"], id="a position that names one"),
+        pytest.param(Specific('{"t-0": 100, "t-1": 60}'), {}, FIRST, [], id="one at its watermark, another back"),
+        pytest.param(Upcoming(), {}, ALL, [], id="all of them"),
+        pytest.param(Oldest(), {"until": Specific("5")}, ALL, ["t-0", "t-1"], id="read again in the middle"),
+    ],
+)
+def test_row_marks_are_forgotten_of_the_components_that_a_startpoint_names(
+    position: StartpointPosition, parts: dict[str, Any], begin: dict[str, Any], kept: list[str]
+) -> None:
+    committed = CommittedRanges(CompositeWatermark, {**ALL, "t-0": ((0, 10), (20, 100))})
+    marks = {"t-0": RowMark(97, "a"), "t-1": RowMark(79, "b")}
+    before = DatasetState("j", "t", 1, committed, 1, "r", NOON, row_marks=marks)
+    startpoint = replace(Startpoint("j", "t", position, NOON, NOON, "anna@host"), **parts)
+    begun = begin_at(before, "j", "t", CommittedRanges(CompositeWatermark, begin), NOON, [startpoint])
+    assert sorted(begun.row_marks) == kept
