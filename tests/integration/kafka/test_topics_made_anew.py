@@ -157,11 +157,13 @@ def test_topic_made_anew_of_a_broker_without_ids_is_read_once_somebody_says_from
         job.options["on_out_of_range"] = policy
         assert job.plan().notes == (f"{anew}; {then}",)
     job.options["on_out_of_range"] = "nearest"
-    for how, more in ((ends, range(9, 12)), ("offset 2 holds another message than the one that was read", range(0))):
+    other = "offset 2 holds another message than the one that was read"
+    for how, end, more in ((ends, 2, range(9, 12)), (other, 3, range(0))):
         (refused,) = job.run().datasets
         (failure,) = refused.failures
         assert f"{partition} was committed up to 3, but {how}: its log was cut and written again" in failure.message
         assert f"gobblin startpoint set {job.topic} <offset> --partition {partition} --on-rewind a" in failure.message
+        assert f"With {end} as the offset, what is missing is given up." in failure.message
         assert job.ids() == [0, 1, 2]
         assert job.state().watermark == CompositeWatermark({partition: 3})
         job.send(more)

@@ -82,9 +82,8 @@ def find_cuts(
             if message.error() is not None and (end := _END.search(message.error().str())):
                 at, epoch = int(end[1]), known[place].epoch
                 cuts[place] = LogCut(f"what was read of it in leader epoch {epoch} ends at offset {at} now", at)
-        before = [(*place, cut.offset - 1, -1) for place, cut in cuts.items() if cut.offset]
-        for place, message in reader.first(before):
-            if message.error() is None and message.timestamp()[1] > marks[place].time_ms >= 0:
+        for place, time_ms in _times_before(reader, cuts).items():
+            if time_ms > marks[place].time_ms >= 0:
                 cuts[place] = LogCut(f"{cuts[place].how}, though messages before that were written later")
         rest = {place: mark for place, mark in marks.items() if place not in cuts}
         silent = dict.fromkeys(rest, f"no message for {connection.timeout_s:g} s")
@@ -101,13 +100,29 @@ def find_cuts(
     return cuts, faults | {place: silence + why for place, silence in silent.items()}
 
 
+def _times_before(reader: _Reader, cuts: Mapping[Place, LogCut]) -> dict[Place, int]:
+    """Return when the message before each cut was written; nothing for those without one.
+
+    The offset before a cut may hold the end of a transaction, which is no message: then the one before it counts.
+    """
+    ends = {place: cut.offset for place, cut in cuts.items() if cut.offset}
+    times: dict[Place, int] = {}
+    for back in (1, 2):
+        before = [(*place, end - back, -1) for place, end in ends.items() if end >= back and place not in times]
+        for place, message in reader.first(before):
+            if message.error() is None and message.offset() < ends[place]:
+                times[place] = message.timestamp()[1]
+    return times
+
+
 def _other(read: RowMark, now: RowMark) -> str:
     """Return how a message differs from the one that was read at its offset; empty if it does not, or that is gone."""
     if now.position != read.position:
         return ""
     if now.epoch != read.epoch and min(now.epoch, read.epoch) >= 0:
         return f"offset {read.position} was read in leader epoch {read.epoch}, and is of epoch {now.epoch} now"
-    return f"offset {read.position} holds another message than the one that was read" if now != read else ""
+    is_other = now.digest != read.digest  # an epoch or a time may be known to one of the marks only
+    return f"offset {read.position} holds another message than the one that was read" if is_other else ""
 
 
 class _Reader:

@@ -174,11 +174,12 @@ def rewritten_problem(dataset_urn: str, bounds: PartitionOffsets, state: Dataset
     """Return why a partition is not read whose log was cut, nobody knows where, and written again."""
     committed = _committed(state)
     high: Any = committed.ranges[_current_name(bounds.name, committed)][-1][1]
+    end = min(high, bounds.log_end)  # a log that is shorter has no later offset
     return (
         f"{bounds.name} was committed up to {high}, but {how}: its log was cut and written again, nobody knows from "
         f"which offset on, and what was written below {high} was not read. Begin where it was cut: `gobblin startpoint "
         f"set {dataset_urn} <offset> --partition {bounds.name} --on-rewind append --reason '...'`; what was read from "
-        f"there on is published again. With {high} as the offset, what is missing is given up. Or choose "
+        f"there on is published again. With {end} as the offset, what is missing is given up. Or choose "
         "`on_out_of_range: earliest`, `latest` or `skip`."
     )
 
