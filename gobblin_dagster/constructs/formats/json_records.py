@@ -14,9 +14,9 @@ from typing import Any
 from gobblin_dagster.constructs.formats.base import FormatError, kind_of
 from gobblin_dagster.constructs.formats.json_blocks import MAX_BLOCKS, SIGNATURE
 
-_TOKEN = re.compile(rb'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|[\[\]{}"]')
+_TOKEN = re.compile(rb'"[^"\\\n\r]*+(?:\\[^\n\r][^"\\\n\r]*+)*+"|[\[\]{}"]')
 """A whole text, a bracket, or the quote that begins a text whose end is not in the buffer."""
-_BROKEN = re.compile(rb'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+\n')
+_BROKEN = re.compile(rb'"[^"\\\n\r]*+(?:\\[^\n\r][^"\\\n\r]*+)*+\\?[\n\r]')
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _PLAIN = re.compile(rb'[^\s,\]}\[{":]*')
 _QUOTE, _OPENING = b'"', b"[{"
@@ -86,8 +86,9 @@ class _Document:
                 f" Set `records` to the path of the list: it has the list(s) {', '.join(lists[:5])}." if lists else ""
             )
             raise self._error(f"expected a list at {_place(passed)}, got an object.{hint}")
-        elif passed and self._shown() == "null":
-            self._skip()
+        elif passed and mark == b"n":
+            if (word := self._plain()) != b"null":
+                raise self._error(f"expected a list at {_place(passed)}, got {word[:60].decode('utf-8', 'replace')!r}.")
         else:
             expected = "an object" if is_record else "a list"
             kind = kind_of(self._buffer[:8]) if not passed else ""
@@ -234,9 +235,11 @@ class _Document:
 
 def _name(text: bytes) -> str:
     try:
-        return str(json.loads(text))
+        name = str(json.loads(text))
+        name.encode()  # half of a surrogate pair could not be printed
     except ValueError:
         return text.decode("utf-8", "replace")
+    return name
 
 
 def _place(passed: Sequence[str]) -> str:

@@ -59,6 +59,11 @@ def test_document_has_its_records(text: bytes, path: str, rows: list[Any], size:
     assert cut(text, path, size) == rows
 
 
+def test_null_may_stand_at_the_border_of_a_block() -> None:
+    text = b'{"items": null}'
+    assert [cut(text, "items", size) for size in range(1, len(text))] == [[]] * (len(text) - 1)
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     ("text", "path", "row", "problem"),
@@ -70,6 +75,10 @@ def test_document_has_its_records(text: bytes, path: str, rows: list[Any], size:
         (b'[{"a": 1} {"a": 2}]', "", 2, "expected a comma or the end of the list, got '{"),
         (b'[{"a": 1}, 2]', "", 2, "expected an object, got '2]'"),
         (b'[{"a": "x\ny"}]', "", 1, "a line break inside of the text"),
+        (b'[{"a": "x\ry"}]', "", 1, "a line break inside of the text"),
+        (b'[{"a": "x\\\ry"}]', "", 1, "a line break inside of the text"),
+        (b'{"a": nul}', "a", 1, "expected a list at 'a', got 'nul'"),
+        (rb'{"\ud800": []}', "a", None, r"but the field\(s\) \"\\ud800\""),
         (b'[{"a": 1}] x', "", 2, "got 'x' behind its end"),
         (b'{"a": 1}\n{"a": 2}', ".", 2, "behind its end. Several objects, one a line, are `format: jsonl`"),
         (b'{"data": 1, "rows": [{"a": 1}], "of": []}', "", 1, "Set `records` to the path of the list: .* rows, of"),
