@@ -102,9 +102,9 @@ class PathPattern:
         return bool(self.date_format)
 
     def one_of(self) -> list[str]:
-        """Return all texts of `{one,other}`."""
-        tokens = (token for level in self.levels for token in level if token.kind == "one_of")
-        return [text for token in tokens for text in token.value.split(",")]
+        """Return all texts of `{one,other}` and `{dataset:one,other}`."""
+        tokens = (token for level in self.levels for token in level if token.kind in ("one_of", "dataset"))
+        return [text for token in tokens for text in token.value.split(",") if text]
 
     def bind(self, dataset_urn: str) -> PathPattern:
         """Return the pattern of one dataset's files: its urn replaces `{dataset}` as plain text."""

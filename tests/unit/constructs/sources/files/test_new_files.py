@@ -81,6 +81,13 @@ def test_file_of_a_list_that_is_not_there_is_named_and_read_once_it_comes(tmp_pa
     assert folder.run() == ["other.csv"]
 
 
+def test_dataset_of_a_list_that_is_not_there_is_named(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, "in/{dataset:one, other}.csv")  # the blank is a part of the name
+    folder.put("in/one.csv")
+    folder.put("in/other.csv")
+    assert folder.plan().notes == ["no file of `path` has  other in its name; it is read once it comes."]
+
+
 def test_moved_root_makes_no_file_new(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "in/{dataset}/*.csv")
     folder.put("in/a/x.csv")
