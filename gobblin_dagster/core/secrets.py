@@ -22,7 +22,9 @@ _WORDS = frozenset({"true", "false", "null", "none"})
 """Values that are not hidden, as they are ordinary words."""
 _CUT = r"(?=…|\.\.\.|$)"
 """The end of a shortened text; the beginning of a value may stand before it."""
-_PASSWORD = re.compile(r"[?&;](?:password|pwd|token)=([^&;]+)", re.IGNORECASE)
+_PASSWORD = re.compile(r"[?&;](?:password|passwd|pwd|token)=([^&;]+)", re.IGNORECASE)
+_LOGIN = re.compile(r"://[^:/]*:([^@]*)@")
+"""The password of a URL as SQLAlchemy reads it: it may hold `/`, `?` and `#`."""
 
 _known: dict[str, str] = {}
 """References `${NAME}` by value, or by the password in it."""
@@ -153,5 +155,5 @@ def _passwords(value: str) -> list[str]:
         written = urlsplit(value).password or ""
     except ValueError:
         written = ""
-    found = [written, *_PASSWORD.findall(value)]
+    found = [written, *_LOGIN.findall(value), *_PASSWORD.findall(value)]
     return [form for one in found if one for form in dict.fromkeys((one, unquote(one)))]

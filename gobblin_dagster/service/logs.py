@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import IO
 
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.service.model import ExecutionId, FlowId
 
 
@@ -58,11 +59,11 @@ class TextFormatter(logging.Formatter):
     """`2026-11-22T18:00:00.123Z INFO server: the text [flow=shop/orders execution=1795...]`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line; a traceback follows it."""
+        """Return the line without values of variables; a traceback follows it, with the texts of drivers in it."""
         told = " ".join(f"{name}={value}" for name, value in getattr(record, _FIELD, _NOTHING).items())
         name = record.name.removeprefix("gobblin_dagster.").removeprefix("service.")
         line = f"{_at(record)} {record.levelname} {name}: {record.getMessage()}" + (f" [{told}]" if told else "")
-        return line + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
+        return hidden(line + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""))
 
 
 class JsonFormatter(logging.Formatter):
@@ -77,17 +78,17 @@ class JsonFormatter(logging.Formatter):
         self._node = node
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line; a traceback is a field of it."""
+        """Return the line without values of variables; a traceback is a field of it."""
         fields: dict[str, str | int] = {
             "at": _at(record),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": hidden(record.getMessage()),
             "node": self._node,
             **getattr(record, _FIELD, _NOTHING),
         }
         if record.exc_info:
-            fields["error"] = self.formatException(record.exc_info)
+            fields["error"] = hidden(self.formatException(record.exc_info))
         return json.dumps(fields, ensure_ascii=True)
 
 

@@ -37,6 +37,8 @@ def test_values_that_are_everywhere_are_not_hidden(value: str) -> None:
 def test_password_of_a_url_is_hidden_by_itself_as_written_and_as_meant() -> None:
     remember({"postgresql://u:p%40ssword@h/db": "${URL}", "jdbc:x://h/db?user=u&password=word!9": "${JDBC}"})
     assert hidden("p%40ssword p@ssword word!9") == "${URL} ${URL} ${JDBC}"
+    remember({"mysql://u:pass/wo?d#9@h/db": "${MY}", "mysql://h/db?passwd=other-word": "${TWO}"})
+    assert hidden("pass/wo?d#9 other-word") == "${MY} ${TWO}"
 
 
 def test_every_error_of_ours_is_hidden_also_in_another_process() -> None:

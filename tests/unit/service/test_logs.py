@@ -10,6 +10,7 @@ from threading import Thread
 
 import pytest
 
+from gobblin_dagster.core.secrets import remember
 from gobblin_dagster.service.logs import about, start_logs
 from gobblin_dagster.service.model import ExecutionId, FlowId, JobReport
 from gobblin_dagster.service.model import ExecutionStatus as S
@@ -82,3 +83,16 @@ def test_orchestrator_tells_the_way_of_an_execution(
         ("a", "job a is COMPLETE"),
         ("a", f"execution g/n/{number} is COMPLETE: 0 rows in 1 job"),
     ]
+
+
+@pytest.mark.parametrize("as_json", [True, False], ids=["json", "text"])
+def test_lines_and_tracebacks_hide_values_of_variables(stream: io.StringIO, as_json: bool) -> None:
+    remember({"s3cr3t-Word!9": "${PW}"})
+    start_logs(as_json=as_json, node="n1", stream=stream)
+    try:
+        raise ValueError("No such configuration value: s3cr3t-Word!9")
+    except ValueError:
+        log.exception("login with %s", "s3cr3t-Word!9")
+    assert "login with ${PW}" in stream.getvalue()
+    assert "configuration value: ${PW}" in stream.getvalue()
+    assert "s3cr3t" not in stream.getvalue()
