@@ -28,8 +28,8 @@ ENDED = f"{HIDDEN_PREFIX}ended"
 Bounds: TypeAlias = Mapping[str, tuple[Any, Any]]
 """Least and greatest value, by column."""
 _ROW, _FOLDER, _UNIT_NAME = (f"{HIDDEN_PREFIX}{name}" for name in ("row", "folder", "unit"))
-_UNIT = re.compile(r"wu-\d+-[0-9a-f]+(?=-\d)")
-"""The work unit and its attempt, in the name of a file."""
+_UNIT = re.compile(r"(?:wu|replay)-\d+-[0-9a-f]+(?=-\d)")
+"""The work unit, or the one of a replay, and its attempt, in the name of a file."""
 _BATCH_ROWS = 50_000
 _TABLE_ROWS, _TABLE_BYTES = 500_000, 128 << 20
 _SHOWN_KEYS = 5

@@ -110,7 +110,7 @@ def _at_publication(
     late = np.zeros(len(event), bool)
     late[known] = older_rows(changes.compared.filter(pa.array(known)), before.filter(pa.array(known)), newest_by)
     is_open = known & before[columns.valid_to].is_null().to_numpy()
-    if newest_by and not rule.delete_missing:
+    if newest_by and not (rule.delete_missing or rule.comes_again):
         # A row as old as a version that a deletion ended was read again: the deletion is newer than both.
         ended = known & ~is_open
         newer = older_rows(before.filter(pa.array(ended)), changes.compared.filter(pa.array(ended)), newest_by)

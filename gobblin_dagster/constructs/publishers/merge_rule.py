@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, Self, TypeVar
 
 import pyarrow as pa
@@ -120,6 +120,8 @@ class MergeRule:
     """Whether rows of the table whose keys the new rows lack are deleted, or their versions ended."""
     history: History | None = None
     """None: the table has one row per key."""
+    comes_again: bool = False
+    """Whether a key whose version ended begins another one with a row that is as old: it was only missing before."""
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> MergeRule:
@@ -131,6 +133,7 @@ class MergeRule:
             fields["delete_when"],
             fields.get("delete_missing", False),
             None if history is None else History(**history),
+            fields.get("comes_again", fields.get("delete_missing", False)),
         )
 
     @property
@@ -212,7 +215,9 @@ class JudgesMerges(Generic[KeyOptionsT]):
 
     def rule_for(self, view: PublishView) -> MergeRule:
         """Return how rows of a publication are merged; nothing is missing if rows exist that it does not have."""
-        return self.rule(view.extract, is_part=view.joins or view.rows_left_out > 0)
+        rule = self.rule(view.extract, is_part=view.joins or view.rows_left_out > 0)
+        # Rows in quarantine end no version, but the others of a full extract are in the source now.
+        return replace(rule, comes_again=self.deletes_missing and not view.joins)
 
     def rule(self, extract: Extract, *, is_part: bool = False) -> MergeRule:
         """Return how rows of the extraction are merged; `is_part`: they are not all that it has."""

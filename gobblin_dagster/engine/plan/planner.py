@@ -115,15 +115,16 @@ def make_plan(
         datasets = limit_units(datasets, most, store.load_runs(spec.job, _RUNS_LOOKED_AT), moved_at)
     if any(dataset.startpoints for dataset in datasets):
         traits = publisher_traits(spec)
-        in_parts = most is not None or spec.keeps_parts or spec.commit.policy != "full"
+        in_parts = spec.keeps_parts or spec.commit.policy != "full"
+        limited = {one.dataset_urn: len(one.work_units) < found_units[one.dataset_urn] for one in datasets}
         datasets = tuple(
             judge_rewind(
                 one,
                 states.get(one.dataset_urn),
                 traits,
                 store,
-                is_limited=len(one.work_units) < found_units[one.dataset_urn],
-                in_parts=in_parts and not spec.extract.delta_fields,
+                is_limited=limited[one.dataset_urn],
+                in_parts=(in_parts or limited[one.dataset_urn]) and not spec.extract.delta_fields,
             )
             for one in datasets
         )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.traits import PublisherTraits, traits_of
 from gobblin_dagster.core.work_unit import WorkUnit
-from gobblin_dagster.engine.task.branch import judge_of_rows
 from gobblin_dagster.engine.task.context import TaskInput
-from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.job import BranchSpec, JobSpec
 
 BYTES_PER_ROW = 100
 """Assumed size of a row if a source announces rows but no bytes."""
@@ -38,7 +38,8 @@ def make_groups(tasks: Sequence[TaskInput], spec: JobSpec) -> list[list[TaskInpu
         group.append(task)
         if size is not None:
             open_groups[urn] = (group, filled + size)
-    return [sorted(group, key=lambda task: task.unit.id) for group in groups]
+    # Ids of more digits sort before those of fewer, so ids are compared only where no order counts.
+    return groups if is_ordered else [sorted(group, key=lambda task: task.unit.id) for group in groups]
 
 
 def _number(task: TaskInput) -> int:
@@ -48,11 +49,16 @@ def _number(task: TaskInput) -> int:
 
 def _last_row_counts(spec: JobSpec) -> bool:
     """True if a publisher finds the newest row of a key by the order of rows alone."""
-    return not spec.extract.delta_fields and any(
-        traits_of(judge, PublisherTraits).on_again in {"upsert", "history"}
-        for branch in spec.fork.branches
-        if (judge := judge_of_rows(spec, branch, ConstructContext(job=spec.job, base_dir=""))) is not None
-    )
+    return not spec.extract.delta_fields and any(_replaces_rows(spec, branch) for branch in spec.fork.branches)
+
+
+def _replaces_rows(spec: JobSpec, branch: BranchSpec) -> bool:
+    context = ConstructContext(job=spec.job, base_dir="")
+    try:
+        publisher = registry.create(ConstructKind.PUBLISHER, spec.publisher_of(branch), context)
+    except Exception:  # noqa: BLE001  # one that can be made on the driver alone: order does no harm
+        return True
+    return traits_of(publisher, PublisherTraits).on_again in {"upsert", "history"}
 
 
 def _estimate(unit: WorkUnit) -> int | None:

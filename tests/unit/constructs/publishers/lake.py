@@ -48,6 +48,7 @@ class Lake:
         in_place: bool = False,
         branch: str = "all",
         joins: bool = False,
+        left_out: int = 0,
         **options: Any,
     ) -> CommitStep:
         """Return the step that publishes the files, as a commit sequence stores it."""
@@ -71,6 +72,7 @@ class Lake:
             dataset_urn="c",
             branch=branch,
             joins=joins,
+            rows_left_out=left_out,
             extract=Extract("test", "numbers", delta_fields=by),
             output_root=f"{self.root}/lake",
             folder=f"{home}/c",

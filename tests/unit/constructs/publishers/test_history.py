@@ -247,6 +247,15 @@ def test_versions_that_a_full_extract_lacks_are_ended(lake: Lake) -> None:
     assert versions(lake) == [(1, "a", 1, 2), (1, "a", 3, None), (2, "b", 1, 3), (3, "c", 3, None)]
 
 
+def test_key_that_was_missing_begins_a_version_also_while_other_rows_are_in_quarantine(lake: Lake) -> None:
+    how: dict[str, Any] = HISTORY | MISSING | {"by": ("n",)}
+    lake.merge(rows((1, "a", 1), (2, "b", 1), names="id v n"), **how)
+    lake.merge(rows((2, "b", 1), names="id v n"), **how)
+    lake.merge(rows((1, "a", 1), names="id v n"), left_out=1, **how)
+
+    assert versions(lake) == [(1, "a", 1, 2), (1, "a", 3, None), (2, "b", 1, None)]
+
+
 @pytest.mark.parametrize("mode", ["merge", "scd2"])
 def test_rows_of_others_are_not_missing(lake: Lake, mode: str) -> None:
     lake.options["mode"] = mode

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gobblin_dagster.constructs.writers.parquet import ParquetWriter
-from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.errors import StepRefusedError, UsageError
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.engine.maintenance.replay import replay_quarantine
 from gobblin_dagster.engine.snapshots.reader import read_published
@@ -205,6 +205,16 @@ def test_newest_rows_in_several_folders_need_an_order(lake: Snapshots) -> None:
 
     assert run(lake.root, job(writer=writer, extract=INCREMENTAL | {"delta_fields": ["n"]})).datasets[0].rows_read == 3
     assert lake.rows() == [(1, "a", 2), (2, "c", 7)]
+
+
+def test_newest_rows_of_a_replay_in_several_folders_need_an_order_too(lake: Snapshots) -> None:
+    def upto(length: int) -> JobSpec:
+        writer = {"type": "parquet", "partition_by": ["v"], "keep_partition_columns": True}
+        return job(writer=writer, row_policies=[{"name": "short", "type": "sql", "rule": f"length(v) < {length}"}])
+
+    lake.publish(upto(3), "1,b-long", "1,a-long", "2,c")
+    with pytest.raises(StepRefusedError, match="newest rows lie in several folders"):
+        replay_quarantine(project(lake.root, upto(9)), upto(9), "c")
 
 
 HISTORY = {"mode": "scd2"}

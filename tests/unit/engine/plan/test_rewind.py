@@ -133,15 +133,18 @@ def test_output_that_replaces_itself_needs_no_word(tmp_path: Path) -> None:
     assert published(tmp_path, spec, "a") == list(range(10))
 
 
-@pytest.mark.parametrize("cut", [{"max_work_units": 1}, {}], ids=["limited", "whole"])
-def test_versions_of_rows_need_an_order_to_be_read_again_in_parts(tmp_path: Path, cut: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("most", "is_cut"), [(1, True), (2, False), (None, False)], ids=["limited", "enough", "whole"])
+def test_versions_of_rows_need_an_order_to_be_read_again_in_parts(
+    tmp_path: Path, most: int | None, is_cut: bool
+) -> None:
     history = {"publisher": {"type": "delta", "mode": "scd2", "key": ["id"]}}
-    run(tmp_path, job(10, **history))
-    spec = job(10, **history, execution=cut)
+    rows = {"a": {"rows": 10, "unit_rows": 3}}
+    run(tmp_path, job_spec(rows, **history))
+    spec = job_spec(rows, **history, execution={"max_work_units": most})
     wish(tmp_path, spec, Specific("4"), on_rewind="refuse")
-    assert ("Set `extract.delta_fields`, or the publisher's `valid_at`" in planned(tmp_path, spec).problem) is bool(cut)
+    assert ("Set `extract.delta_fields`, or the publisher's `valid_at`" in planned(tmp_path, spec).problem) is is_cut
     ordered = {"extract": {"namespace": "test", "table": "numbers", "delta_fields": ["value"]}}
-    assert not planned(tmp_path, job(10, **history, **ordered, execution=cut)).problem
+    assert not planned(tmp_path, job_spec(rows, **history, **ordered, execution={"max_work_units": most})).problem
 
 
 def test_upsert_needs_an_output_that_merges(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +57,24 @@ def test_groups_are_bounded_by_their_estimated_bytes(sizes: list[int | None], ex
     assert sorted(_numbers(make_groups(_tasks(*sizes), job))) == expected
 
 
-def test_units_that_do_not_follow_each_other_share_no_files_if_the_last_row_counts() -> None:
-    merge = {"publisher": {"type": "merge", "key": ["id"]}}
+UPSERT = {"type": "sql_table", "url": "sqlite:///a.db", "table": "numbers", "mode": "upsert", "key": ["id"]}
+
+
+@pytest.mark.parametrize("publisher", [{"type": "merge", "key": ["id"]}, UPSERT], ids=["merge", "upsert"])
+def test_units_that_do_not_follow_each_other_share_no_files_if_the_last_row_counts(publisher: dict[str, Any]) -> None:
+    merge = {"publisher": publisher}
     tasks = _tasks(9, 8, 1, 1, 1)
     pack = [tasks[number] for number in (0, 2, 4, 3)]  # the other one is in another pack
     assert _numbers(make_groups(pack, job_spec({}, **merge))) == [[0], [2, 3, 4]]
     ordered = {"extract": {"namespace": "test", "table": "numbers", "delta_fields": ["n"]}}
     assert _numbers(make_groups(pack, job_spec({}, **merge, **ordered))) == [[0, 2, 3, 4]]
+
+
+def test_units_with_ids_of_more_digits_come_after_the_others_if_the_last_row_counts() -> None:
+    ids = [f"wu-{number:05d}" for number in range(99_998, 100_002)]
+    pack = [replace(task, unit=replace(task.unit, id=one)) for task, one in zip(_tasks(1, 1, 1, 1), ids, strict=True)]
+    merge = {"publisher": {"type": "merge", "key": ["id"]}}
+    assert _numbers(make_groups(pack, job_spec({}, **merge))) == [[99_998, 99_999, 100_000, 100_001]]
 
 
 def test_datasets_never_share_files_however_they_lie_in_a_pack() -> None:
