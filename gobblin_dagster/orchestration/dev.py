@@ -88,13 +88,18 @@ def check_port(port: int) -> None:
 def dev_environment(project_root: Path) -> dict[str, str]:
     """Return the environment for `dagster dev`; create a DAGSTER_HOME if the variable is not set."""
     environment = dict(os.environ) | {"GOBBLIN_PROJECT": str(project_root.resolve())}
-    home = Path(environment.get("DAGSTER_HOME") or project_root.resolve() / HOME)
+    home = dagster_home(project_root)
     home.mkdir(parents=True, exist_ok=True)
     settings = home / "dagster.yaml"
     if not settings.exists():
         settings.write_text(_INSTANCE, encoding="utf-8")
     filters = ",".join(filter(None, (environment.get("PYTHONWARNINGS"), _SUPERSEDED)))
     return environment | {"DAGSTER_HOME": str(home), "PYTHONWARNINGS": filters}
+
+
+def dagster_home(root: Path) -> Path:
+    """Return the folder of the project's Dagster instance: DAGSTER_HOME, or by default one in the project."""
+    return Path(os.environ.get("DAGSTER_HOME") or root.resolve() / HOME)
 
 
 def target_options(root: Path, home: Path) -> list[str]:

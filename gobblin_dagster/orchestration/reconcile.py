@@ -60,7 +60,11 @@ def newest(publications: Iterable[Publication]) -> dict[str, Publication]:
 
 def is_known(binding: JobBinding, instance: dg.DagsterInstance, publication: Publication) -> bool:
     """Return whether Dagster's newest materialization of the dataset's last branch is of this commit."""
-    key = list(binding.keys.values())[-1]
+    return is_shown(instance, list(binding.keys.values())[-1], publication)
+
+
+def is_shown(instance: dg.DagsterInstance, key: dg.AssetKey, publication: Publication) -> bool:
+    """Return whether Dagster's newest materialization of the dataset in a branch's asset is of this commit."""
     wanted = dg.AssetRecordsFilter(key, asset_partitions=[to_key(publication.result.dataset_urn)])
     for record in instance.fetch_materializations(wanted, limit=1).records:
         event = record.asset_materialization

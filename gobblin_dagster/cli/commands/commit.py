@@ -1,20 +1,23 @@
-"""`gobblin commit`: list and show commit sequences, finish those that a run left behind, abandon one."""
+"""`gobblin commit`: list and show commit sequences, finish those that a run left behind, abandon one, tell Dagster."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import closing
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gobblin_dagster.cli.confirm import confirm, readable
 from gobblin_dagster.cli.context import (
+    ExcludeOption,
     JobsArgument,
     Output,
     OutputOption,
+    SelectOption,
     examples,
     jobs_of,
+    open_here,
     open_store_here,
 )
 from gobblin_dagster.cli.each_job import for_each_job
@@ -28,6 +31,7 @@ from gobblin_dagster.cli.spark import plan_only_spark
 from gobblin_dagster.core.commit import WAITING, CommitSequence, SequenceState
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.ids import who
+from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.maintenance.abandon import abandon_sequence, preview_abandonment
@@ -38,11 +42,14 @@ from gobblin_dagster.engine.run.recovery import recover_job
 from gobblin_dagster.engine.task.runner import SessionRunner
 from gobblin_dagster.spec.job import JobSpec
 
+if TYPE_CHECKING:
+    from gobblin_dagster.orchestration.tell import Told
+
 app = typer.Typer(
     cls=WholeHelpGroup,
     rich_markup_mode=None,
     add_completion=False,
-    help="See commit sequences, and finish unfinished ones.",
+    help="See commit sequences, finish unfinished ones, and tell Dagster of commits.",
 )
 
 _DONE = {True: "done", False: "not done", None: "unknown"}
@@ -196,6 +203,56 @@ def abandon(
         for path in found.orphans:
             out.print(f"  in no snapshot, delete it yourself: {path}")
     raise typer.Exit(ExitCode.SUCCEEDED if dry_run or found.state is SequenceState.ABORTED else ExitCode.FAILED)
+
+
+@app.command(epilog=examples("gobblin commit tell --dry-run", "gobblin commit tell flights --all -s 'nyc/*'"))
+def tell(
+    ctx: typer.Context,
+    jobs: JobsArgument = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also commits that Dagster shows already.")] = False,
+    select: SelectOption = None,
+    exclude: ExcludeOption = None,
+    translator: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:CLASS", help="Translator of your own definitions, if they pass one."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which commits would be told.")] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Tell Dagster the newest commit of each dataset that it does not show, e.g. after its assets were wiped.
+
+    The instance is the one in DAGSTER_HOME, else that of `gobblin dev`. Its sensor for commits of other processes
+    tells an instance all commits that it has not heard of; this is for commits that it forgot since.
+    """
+    # Dagster takes seconds to import, and no other command of the group needs it.
+    from gobblin_dagster.orchestration.binding import JobBinding  # noqa: PLC0415
+    from gobblin_dagster.orchestration.tell import load_translator, open_instance, tell_commits  # noqa: PLC0415
+
+    project = open_here(ctx, jobs)
+    chosen = jobs_of(project, jobs)
+    selection = Selection(tuple(select or ()), tuple(exclude or ()))
+    used = load_translator(translator)
+    with closing(project.open_store()) as store, open_instance(project.root) as instance:
+
+        def told(job: JobSpec) -> Told:
+            bound = JobBinding.of(project, job, used)
+            wanted = selection.matches
+            return tell_commits(bound, store, instance, is_wanted=wanted, again=everything, dry_run=dry_run)
+
+        outcomes = for_each_job(chosen, told)
+    if output is Output.JSON:
+        views = outcomes.views(
+            lambda one: {"assets": [*one.assets], "told": [*one.told], "known": [*one.known], "running": [*one.running]}
+        )
+        print_json(dry_run=dry_run, exit_code=outcomes.code, jobs=views)
+    else:
+        out = console(sys.stdout)
+        for one in outcomes.results:
+            verb = "to tell" if dry_run else "told"
+            said = [f"{count(len(one.told), 'commit')} {verb}", f"{len(one.known)} shown already"]
+            said += [f"{len(one.running)} left to the runs that made them"] if one.running else []
+            out.print(f"{', '.join(one.assets)}: {', '.join(said)}.")
+    raise typer.Exit(outcomes.code)
 
 
 def _shortened(text: str, sequence: CommitSequence) -> str:
