@@ -32,7 +32,7 @@ COMMANDS = {
     "run": "Read what is new, check it, and publish it.",
     "state": "See and change watermarks of datasets.",
     "startpoint": "Say where the next run of a dataset begins.",
-    "commit": "See commit sequences, and finish unfinished ones.",
+    "commit": "See commit sequences, finish unfinished ones, tell Dagster.",
     "show": "Show what is published of a dataset, and its snapshots.",
     "rollback": "Go back to an older snapshot of a dataset, data and watermark.",
     "compact": "Merge small files of a job's datasets, folder by folder.",

@@ -49,7 +49,7 @@ app = typer.Typer(
     cls=WholeHelpGroup,
     rich_markup_mode=None,
     add_completion=False,
-    help="See commit sequences, finish unfinished ones, and tell Dagster of commits.",
+    help="See commit sequences, finish unfinished ones, tell Dagster.",
 )
 
 _DONE = {True: "done", False: "not done", None: "unknown"}
