@@ -63,7 +63,9 @@ def tell_commits(
     Raises:
         CorruptRecordError: a commit sequence cannot be read.
     """
-    told, known, running = [], [], []
+    told: list[str] = []
+    known: list[str] = []
+    running: list[str] = []
     for urn in sorted(filter(is_wanted, store.load_readable_states(binding.name)[0])):
         publication = last_publication(binding, store, urn)
         if publication is None:
