@@ -220,5 +220,6 @@ def _reasons(binding: JobBinding, run_id: str, urns: Sequence[str]) -> dict[str,
             records = store.find_runs(binding.name, [run_id])
     except GobblinDagsterError:
         records = []
-    found = {urn: one.error or one.outcome.value for record in records for urn, one in record.datasets.items()}
+    newest_last = reversed(records)
+    found = {urn: one.error or one.outcome.value for record in newest_last for urn, one in record.datasets.items()}
     return {urn: found.get(urn, "") for urn in urns}

@@ -129,7 +129,11 @@ class FlowRuns:
     def _end(self, key: JobKey, run: dg.DagsterRun, *, has_begun: bool) -> None:
         # Of a step that Dagster tries again, the newest record counts.
         record = next(iter(self._state.find_runs(key.job, [run.run_id])), None)
-        if record is None and run.status is dg.DagsterRunStatus.SUCCESS:
+        is_success = run.status is dg.DagsterRunStatus.SUCCESS
+        if not has_begun and (is_success or record is not None):
+            # It was over before it was looked at, and has a start nevertheless.
+            self._tell(key, ExecutionStatus.RUNNING, run_id=run.run_id)
+        if record is None and is_success:
             # A run that found nothing new leaves no record.
             self._tell(key, ExecutionStatus.COMPLETE, "nothing to do", run_id=run.run_id)
             return
@@ -139,8 +143,6 @@ class FlowRuns:
             message = f"its Dagster run {run.run_id} ended as {run.status.value} before the job did; see its log"
             self._tell(key, status, message, run_id=run.run_id)
             return
-        if not has_begun:  # it was over before it was looked at, and has a start nevertheless
-            self._tell(key, ExecutionStatus.RUNNING, run_id=run.run_id)
         moved = {urn: one for urn, one in record.datasets.items() if one.outcome is DatasetOutcome.COMMITTED}
         self._orchestrator.report(
             JobReport(

@@ -15,7 +15,7 @@ from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.engine.snapshots.rejected_rows import QuarantinedRow, first_quarantined
-from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.job import PRE_FORK, JobSpec
 
 SHOWN = 5
 """Number of rejected rows that the metadata of a commit tell of."""
@@ -37,10 +37,11 @@ def rejected_examples(job: JobSpec, dataset_urn: str, files: Sequence[PublishedF
         return ""
     if not rows:
         return ""
-    own = [policy for branch in job.fork.branches for policy in branch.row_policies]
-    rules = {policy.name for policy in (*job.row_policies, *own)}
+    # With the stage: a converter of another stage may have the name of a policy.
+    stages = [(PRE_FORK, job.row_policies), *((branch.name, branch.row_policies) for branch in job.fork.branches)]
+    rules = {(stage, policy.name) for stage, policies in stages for policy in policies}
     lines = ["| rejected by | reason | file | row |", "|---|---|---|--:|"]
-    lines += [_line(row, row.reason if row.policy in rules else "") for row in rows]
+    lines += [_line(row, row.reason if (row.stage, row.policy) in rules else "") for row in rows]
     command = f"gobblin quarantine show {shlex.quote(dataset_urn)} --job {shlex.quote(job.job)}"
     return "\n".join([*lines, "", f"`{command}` shows the rows."])
 

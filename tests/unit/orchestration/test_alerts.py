@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +49,14 @@ def test_failed_run_tells_its_datasets_with_the_reasons(world: World) -> None:
     assert alert.text.startswith(
         f"numbers: run {result.run_id[:8]} failed. Run partial. Datasets: 2 committed, 1 failed"
     )
+    with closing(world.binding.project.open_store()) as store:
+        (record,) = store.find_runs("numbers", [result.run_id])
+        again = {"b/1": replace(record.datasets["b/1"], error="its second try")}
+        started_at = record.started_at + timedelta(minutes=1)
+        store.save_run(replace(record, run_id=f"{record.run_id}.1", started_at=started_at, datasets=again))
+    alert = alert_of(world, result)
+    assert alert is not None
+    assert alert.datasets == {"b/1": "its second try"}, "the newest try of a step counts"
 
 
 def test_run_of_chosen_assets_and_one_that_succeeded_are_told_too(world: World) -> None:

@@ -154,6 +154,7 @@ def test_ordered_job_runs_once_in_dagster_and_its_result_is_reported(
     dagster.tick()
     found, job = shown(core, third)
     assert (found.status, job.message) == (ExecutionStatus.COMPLETE, "nothing to do")
+    assert job.started_at is not None
 
 
 def test_job_that_fails_is_tried_again_and_killed_one_is_cancelled(

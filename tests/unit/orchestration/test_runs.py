@@ -78,12 +78,15 @@ def test_output_of_a_run_carries_its_profile(world: World) -> None:
 def test_rejected_rows_are_told_by_origin_and_rule_and_never_by_value(world: World) -> None:
     world.datasets = {"it's": {"rows": 6}, "good": {"rows": 1}}
     only_numbers = {"type": "columns", "columns": {"text": {"type": "int64", "nulls": []}}}
+    # Named like the converter, whose reasons quote values.
+    namesake = {"name": "numbers", "type": "not_null", "columns": ["id"], "on_violation": "quarantine"}
     world.parts = {
         "converters": [
             {"type": "sql", "select": "*, CASE WHEN id = 1 THEN value ELSE id::VARCHAR END AS text"},
             only_numbers | {"name": "numbers", "on_error": "quarantine"},
         ],
         "row_policies": [{"name": "low", "type": "sql", "rule": "(id | 0) < 3", "on_violation": "quarantine"}],
+        "fork": {"branches": [{"name": "all"}, {"name": "masked", "row_policies": [namesake]}]},
     }
     assert world.run_all().success
     (event,), (good,) = world.events("it's"), world.events("good")
