@@ -255,7 +255,7 @@ def _answer(project: Project, job: JobSpec, runner: LazySparkRunner) -> PollResu
 
 def _is_alive(runner: LazySparkRunner) -> bool:
     try:
-        return bool(runner.open_session().version)
+        return not runner.unfit() and bool(runner.open_session().version)
     except Exception:  # noqa: BLE001 - whatever the error is, this Spark does not answer any more
         return False
 

@@ -137,17 +137,27 @@ def test_spark_stop_lets_running_units_end_and_commits_them(tmp_path: Path, runn
     assert by_urn(_run(tmp_path, job, runner))["d4"].outcome is DatasetOutcome.IDLE
 
 
-def test_second_start_in_a_process_uses_the_jvm_that_is_there() -> None:
-    code = (
-        "from pathlib import Path\nfrom gobblin_dagster.engine.spark.lazy import LazySparkRunner; from "
-        "gobblin_dagster.spec.project import SparkSpec\nfor _ in range(2):\n    runner = "
-        "LazySparkRunner(SparkSpec()); print(runner.started().session.range(3).count()); runner.close()\nparents = "
-        "[file.read_text().split('State:')[1] for file in Path('/proc').glob('[0-9]*/status') if "
-        "file.read_text().startswith('Name:\\tjava')]\nimport os\nprint(sum(f'PPid:\\t{os.getpid()}\\n' in text for "
-        "text in parents))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
-    assert done.stdout.split() == ["3", "3", "1"]
+TWICE = """
+import os
+from pathlib import Path
+from gobblin_dagster.engine.new_data import _is_alive
+from gobblin_dagster.engine.spark.lazy import LazySparkRunner
+from gobblin_dagster.spec.project import SparkSpec
+
+for _ in range(2):
+    runner = LazySparkRunner(SparkSpec())
+    print(runner.started().session.range(3).count(), repr(runner.unfit()), _is_alive(runner))
+    runner.started().session.sparkContext._jsc.sc().stop()  # as a cluster does that gives an application up
+    print(repr(runner.unfit()), _is_alive(runner))
+    runner.close()
+texts = [file.read_text() for file in Path("/proc").glob("[0-9]*/status")]
+print(sum("Name:\\tjava" in text and f"PPid:\\t{os.getpid()}\\n" in text for text in texts))
+"""
+
+
+def test_second_start_in_a_process_uses_the_jvm_that_is_there_and_a_stopped_spark_is_unfit() -> None:
+    done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.splitlines() == ["3 '' True", "'Spark has ended' False"] * 2 + ["1"]
 
 
 def test_jvm_starts_without_what_libraries_hook_to_forks() -> None:

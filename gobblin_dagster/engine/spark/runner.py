@@ -165,9 +165,20 @@ class SparkRunner:
             self._is_read = False
 
     def is_alive(self) -> bool:
-        """Return whether the JVM that this process started still runs; True if it started none."""
+        """Return whether the JVM that this process started runs, and has not stopped Spark; True if it started none.
+
+        A cluster that gives an application up stops its Spark for good, and the JVM goes on.
+        """
         process = getattr(_Jvm.gateway, "proc", None)
-        return process is None or process.poll() is None
+        context: Any = getattr(self.session, "_sc", None)  # a session of Spark Connect has none
+        if process is None or context is None:
+            return True
+        if process.poll() is not None:
+            return False
+        try:
+            return not context._jsc.sc().isStopped()
+        except Exception:  # noqa: BLE001 - whatever the error is, this Spark does not answer any more
+            return False
 
     def start_early(self) -> None:
         """Do nothing: the session has started."""

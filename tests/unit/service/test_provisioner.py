@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.cli.commands import worker
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.service.provisioner import Provisioner
 from gobblin_dagster.service.store.node_rows import Node, load_nodes
@@ -175,3 +177,13 @@ def test_killed_worker_is_started_again_and_none_outlives_a_killed_service(tmp_p
 def test_workers_are_for_executors_that_share_the_service_s_database(kind: str) -> None:
     with pytest.raises(ValueError, match=f"`workers` is for executors of the type store, not {kind}|needs `rest"):
         TopologySpec.model_validate({"type": kind, "workers": 1, "capabilities": [{}]})
+
+
+def test_worker_ends_while_its_owner_holds_its_input_open() -> None:
+    # The function alone: to import the commands takes a second.
+    code = (
+        f"import os, sys, threading, time\n{inspect.getsource(worker._end_with_owner)}\n"
+        "threading.Thread(target=_end_with_owner, daemon=True).start(); time.sleep(0.1)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.wait(60) == 0, "Python would abort if the thread had its standard input"
