@@ -24,6 +24,9 @@ from gobblin_dagster.core.errors import (
 )
 from gobblin_dagster.core.startpoint import OnRewind
 
+_FLOWS = "/flowconfigsV2"
+"""Path to which new flows are posted."""
+
 
 class FlowClient:
     """Talks to a service.
@@ -94,7 +97,7 @@ class FlowClient:
         if explain:
             document["explain"] = True
         headers = _present({"Idempotency-Key": idempotency_key, "X-Gobblin-Managed-By": managed_by})
-        return self._document("POST", "/flowconfigsV2", document, headers)
+        return self._document("POST", _FLOWS, document, headers)
 
     def update(
         self,
@@ -280,11 +283,11 @@ class FlowClient:
             raise TransientError(problem=f"The service at {self._url} does not answer: {error}.") from error
         if answer.ok:
             return answer
-        raise _error(answer)
+        raise _error(answer, path)
 
 
-def _error(answer: requests.Response) -> GobblinDagsterError:
-    """Return what the service refused, as an error of ours."""
+def _error(answer: requests.Response, path: str) -> GobblinDagsterError:
+    """Return what the service refused at a path, as an error of ours."""
     try:
         message = str(answer.json()["message"])
     except (ValueError, KeyError, TypeError):
@@ -293,7 +296,8 @@ def _error(answer: requests.Response) -> GobblinDagsterError:
         return FlowCompileError(flow="as posted", reasons=tuple(json.loads(message)["singleHopErrors"]))
     kinds: dict[int, type[FlowNotFoundError | FlowExistsError | FlowChangedError | TransientError]] = {
         404: FlowNotFoundError,
-        409: FlowExistsError,
+        # A path with a key names what exists: an execution that is over, for one.
+        409: FlowExistsError if path == _FLOWS else FlowChangedError,
         412: FlowChangedError,
         503: TransientError,
     }

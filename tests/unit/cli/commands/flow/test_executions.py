@@ -60,6 +60,10 @@ def test_one_job_of_the_newest_execution_is_ended_then_the_rest(cli: Cli, core: 
     core.orchestrator.start_accepted()
     assert "it has: g__n__rows" in cli("flow", "kill", "g/n", "--job", "nope").err
     assert "Job g__n__rows of execution" in cli("flow", "kill", "g/n", "--job", "g__n__rows").out
-    assert cli("flow", "kill", "g/n", "--job", "g__n__rows").code == 2
+    again = cli("flow", "kill", "g/n", "--job", "g__n__rows")
+    assert (again.code, "[flow-changed]" in again.err) == (2, True), again.err
     assert "is asked to end" in cli("flow", "kill", "g/n").out
+    assert "[flow-changed]" in cli("flow", "kill", "g/n").err
+    there = cli("flow", "create", "g/n", "-t", URI, "--schedule", NEVER)
+    assert "[flow-exists]" in there.err
     assert "asked to end" in cli("flow", "logs", "g/n").out
