@@ -77,7 +77,9 @@ def apply(
 def export(ctx: typer.Context, folder: FolderArgument, url: UrlOption = None) -> None:
     """Write flows to a folder, one file each; files that exist are left alone unless they are equal."""
     with connect(ctx, url) as client:
-        flows = [client.history(*_names(flow))[-1]["flowConfig"] for flow in client.find()]
+        newest = [client.history(*_names(flow))[-1] for flow in client.find()]
+    # Somebody else may have deleted one since the list was made.
+    flows = [one["flowConfig"] for one in newest if one["change"] not in GONE]
     folder.mkdir(parents=True, exist_ok=True)
     for flow in flows:
         path = folder / _file_name(*_names(flow))

@@ -109,3 +109,15 @@ def test_folder_with_a_name_of_its_own_is_pruned_wherever_it_lies(cli: Cli, clie
     told = cli("flow", "apply", moved, "--as", "team", "--prune", "--yes")
     assert (told.code, "delete shop/a" in told.out) == (0, True)
     assert cli("flow", "apply", moved, "--as", " ", "--prune", "--yes").code == 2
+
+
+def test_flow_that_somebody_deletes_while_others_are_exported_is_left_out(
+    cli: Cli, client: FlowClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        client.create("shop", name, URI, {}, cron=NEVER)
+    listed = client.find()
+    client.delete("shop", "a")
+    monkeypatch.setattr(FlowClient, "find", lambda _self: listed)
+    assert cli("flow", "export", tmp_path / "out").code == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["shop.b.yaml"]
