@@ -46,12 +46,12 @@ from gobblin_dagster.service.store.flow_rows import (
     FlowPage,
     flow_page,
     list_flows,
-    list_versions,
     load_flow,
     load_version,
     newest_version,
     save_flow,
     unclaimed_fire,
+    version_page,
 )
 from gobblin_dagster.service.store.store import ServiceStore, Transaction, serialize_changes
 
@@ -286,13 +286,22 @@ class FlowManager:
         with self._store.read() as transaction:
             return bool(list_flows(transaction, where, start, 1))
 
-    def history(self, flow: FlowId) -> list[FlowSpec]:
-        """Return all versions of a flow, oldest first; raises FlowNotFoundError if there never was one."""
-        with self._store.read() as transaction:
-            versions = list_versions(transaction, flow)
-        if not versions:
-            raise _not_found(flow)
-        return versions
+    def history(self, flow: FlowId) -> Iterator[FlowPage]:
+        """Yield all versions of a flow, oldest first, page by page; each page is read as those of `find` are.
+
+        Raises:
+            FlowNotFoundError: there never was such a flow.
+        """
+        after = 0
+        while True:
+            with self._store.read() as transaction:
+                page = version_page(transaction, flow, after)
+            if not after and not page.specs:
+                raise _not_found(flow)
+            yield page
+            if page.is_last:
+                return
+            after = page.specs[-1].version
 
     def exists(self, transaction: Transaction, flow: FlowId) -> bool:
         """Tell whether a flow is in the catalog."""

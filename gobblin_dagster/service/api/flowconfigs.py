@@ -191,8 +191,10 @@ class FlowConfigsResource:
         if name == "history":
             flow = request.flow_parameter()
             self._guard.require(request, Action.READ, flow)
-            versions = [version_document(spec) for spec in self._manager.history(flow)]
-            return collection(versions, request.path, request.query, 0, None, more=False)
+            pages = self._manager.history(flow)
+            first = next(pages)
+            answer = collection(_version_documents(first), request.path, request.query, 0, None, more=False)
+            return answer if first.is_last else replace(answer, more=map(_version_documents, pages))
         if name != "filterFlows":
             raise BadRequest(f"There is no finder {name[:40]!r}; finders: filterFlows, history.")
         self._guard.require(request, Action.READ, None)
@@ -273,6 +275,10 @@ class FlowConfigsResource:
 
 def _flow_documents(page: FlowPage) -> list[dict[str, Any]]:
     return [flow_document(spec) for spec in page.specs]
+
+
+def _version_documents(page: FlowPage) -> list[dict[str, Any]]:
+    return [version_document(spec) for spec in page.specs]
 
 
 def _location(resource: str, flow: FlowId, number: int) -> str:

@@ -6,6 +6,10 @@ Source: gobblin-restli `FlowExecutionResource`, `FlowStatusResource`.
 from __future__ import annotations
 
 import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
 
 from gobblin_dagster.core.errors import FlowNotFoundError
 from gobblin_dagster.service.api import restli
@@ -25,6 +29,9 @@ from gobblin_dagster.service.store.execution_rows import (
     load_jobs,
 )
 from gobblin_dagster.service.store.store import ServiceStore, Transaction
+
+PART = 200
+"""Executions that one part of an answer holds at most."""
 
 
 class FlowExecutionsResource:
@@ -103,15 +110,11 @@ class FlowExecutionsResource:
         flow = request.flow_parameter()
         self._guard.require(request, Action.READ, flow)
         count = restli.int_parameter(request.parameters, "count", 1, least=1)
-        status = _status_parameter(request)
-        with self._store.read() as transaction:
-            found = list_executions(transaction, flow, count, status)
-            if not found:
-                raise FlowNotFoundError(
-                    problem=f"No flow execution found for flowId {flow}. The flowId may be incorrect."
-                )
-            elements = [self._document(transaction, request, execution) for execution in found]
-        return collection(elements, request.path, request.query, 0, None, more=False)
+        parts = self._newest(request, [flow], count, _status_parameter(request))
+        first = next(parts)
+        if not first:
+            raise FlowNotFoundError(problem=f"No flow execution found for flowId {flow}. The flowId may be incorrect.")
+        return _in_parts(request, first, parts)
 
     def _latest_of_group(self, request: Request) -> Answer:
         group = request.text("flowGroup")
@@ -120,12 +123,29 @@ class FlowExecutionsResource:
         self._guard.require(request, Action.READ, None)
         count = restli.int_parameter(request.parameters, "countPerFlow", 1, least=1)
         with self._store.read() as transaction:
-            elements = [
-                self._document(transaction, request, execution)
-                for flow in flows_with_executions(transaction, group)
-                for execution in list_executions(transaction, flow, count)
-            ]
-        return collection(elements, request.path, request.query, 0, None, more=False)
+            flows = flows_with_executions(transaction, group)
+        parts = self._newest(request, flows, count)
+        return _in_parts(request, next(parts, []), parts)
+
+    def _newest(
+        self, request: Request, flows: Iterable[FlowId], count: int, status: ExecutionStatus | None = None
+    ) -> Iterator[list[dict[str, object]]]:
+        """Yield the newest executions of flows, newest first, in parts of at most `PART`.
+
+        Each part is read in a transaction of its own, whenever it is asked for.
+        """
+        left = deque[tuple[FlowId, int, int | None]]((flow, count, None) for flow in flows)
+        while left:
+            part: list[dict[str, object]] = []
+            with self._store.read() as transaction:
+                while left and len(part) < PART:
+                    flow, wanted, before = left.popleft()
+                    asked = min(wanted, PART - len(part))
+                    found = list_executions(transaction, flow, asked, status, before)
+                    part += [self._document(transaction, request, one) for one in found]
+                    if len(found) == asked < wanted:
+                        left.appendleft((flow, wanted - asked, found[-1].id.number))
+            yield part
 
     def _events(self, request: Request) -> Answer:
         flow = request.flow_parameter()
@@ -149,6 +169,13 @@ def execution_of(request: Request) -> ExecutionId:
     names = ("flowGroup", "flowName", "flowExecutionId")
     group, name, number = require_fields(request.key(), names, f"/{request.segments[0]}")
     return ExecutionId(FlowId(group, name), _number(number))
+
+
+def _in_parts(request: Request, first: list[dict[str, object]], parts: Iterator[list[dict[str, object]]]) -> Answer:
+    """Return a collection whose first part is read; if there is a second one, it is sent while others are read."""
+    answer = collection(first, request.path, request.query, 0, None, more=False)
+    second = next(parts, None)
+    return answer if second is None else replace(answer, more=chain([second], parts))
 
 
 def _number(text: str) -> int:

@@ -137,11 +137,14 @@ def list_executions(
     flow: FlowId,
     count: int = 10,
     status: ExecutionStatus | None = None,
+    before: int | None = None,
 ) -> list[Execution]:
-    """Return the newest executions of a flow, newest first."""
+    """Return the newest executions of a flow, newest first; `before`: only those with lower numbers."""
     query = select(executions).where(executions.c.flow_group == flow.group, executions.c.flow_name == flow.name)
     if status is not None:
         query = query.where(executions.c.status == status.value)
+    if before is not None:
+        query = query.where(executions.c.execution_id < before)
     query = query.order_by(executions.c.execution_id.desc()).limit(count)
     return [_execution(row) for row in transaction.execute(query)]
 

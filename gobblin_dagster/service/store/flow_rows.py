@@ -56,7 +56,7 @@ def load_flow(transaction: Transaction, flow: FlowId) -> FlowSpec | None:
 
 @dataclass(frozen=True, slots=True)
 class FlowPage:
-    """Some of the flows that a filter finds."""
+    """Some of the flows that a filter finds, or of the versions of one flow."""
 
     specs: list[FlowSpec]
     is_last: bool
@@ -93,6 +93,11 @@ def flow_page(
     query = _in_order(where).offset(start)
     if after is not None:
         query = query.where(tuple_(flows.c.flow_group, flows.c.flow_name) > tuple_(after.group, after.name))
+    return _page(transaction, query, count)
+
+
+def _page(transaction: Transaction, query: Select[Any], count: int | None = None) -> FlowPage:
+    """Return as many rows of a query as a page holds, and at most `count`."""
     wanted = PAGE_FLOWS if count is None else min(count, PAGE_FLOWS)
     found: list[FlowSpec] = []
     length = 0
@@ -186,10 +191,16 @@ def newest_version(transaction: Transaction, flow: FlowId) -> FlowSpec | None:
     return None if row is None else _spec(row)
 
 
-def list_versions(transaction: Transaction, flow: FlowId) -> list[FlowSpec]:
-    """Return all versions of a flow, oldest first."""
-    query = select(flow_versions).where(_is(flow_versions, flow)).order_by(flow_versions.c.version)
-    return [_spec(row) for row in transaction.execute(query)]
+def version_page(transaction: Transaction, flow: FlowId, after: int = 0) -> FlowPage:
+    """Return versions of a flow, oldest first: as many as a page holds.
+
+    Args:
+        transaction: open.
+        flow: the flow; it may be deleted.
+        after: the last version of the page before; 0: there is none.
+    """
+    query = select(flow_versions).where(_is(flow_versions, flow), flow_versions.c.version > after)
+    return _page(transaction, query.order_by(flow_versions.c.version))
 
 
 def changes_after(transaction: Transaction, number: int, limit: int = 1000) -> list[FlowSpec]:

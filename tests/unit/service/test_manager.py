@@ -75,7 +75,8 @@ def test_change_for_a_version_that_another_change_replaces_is_refused(
         lambda transaction: manager.delete(transaction, ours.id, "they", version=2),
     )
     assert isinstance(error, FlowChangedError)
-    assert [spec.config.template_uris for spec in manager.history(ours.id)] == ["FS:///a", OURS, OURS]
+    (page,) = manager.history(ours.id)
+    assert [spec.config.template_uris for spec in page.specs] == ["FS:///a", OURS, OURS]
 
 
 @postgres

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import uvicorn
 
+from gobblin_dagster.service.api import flowexecutions
 from gobblin_dagster.service.api.body import MAX_BODY
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId, JobReport
 from gobblin_dagster.service.server import CoreServices
@@ -170,6 +171,35 @@ def test_list_of_flows_that_is_longer_than_a_page_comes_whole(rest: Rest, monkey
         assert ("content-length" in told.headers) == (query == "?start=0&count=5"), (
             "what fits into one page is not sent in parts"
         )
+
+
+def test_versions_and_executions_that_are_more_than_a_part_come_whole(
+    rest: Rest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_rows, "PAGE_FLOWS", 2)
+    monkeypatch.setattr(flowexecutions, "PART", 2)
+    for name in ("a", "b"):
+        rest.create(id={"flowGroup": "g", "flowName": name})
+        for _ in range(3):
+            assert rest("POST", f"/flowconfigsV2/(flowGroup:g,flowName:{name})?action=runImmediately", {}).status == 200
+    for _ in range(4):
+        changed = config(id={"flowGroup": "g", "flowName": "a"})
+        assert rest("PUT", "/flowconfigsV2/(flowGroup:g,flowName:a)", changed).status == 200
+    told = rest("GET", "/flowconfigsV2?q=history&flowId=(flowGroup:g,flowName:a)")
+    assert [one["version"] for one in told.json["elements"]] == [1, 2, 3, 4, 5]
+    assert "content-length" not in told.headers
+    never = rest("GET", "/flowconfigsV2?q=history&flowId=(flowGroup:g,flowName:never)")
+    assert (never.status, never.json["message"]) == (404, "Flow requested does not exist: never")
+    for count, is_whole in ((1, True), (2, False), (3, False), (9, False)):
+        group = rest("GET", f"/flowexecutions?q=latestFlowGroupExecutions&flowGroup=g&countPerFlow={count}")
+        found = [(one["id"]["flowName"], one["id"]["flowExecutionId"]) for one in group.json["elements"]]
+        assert [name for name, _ in found] == ["a"] * min(count, 3) + ["b"] * min(count, 3)
+        assert len({*found}) == len(found)
+        assert ("content-length" in group.headers) == is_whole, "what fits into one part is not sent in parts"
+        of_one = rest("GET", f"/flowexecutions?q=latestFlowExecution&flowId=(flowGroup:g,flowName:b)&count={count}")
+        numbers = [one["id"]["flowExecutionId"] for one in of_one.json["elements"]]
+        assert numbers == sorted((number for name, number in found if name == "b"), reverse=True)
+        assert ("content-length" in of_one.headers) == (count <= 2)
 
 
 def test_update_patch_and_delete_answer_200_without_a_body(rest: Rest) -> None:

@@ -17,9 +17,9 @@ from gobblin_dagster.service.store.flow_rows import (
     changes_after,
     count_flows,
     list_flows,
-    list_versions,
     newest_change,
     value_digest,
+    version_page,
 )
 from gobblin_dagster.service.store.store import ServiceStore
 
@@ -104,7 +104,7 @@ def test_versions_go_on_where_a_deleted_flow_stopped(store: ServiceStore, manage
         manager.delete(transaction, FlowId("g", "n"), "tester")
     create(flow(cron="0 30 * ? * *"))
     with store.read() as transaction:
-        versions = list_versions(transaction, FlowId("g", "n"))
+        versions = version_page(transaction, FlowId("g", "n")).specs
     assert [(one.version, one.change) for one in versions] == [
         (1, Change.CREATED),
         (2, Change.DELETED),
