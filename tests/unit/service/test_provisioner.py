@@ -138,10 +138,13 @@ def test_worker_that_cannot_be_started_is_tried_again_and_keeps_no_other_from_it
 
 
 def test_worker_of_the_service_ends_like_any_program_while_its_owner_lives() -> None:
-    begun = "import threading, time; from gobblin_dagster.cli.commands.worker import _end_with_owner; "
-    begun += "threading.Thread(target=_end_with_owner, daemon=True).start(); time.sleep(0.1)"
-    with subprocess.Popen([sys.executable, "-c", begun], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as worker:
-        assert worker.wait(60) == 0
+    # The function alone: to import the commands takes a second.
+    code = (
+        f"import os, sys, threading, time\n{inspect.getsource(worker._end_with_owner)}\n"
+        "threading.Thread(target=_end_with_owner, daemon=True).start(); time.sleep(0.1)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.wait(60) == 0, "Python would abort if the thread had its standard input"
 
 
 def test_killed_worker_is_started_again_and_none_outlives_a_killed_service(tmp_path: Path) -> None:
@@ -177,13 +180,3 @@ def test_killed_worker_is_started_again_and_none_outlives_a_killed_service(tmp_p
 def test_workers_are_for_executors_that_share_the_service_s_database(kind: str) -> None:
     with pytest.raises(ValueError, match=f"`workers` is for executors of the type store, not {kind}|needs `rest"):
         TopologySpec.model_validate({"type": kind, "workers": 1, "capabilities": [{}]})
-
-
-def test_worker_ends_while_its_owner_holds_its_input_open() -> None:
-    # The function alone: to import the commands takes a second.
-    code = (
-        f"import os, sys, threading, time\n{inspect.getsource(worker._end_with_owner)}\n"
-        "threading.Thread(target=_end_with_owner, daemon=True).start(); time.sleep(0.1)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.wait(60) == 0, "Python would abort if the thread had its standard input"
