@@ -17,7 +17,7 @@ from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.database.engine import errors_of, make_engine, parse_url, shown_url
 from gobblin_dagster.service.catalog.templates import TemplateCatalog, TemplateError
-from gobblin_dagster.service.store.node_rows import BESIDE, Node, load_nodes
+from gobblin_dagster.service.store.node_rows import BESIDE, Node, load_nodes, load_workers
 from gobblin_dagster.service.store.role_rows import LEADER, holder_of
 from gobblin_dagster.service.store.schema import CHAIN
 from gobblin_dagster.service.topology.files import read_topology
@@ -156,8 +156,22 @@ def _workers(root: Path, spec: ServiceSpec, executors: Sequence[str]) -> str:
     return ", ".join(f"{name}: {count(number, 'worker')}" for name, number in counts.items())
 
 
-def _alive(root: Path, spec: ServiceSpec, executors: Sequence[str]) -> tuple[list[Node], str] | str:
-    """Return the processes of executors that are alive, and which node fires schedules; or why there are none."""
+def alive_workers(root: Path, spec: ServiceSpec) -> list[Node]:
+    """Return the workers of all executors that are alive, as far as the service's database knows them.
+
+    Raises:
+        TransientError, StorageError: the database cannot be read.
+        UsageError: the clock of a worker differs from that of the database.
+    """
+    found = _alive(root, spec, None)
+    return [] if isinstance(found, str) else found[0]
+
+
+def _alive(root: Path, spec: ServiceSpec, executors: Sequence[str] | None) -> tuple[list[Node], str] | str:
+    """Return the processes of executors that are alive, and which node fires schedules; or why there are none.
+
+    Without `executors`: the workers of all.
+    """
     url = parse_url(spec.store, root)
     if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
         return "none runs"
@@ -171,7 +185,10 @@ def _alive(root: Path, spec: ServiceSpec, executors: Sequence[str]) -> tuple[lis
             now = datetime.now(UTC)
             if connection.dialect.name == "postgresql":
                 now = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
-            known = [node for executor in executors for node in load_nodes(connection, executor)]
+            if executors is None:
+                known = load_workers(connection)
+            else:
+                known = [node for executor in executors for node in load_nodes(connection, executor)]
             nodes = [node for node in known if node.is_alive(now)]
             leader = holder_of(connection, LEADER)
     finally:

@@ -1,4 +1,4 @@
-"""Find the optional packages that a job needs, for `gobblin check`, which connects to nothing.
+"""Find the optional packages that a job needs, for `gobblin check` and for workers; connects to nothing.
 
 Constructs name their own packages, and so do the schemes of paths; those of databases' drivers are in `clients.sql`.
 """
@@ -13,7 +13,7 @@ from gobblin_dagster.constructs.clients.sql import DRIVERS
 from gobblin_dagster.constructs.registry import ConstructKind, nested_constructs, registry
 from gobblin_dagster.core.constructs import FrameSource
 from gobblin_dagster.core.traits import PackageTraits, traits_of
-from gobblin_dagster.core.utils.optional_packages import extra_of
+from gobblin_dagster.core.utils.optional_packages import EXTRAS, extra_of
 from gobblin_dagster.spec.document import show_loc
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.load import constructs
@@ -29,8 +29,14 @@ def missing_extras(job: JobSpec) -> list[tuple[str, str]]:
     Raises:
         UsageError: a type of the job is not known; it was refused when the job file was read.
     """
-    found = dict.fromkeys(_needed(job))
+    found = dict.fromkeys(needed_packages(job.model_dump(mode="json")))
     return [(place, extra_of(module).missing()) for place, module in found if not is_installed(module)]
+
+
+def installed_extras() -> list[str]:
+    """Return the extras of ours of which all packages are installed, sorted."""
+    missing = {one.extra for module, one in EXTRAS.items() if not is_installed(module.partition(".")[0])}
+    return sorted({one.extra for one in EXTRAS.values()} - missing)
 
 
 def is_installed(module: str) -> bool:
@@ -41,9 +47,19 @@ def is_installed(module: str) -> bool:
         return False
 
 
-def _needed(job: JobSpec) -> Iterator[tuple[str, str]]:
-    yield from _of_urls("output", {"path": job.output.path})
-    for loc, kind, node in constructs(job.model_dump(mode="json")):
+def needed_packages(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield (place in the job file, module of an optional package) of each part of a job that needs one.
+
+    Args:
+        job: a job document; parts of other types than expected are left out.
+
+    Raises:
+        UsageError: a type of the job is not known.
+    """
+    output = job.get("output")
+    if isinstance(output, Mapping):
+        yield from _of_urls("output", {"path": output.get("path")})
+    for loc, kind, node in constructs(job):
         place = show_loc(loc)
         if kind in list(ConstructKind):  # the others are commit steps
             yield from _of_construct(place, ConstructKind(kind), node)

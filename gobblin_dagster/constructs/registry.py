@@ -276,6 +276,12 @@ class Registry:
         self._discover()
         return MappingProxyType(dict(sorted(self._targets[kind].items())))
 
+    def short_name(self, kind: ConstructKind, type_name: str) -> str:
+        """Return our name of a type that may be named as one of Gobblin's classes; others as they are."""
+        # `gobblin.` is the older form of `org.apache.gobblin.`.
+        full_name = aliases.PREFIX + type_name if type_name.startswith("gobblin.") else type_name
+        return _ALIASES.get(kind, {}).get(full_name, type_name)
+
     def load(self, kind: ConstructKind, type_name: str) -> type[Any]:
         """Return the class of a type.
 
@@ -371,9 +377,7 @@ class Registry:
     def _target(self, kind: ConstructKind, type_name: str) -> str:
         if ":" in type_name:
             return type_name
-        # Names of Gobblin's own classes; `gobblin.` is the older form of `org.apache.gobblin.`.
-        full_name = aliases.PREFIX + type_name if type_name.startswith("gobblin.") else type_name
-        type_name = _ALIASES.get(kind, {}).get(full_name, type_name)
+        type_name = self.short_name(kind, type_name)
         known = self._targets[kind].get(type_name) or self.types(kind).get(type_name)
         if known is None:
             near = difflib.get_close_matches(type_name, self._targets[kind], n=1)

@@ -58,11 +58,12 @@ from gobblin_dagster.service.provisioner import Provisioner, SpecExecutorLaunche
 from gobblin_dagster.service.scheduler.scheduler import BATCH, Scheduler
 from gobblin_dagster.service.security.access import OWNER, Access, digest, load_token
 from gobblin_dagster.service.security.sessions import Sessions
-from gobblin_dagster.service.store.node_rows import BESIDE, Node, delete_node, save_node
+from gobblin_dagster.service.store.node_rows import BESIDE, Node, delete_node, load_workers, save_node
 from gobblin_dagster.service.store.replica import Replica
 from gobblin_dagster.service.store.role_rows import LEADER, RoleLease
 from gobblin_dagster.service.store.state_place_rows import add_state_place, load_state_places
 from gobblin_dagster.service.store.store import ServiceStore
+from gobblin_dagster.service.topology.capabilities import EdgeNeeds, announced_by
 from gobblin_dagster.service.topology.catalog import TopologyCatalog
 from gobblin_dagster.service.topology.stored import StoredTopology
 from gobblin_dagster.spec.project import STATE_STORE, TOKEN_FILE, ServiceSpec
@@ -167,7 +168,7 @@ class CoreServices:
         self.store = ServiceStore(parse_url(spec.store, root), self._clock, may_be_away=True)
         templates = TemplateCatalog(root / spec.templates)
         stored = StoredTopology(self.store, root / spec.topology, templates, allow, root)
-        self.topology = TopologyCatalog(root / spec.topology, stored=stored)
+        self.topology = TopologyCatalog(root / spec.topology, stored=stored, needs=EdgeNeeds(templates))
         compiler = ExecutorCompiler(
             lambda names: make_compiler(spec.compiler, CompilerContext(templates, self.topology, names, allow))
         )
@@ -211,7 +212,7 @@ class CoreServices:
             **_catalog_resources(self.store, self.manager, self.orchestrator, guard, compiler),
             "flowdatasets": FlowDatasetsResource(self.store, self.datasets, guard),
             "flowtemplates": FlowTemplatesResource(templates, guard),
-            "topology": TopologyResource(self.topology, stored, guard),
+            "topology": TopologyResource(self.topology, stored, guard, self.store),
         }
         # SQLite is a file: it can be read as long as the node lives.
         self._replica = None if self.store.is_sqlite else Replica(self.store, root / REPLICAS, self._clock)
@@ -377,14 +378,15 @@ class CoreServices:
             try:
                 while self.scheduler.fire_due().flows == BATCH:
                     pass
-                is_due = self._role.is_held and time.monotonic() >= move_at
+                is_due = time.monotonic() >= move_at
                 if is_due:
                     # Before any execution starts: which executors may run its jobs depends on their state stores.
                     self._note_executors()
                 if self._role.is_held and self.orchestrator.expire_deadlines() + self._start_accepted():
                     self._wake_executors()
                 if is_due:
-                    self._leave_lost_executors()
+                    if self._role.is_held:
+                        self._leave_lost_executors()
                     move_at = time.monotonic() + MOVE_S
                 if self._role.is_held and time.monotonic() >= prune_at and not self.history.prune():
                     prune_at = time.monotonic() + PRUNE_S
@@ -406,10 +408,13 @@ class CoreServices:
         return self.orchestrator.start_accepted() if self.topology.is_known else 0
 
     def _note_executors(self) -> None:
-        """Tell the topology which executors are lost, and in which state stores all keep watermarks."""
+        """Tell the topology which executors are lost, where all keep watermarks, and what their workers can do."""
         with self.store.read() as transaction:
             places = load_state_places(transaction)
+            now = self.store.now(transaction)
+            workers = [one for one in load_workers(transaction) if one.is_alive(now)]
         self.topology.avoid(self.remote.lost, places)
+        self.topology.note_workers(announced_by(workers))
 
     def _leave_lost_executors(self) -> None:
         """Give the jobs of executors that are lost to others that can run them."""

@@ -35,6 +35,7 @@ from gobblin_dagster.service.store.node_rows import Node, delete_node, save_node
 from gobblin_dagster.service.store.state_place_rows import add_state_place
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.store.worker_rows import forget_old_jobs
+from gobblin_dagster.service.topology.capabilities import announce
 from gobblin_dagster.service.topology.model import KafkaTopics
 from gobblin_dagster.spec.job import ConstructSpec
 from gobblin_dagster.spec.project import ProjectSpec
@@ -97,7 +98,7 @@ class WorkerNode:
 
     Raises:
         StorageError, StoreVersionError: the store of orders cannot be opened, and waiting would not help.
-        UsageError: the inlet has faults.
+        UsageError: the inlet has faults, or a package of the user declares a construct with a fault.
 
     Source: gobblin-cluster `GobblinTaskRunner`, `GobblinClusterManager`.
     """
@@ -113,7 +114,8 @@ class WorkerNode:
     ) -> None:
         self._executor = executor
         self._clock = clock or SystemClock()
-        self._about = {"jobs_at_once": spec.worker.jobs_at_once, "inlet": spec.worker.inlet.type}
+        own = {"jobs_at_once": spec.worker.jobs_at_once, "inlet": spec.worker.inlet.type}
+        self._about = own | announce(spec.allow.lists)
         self._state_place = state_place(spec.state, root)
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         is_shared = spec.worker.inlet.type == "store"

@@ -1,13 +1,15 @@
 """`gobblin topology`: check and show the data landscape that the project's topology files describe.
 
-They read the files, and the service need not run; `apply`, `provision` and `retire` talk to a service that runs.
+They read the files, and the service need not run: its workers are shown as its database knows them. `apply`,
+`provision` and `retire` talk to a service that runs.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,10 +21,13 @@ from gobblin_dagster.cli.context import Output, OutputOption, examples, project_
 from gobblin_dagster.cli.lazy import WholeHelpGroup
 from gobblin_dagster.cli.render.console import console, print_facts, print_status, print_table
 from gobblin_dagster.cli.render.json_document import print_json
-from gobblin_dagster.core.errors import InvalidSpecError, UsageError
+from gobblin_dagster.cli.service_checks import alive_workers
+from gobblin_dagster.core.errors import GobblinDagsterError, InvalidSpecError, UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
+from gobblin_dagster.service.store.node_rows import Node
+from gobblin_dagster.service.topology.capabilities import EdgeNeeds, announced_by, worker_document
 from gobblin_dagster.service.topology.files import TopologyFolder, read_topology
 from gobblin_dagster.service.topology.graph import FlowEdge, FlowGraph
 from gobblin_dagster.service.topology.model import ANY
@@ -44,6 +49,7 @@ class Kind(StrEnum):
     NODES = "nodes"
     EDGES = "edges"
     EXECUTORS = "executors"
+    WORKERS = "workers"
 
 
 class Picture(StrEnum):
@@ -83,15 +89,15 @@ def list_parts(
     kind: Annotated[Kind | None, typer.Argument(help="What to list; default: everything.", show_default=False)] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """List data nodes, edges and executors."""
-    graph = _sound(ctx)
+    """List data nodes, edges and executors, and the workers of the service that are alive."""
+    graph, workers = _sound(ctx)
     kinds = [kind] if kind else list(Kind)
     if output is Output.JSON:
-        print_json(**{one.value: _documents(graph, one) for one in kinds})
+        print_json(**{one.value: _documents(graph, workers, one) for one in kinds})
         return
     out = console(sys.stdout)
     for one in kinds:
-        rows = list(_rows(graph, one))
+        rows = list(_rows(graph, workers, one))
         if rows:
             print_table(out, _COLUMNS[one], rows)
         else:
@@ -113,11 +119,11 @@ def show(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show the topology as a picture, or one node, edge or executor with all that it has."""
-    graph = _sound(ctx)
+    graph, workers = _sound(ctx)
     if name is not None:
         _require_known(graph, name)
     if output is Output.JSON:
-        kinds = {kind: [one for one in _documents(graph, kind) if name in (None, one["name"])] for kind in Kind}
+        kinds = {kind: [one for one in _documents(graph, workers, kind) if _is_of(one, kind, name)] for kind in Kind}
         print_json(**{kind.value: documents for kind, documents in kinds.items()})
         return
     out = console(sys.stdout)
@@ -126,9 +132,9 @@ def show(
             out.print(line)
         return
     for kind in Kind:
-        for document in _documents(graph, kind):
-            if document["name"] == name:
-                print_facts(out, {kind.value.removesuffix("s"): name, **_facts(document)})
+        for document in _documents(graph, workers, kind):
+            if _is_of(document, kind, name):
+                print_facts(out, {kind.value.removesuffix("s"): document["name"], **_facts(document)})
     if name in graph.nodes:
         for edge in (*graph.incoming[name], *graph.outgoing[name]):
             out.print(f"  {_arrow(edge)}")
@@ -257,12 +263,25 @@ def _read(ctx: typer.Context) -> tuple[str, TopologyFolder]:
     return shown_path(folder), read_topology(folder, TemplateCatalog(root / service.templates))
 
 
-def _sound(ctx: typer.Context) -> FlowGraph:
-    """Return the topology; raises InvalidSpecError if it has faults."""
+def _sound(ctx: typer.Context) -> tuple[FlowGraph, list[Node]]:
+    """Return the topology, and the workers that are alive; raises InvalidSpecError if the topology has faults."""
     name, found = _read(ctx)
     if found.faults:
         raise InvalidSpecError(file=name, faults=found.faults)
-    return found.graph
+    root = project_root(ctx)
+    service = load_project(root).service
+    try:
+        workers = alive_workers(root, service)
+    except GobblinDagsterError as error:
+        console(sys.stderr).print(f"Workers are not known: {error}")
+        workers = []
+    needs = EdgeNeeds(TemplateCatalog(root / service.templates))
+    return replace(found.graph, lacking=needs.lacking(found.graph, announced_by(workers))), workers
+
+
+def _is_of(document: Mapping[str, Any], kind: Kind, name: str | None) -> bool:
+    """Tell whether a document is about a part, or about a worker of it."""
+    return name in (None, document["name"]) or (kind is Kind.WORKERS and document["executor"] == name)
 
 
 def _require_known(graph: FlowGraph, name: str) -> None:
@@ -275,23 +294,38 @@ _COLUMNS = {
     Kind.NODES: {"node": "left", "type": "left", "platform": "left", "description": "left"},
     Kind.EDGES: {"edge": "left", "from": "left", "to": "left", "cost": "right", "executor": "left", "template": "left"},
     Kind.EXECUTORS: {"executor": "left", "type": "left", "can move": "left", "description": "left"},
+    Kind.WORKERS: {
+        "worker": "left",
+        "executor": "left",
+        "version": "left",
+        "jobs at once": "right",
+        "sources": "left",
+        "publishers": "left",
+        "extras": "left",
+        "roots": "left",
+    },
 }
 
 
-def _rows(graph: FlowGraph, kind: Kind) -> Iterator[tuple[str, ...]]:
-    for one in _documents(graph, kind):
+def _rows(graph: FlowGraph, workers: Sequence[Node], kind: Kind) -> Iterator[tuple[str, ...]]:
+    for one in _documents(graph, workers, kind):
         if kind is Kind.NODES:
             yield one["name"], one["type"], one["platform"], one["description"]
         elif kind is Kind.EDGES:
             executor = one["executor"] or f"- ({one['refusal']})"
             yield one["name"], one["source"], one["destination"], f"{one['cost']:g}", executor, one["template"]
+        elif kind is Kind.WORKERS:
+            told = (_of_worker(one, name) for name in ("jobsAtOnce", "sources", "publishers", "extras", "roots"))
+            yield one["name"], one["executor"], one["version"], *told
         else:
             moves = ", ".join(f"{move['source']} -> {move['destination']}" for move in one["capabilities"])
             state = "" if one["enabled"] else "not enabled; "
             yield one["name"], one["type"], moves, f"{state}{one['description']}"
 
 
-def _documents(graph: FlowGraph, kind: Kind) -> list[dict[str, Any]]:
+def _documents(graph: FlowGraph, workers: Sequence[Node], kind: Kind) -> list[dict[str, Any]]:
+    if kind is Kind.WORKERS:
+        return [worker_document(one) for one in workers]
     if kind is Kind.NODES:
         return [{"name": name, **part.model_dump()} for name, part in sorted(graph.nodes.items())]
     if kind is Kind.EXECUTORS:
@@ -309,7 +343,15 @@ def _facts(document: dict[str, Any]) -> dict[str, str]:
         key: {name: text for name, text in value.items() if text != ANY} if key in ("input", "output") else value
         for key, value in document.items()
     }
-    return {key: _text(value) for key, value in known.items() if key != "name" and value not in ("", None, {})}
+    # What a worker can make is more than anybody reads; its sources and publishers stand alone.
+    left_out = ("name", "constructs")
+    return {key: _text(value) for key, value in known.items() if key not in left_out and value not in ("", None, {})}
+
+
+def _of_worker(document: Mapping[str, Any], name: str) -> str:
+    if document[name] is None:
+        return "any" if name == "roots" and document["constructs"] is not None else "-"
+    return _text(document[name])
 
 
 def _text(value: Any) -> str:

@@ -10,8 +10,10 @@ from gobblin_dagster.service.api.errors import BadRequest, Invalid
 from gobblin_dagster.service.api.guard import Guard
 from gobblin_dagster.service.api.messages import Answer, Request, collection, require_fields
 from gobblin_dagster.service.security.access import Action
-from gobblin_dagster.service.store.store import Transaction
+from gobblin_dagster.service.store.node_rows import load_workers
+from gobblin_dagster.service.store.store import ServiceStore, Transaction
 from gobblin_dagster.service.store.topology_rows import StoredFile
+from gobblin_dagster.service.topology.capabilities import worker_document
 from gobblin_dagster.service.topology.catalog import TopologyCatalog
 from gobblin_dagster.service.topology.stored import StoredTopology
 
@@ -23,15 +25,17 @@ class TopologyResource:
         catalog: what compilers search.
         stored: the files.
         guard: decides who may.
+        store: knows the workers of executors.
     """
 
-    def __init__(self, catalog: TopologyCatalog, stored: StoredTopology, guard: Guard) -> None:
+    def __init__(self, catalog: TopologyCatalog, stored: StoredTopology, guard: Guard, store: ServiceStore) -> None:
         self._catalog = catalog
         self._stored = stored
         self._guard = guard
+        self._store = store
 
     def get_all(self, request: Request) -> Answer:
-        """GET the files that the service keeps, and what compilers search now."""
+        """GET the files that the service keeps, what compilers search now, and the workers that are alive."""
         self._guard.require_of(request.principal, Action.READ, None, "topology")
         elements = [_document(one) for one in self._stored.files()]
         page = collection(elements, request.path, request.query, 0, None, more=False)
@@ -43,8 +47,15 @@ class TopologyResource:
             "executors": len(graph.executors),
             "lost": sorted(graph.lost),
             "problem": self._catalog.problem,
+            "lacking": {name: dict(found) for name, found in sorted(graph.lacking.items())},
+            "workers": self._workers(),
         }
         return Answer(200, {**told, **page.document})
+
+    def _workers(self) -> list[dict[str, Any]]:
+        with self._store.read() as transaction:
+            now = self._store.now(transaction)
+            return [worker_document(one) for one in load_workers(transaction) if one.is_alive(now)]
 
     def get(self, request: Request) -> Answer:
         """GET one file."""

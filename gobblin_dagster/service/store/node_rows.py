@@ -42,7 +42,8 @@ class Node:
     executor: str = ""
     """The executor whose jobs it runs, if it is a worker; empty if it is a node of the service."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What a worker can do: capabilities, jobs at once; of a node of the service, the programs beside it (`BESIDE`)."""
+    """What a worker can do: jobs at once, and what `service.topology.capabilities.announce` returns. Of a node of the
+    service, the programs beside it (`BESIDE`)."""
 
     def is_alive(self, now: datetime) -> bool:
         """Return whether the node may still work."""
@@ -78,6 +79,12 @@ def delete_node(transaction: Transaction, name: str) -> None:
 def load_nodes(transaction: Transaction, executor: str = "") -> list[Node]:
     """Return the nodes of the service, or the workers of an executor, that were heard of within a day, by name."""
     query = select(nodes).where(nodes.c.executor == executor).order_by(nodes.c.name)
+    return [_node(row) for row in transaction.execute(query)]
+
+
+def load_workers(transaction: Transaction) -> list[Node]:
+    """Return the workers of all executors that were heard of within a day, by executor and name."""
+    query = select(nodes).where(nodes.c.executor != "").order_by(nodes.c.executor, nodes.c.name)
     return [_node(row) for row in transaction.execute(query)]
 
 

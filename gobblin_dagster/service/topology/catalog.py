@@ -19,6 +19,7 @@ from gobblin_dagster.core.errors import (
     StoreVersionError,
     TransientError,
 )
+from gobblin_dagster.service.topology.capabilities import Announced, EdgeNeeds
 from gobblin_dagster.service.topology.files import read_topology, topology_files
 from gobblin_dagster.service.topology.graph import EMPTY, FlowGraph
 from gobblin_dagster.service.topology.stored import StoredTopology
@@ -46,16 +47,24 @@ class TopologyCatalog:
         folder: the folder of topology files; one that is not there is an empty topology.
         listeners: called in this order.
         stored: files that came over REST, which belong to the topology too; None: there are none.
+        needs: tells what executors lack for edges; None: executors count as able to run whatever their files say.
 
     Source: gobblin-runtime `TopologyCatalog`, gobblin-service `FSFlowGraphMonitor`. Differs: a folder with a fault
         changes nothing at all.
     """
 
     def __init__(
-        self, folder: Path, listeners: Sequence[TopologyListener] = (), stored: StoredTopology | None = None
+        self,
+        folder: Path,
+        listeners: Sequence[TopologyListener] = (),
+        stored: StoredTopology | None = None,
+        needs: EdgeNeeds | None = None,
     ) -> None:
         self._folder = folder
         self._stored = stored
+        self._needs = needs
+        self._announced: Mapping[str, Sequence[Announced | None]] = {}
+        """What workers of executors announced, by executor."""
         self.is_known = False
         """Whether all files could be looked at once: before that, what is missing may be in a store that is away."""
         self._listeners = list(listeners)
@@ -92,6 +101,37 @@ class TopologyCatalog:
                     told = "jobs of %s do not move to %s, which keep watermarks in other state stores"
                     log.warning(told, one, ", ".join(sorted(apart)))
 
+    def note_workers(self, announced: Mapping[str, Sequence[Announced | None]]) -> bool:
+        """Let edges be run only by executors whose workers can; return whether other edges can be taken now.
+
+        Args:
+            announced: what the workers of executors announced, by executor, as in `EdgeNeeds.lacking`.
+        """
+        with self._turn:
+            self._announced = announced
+            old = self.graph
+            lacking = self._lacking(old)
+            if lacking == old.lacking:
+                return False
+            with self._lock:
+                new = self.graph = replace(self.graph, lacking=lacking)
+            for name in sorted(lacking):
+                for executor, told in lacking[name].items():
+                    if told != old.lacking.get(name, {}).get(executor):
+                        log.warning("edge %s is not run by %s: none of its workers has %s", name, executor, told)
+            self._tell(old, new)
+        return True
+
+    def _lacking(self, graph: FlowGraph) -> Mapping[str, Mapping[str, str]]:
+        return {} if self._needs is None else self._needs.lacking(graph, self._announced)
+
+    def _tell(self, old: FlowGraph, new: FlowGraph) -> None:
+        for listener in self._listeners:
+            try:
+                listener.topology_changed(old, new)
+            except Exception:  # a listener of others must harm neither the service nor the other listeners
+                log.exception("listener %s failed with a change of the topology", listener)
+
     def add_listener(self, listener: TopologyListener) -> None:
         """Tell a listener of the changes from now on."""
         self._listeners.append(listener)
@@ -127,9 +167,11 @@ class TopologyCatalog:
             return False
         self.problem = self._fault = ""
         self._stamp, self.is_known = stamp, True
+        lacking = self._lacking(new)
         with self._lock:
-            old, self.graph = self.graph, replace(new, lost=self.graph.lost, places=self.graph.places)
-        if old.version == new.version:
+            old = self.graph
+            new = self.graph = replace(new, lost=old.lost, places=old.places, lacking=lacking)
+        if (old.version, old.lacking) == (new.version, new.lacking):
             return False
         log.info(
             "the topology has %d node(s), %d edge(s), %d executor(s): version %s",
@@ -138,11 +180,7 @@ class TopologyCatalog:
             len(new.executors),
             new.version,
         )
-        for listener in self._listeners:
-            try:
-                listener.topology_changed(old, new)
-            except Exception:  # a listener of others must harm neither the service nor the other listeners
-                log.exception("listener %s failed with a change of the topology", listener)
+        self._tell(old, new)
         return True
 
     def _read(self) -> FlowGraph:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -42,6 +42,8 @@ class FlowGraph:
     """Executors that are not used for edges that others can run."""
     places: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """State stores in which executors, by the names under which they take orders, have kept watermarks so far."""
+    lacking: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By edge and executor, what no worker of the executor has that the edge's template needs."""
 
     @cached_property
     def outgoing(self) -> Mapping[str, tuple[FlowEdge, ...]]:
@@ -76,16 +78,28 @@ class FlowGraph:
         if not spec.enabled:
             return FlowEdge(name, spec, "", "it is not enabled", *ends)
         candidates = self.capable_executors(spec)
-        enabled = [one for one in candidates if self.executors[one].enabled]
-        fit = [one for one in self._of_one_state(candidates) if one in enabled]
+        lacking = self.lacking.get(name, {})
+        able = [one for one in candidates if self.executors[one].enabled and one not in lacking]
+        fit = [one for one in self._of_one_state(candidates) if one in able]
         ready = next((one for one in fit if one not in self.lost), next(iter(fit), ""))
-        told = "" if ready else f"no executor that can run it is enabled: {', '.join(candidates)}"
-        if enabled and not ready:
-            told = (
-                f"{candidates[0]} is not enabled, and {', '.join(enabled)} keeps watermarks in another state store: "
-                "rows would come again"
-            )
-        return FlowEdge(name, spec, ready, told, *ends)
+        return FlowEdge(name, spec, ready, "" if ready else self._refusal(candidates, able, lacking), *ends)
+
+    def _refusal(self, candidates: Sequence[str], able: Sequence[str], lacking: Mapping[str, str]) -> str:
+        """Return why none of the executors of an edge can run it.
+
+        Args:
+            candidates: the executors.
+            able: those that could, if they kept watermarks where the first one does.
+            lacking: what workers of executors lack, by executor.
+        """
+        without = [f"no worker of {one} has {lacking[one]}" for one in candidates if one in lacking]
+        if able:
+            first = candidates[0]
+            why = without[0] if first in lacking else f"{first} is not enabled"
+            told = f"{', '.join(able)} keeps watermarks in another state store: rows would come again"
+            return f"{why}, and {told}"
+        off = [one for one in candidates if one not in lacking]
+        return "; ".join([*without, *([f"no executor that can run it is enabled: {', '.join(off)}"] if off else [])])
 
     def _of_one_state(self, candidates: Iterable[str]) -> list[str]:
         """Return the first executor and those that may run its jobs.
