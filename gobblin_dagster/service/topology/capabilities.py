@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from gobblin_dagster.constructs.extras import installed_extras, needed_packages
 from gobblin_dagster.constructs.registry import ConstructKind, registry
@@ -76,9 +76,11 @@ def announce(allow: AllowLists) -> dict[str, Any]:
 def read_announced(about: Mapping[str, Any]) -> Announced | None:
     """Return what a worker announced; None if its program is older, or what it says cannot be read."""
     known, extras, modules = about.get("constructs"), about.get("extras"), about.get("modules")
-    if not _is_texts(known) or not _is_texts(extras) or not (modules is None or _is_texts(modules)):
+    if not _is_texts(known) or not _is_texts(extras):
         return None
-    return Announced(frozenset(known), frozenset(extras), None if modules is None else tuple(modules))
+    if modules is None:
+        return Announced(frozenset(known), frozenset(extras), None)
+    return Announced(frozenset(known), frozenset(extras), tuple(modules)) if _is_texts(modules) else None
 
 
 def announced_by(workers: Iterable[Node]) -> dict[str, list[Announced | None]]:
@@ -119,7 +121,7 @@ def _of_kind(about: Mapping[str, Any], kind: ConstructKind) -> list[str] | None:
     return sorted(one.partition(".")[2] for one in announced.constructs if one.partition(".")[0] == kind)
 
 
-def _is_texts(value: Any) -> bool:
+def _is_texts(value: Any) -> TypeGuard[list[str]]:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 

@@ -10,13 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from gobblin_dagster import __version__
+from gobblin_dagster.core.allow import AllowLists
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowConfig, FlowId
 from gobblin_dagster.service.server import CoreServices
 from gobblin_dagster.service.store.execution_rows import load_execution, load_jobs
-from gobblin_dagster.service.store.node_rows import load_nodes
+from gobblin_dagster.service.store.node_rows import Node, load_nodes, save_node
 from gobblin_dagster.service.store.state_place_rows import add_state_place
+from gobblin_dagster.service.topology.capabilities import announce
 from gobblin_dagster.service.worker_node import WorkerNode
 from gobblin_dagster.spec.load import load_project
 from tests.services.flow_project import open_core
@@ -103,7 +107,10 @@ def test_worker_runs_what_its_own_project_allows_and_refuses_the_rest(core: Core
         wait(lambda: is_over(core, allowed) and is_over(core, refused))
         with core.store.read() as transaction:
             [good], [bad] = load_jobs(transaction, allowed), load_jobs(transaction, refused)
-            assert [one.name for one in load_nodes(transaction, "east")] == [node.name]
+            [announced] = load_nodes(transaction, "east")
+            assert (announced.name, announced.program) == (node.name, __version__)
+            assert (announced.about["roots"], announced.about["jobs_at_once"]) == (["lake"], 4)
+            assert "source.files" in announced.about["constructs"]
             assert {one.name for one in load_nodes(transaction)} == {core.node}, "a worker is no node of the service"
         assert core.remote.dispatchers["east"].executor.health() == ""
     assert (good.status, good.processed_count, good.high_watermark) == (ExecutionStatus.COMPLETE, 5, "5")
@@ -131,22 +138,32 @@ def test_inlet_with_faults_is_refused(inlet: str, problem: str, tmp_path: Path) 
         WorkerNode("east", tmp_path, load_project(tmp_path), [])
 
 
-def test_first_execution_after_a_start_knows_where_executors_keep_watermarks(tmp_path: Path) -> None:
+def test_first_execution_after_a_start_knows_where_executors_keep_watermarks_and_what_they_lack(
+    tmp_path: Path,
+) -> None:
     for folder in ("templates", "topology"):
         (tmp_path / folder).mkdir()
     (tmp_path / "gobblin.yaml").write_text("project: service\nservice: {port: 0}\n")
     (tmp_path / "templates" / "rows.template").write_text(TEMPLATE)
     off_and_on = "{type: store, enabled: false, capabilities: [{}]}\n  here: {capabilities: [{}]}"
+    off_and_on += "\n  far: {type: store, state: far, capabilities: [{}]}"
     topology = TOPOLOGY.replace("{type: store, state: east, capabilities: [{source: files}]}", off_and_on)
+    for edge, executors in (("to-lake", "[east, here]"), ("to-other", "[far]")):
+        topology = topology.replace(f"{edge}: {{", f"{edge}: {{executors: {executors}, ")
     (tmp_path / "topology" / "all.yaml").write_text(topology)
     core = open_core(tmp_path)
-    execution = create(core, "lake")
+    execution, other = create(core, "lake"), create(core, "other")
     with core.store.write() as transaction:
         add_state_place(transaction, "east", "sqlite:elsewhere")
+        now = core.store.now(transaction)
+        about = announce(AllowLists(modules=("shop",)))
+        save_node(transaction, Node("w", LeaseOwner.current("w"), "", "1", now, now, now, "far", about))
     core.start()
-    wait(lambda: is_over(core, execution))
+    wait(lambda: is_over(core, execution) and is_over(core, other))
     with core.store.read() as transaction:
-        found = load_execution(transaction, execution)
+        found, refused = load_execution(transaction, execution), load_execution(transaction, other)
     core.stop(at_once=True)
     assert found is not None
     assert "east is not enabled, and here keeps watermarks in another state store" in found.message
+    assert refused is not None
+    assert "no worker of far has module gobblin_dagster.testing.rows_source" in refused.message

@@ -6,13 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.core.allow import AllowLists
 from gobblin_dagster.core.exit_codes import ExitCode
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.service.store.node_rows import Node, save_node
+from gobblin_dagster.service.topology.capabilities import announce
 from tests.services.flow_project import open_core
 from tests.services.rest_service import answering
 from tests.unit.cli.conftest import Cli
 from tests.unit.service.topology.conftest import SOUND
 
 TEMPLATE = "template: {0}\njob: {{source: {{type: files}}}}\n"
+EAST = """\
+executors: {east: {type: store, capabilities: [{}]}}
+edges: {new: {source: lake, destination: landing, template: "FS:///in.template", executors: [east]}}
+"""
 
 
 @pytest.fixture
@@ -123,6 +131,25 @@ def test_provision_registers_an_executor_with_workers_and_retire_removes_it(
         monkeypatch.setenv("GOBBLIN_SERVICE_TOKEN", core.token)
         told = cli("topology", "provision", "east", "--workers", "2", "--from", "lake", "--jobs", "3").out
         assert told == "east is an executor with 2 workers; their logs are .gobblin/provisioned-east-*.log.\n"
+        with core.store.write() as transaction:
+            now = core.store.now(transaction)
+            about = {"jobs_at_once": 3, **announce(AllowLists(paths=("/data",), modules=()))}
+            about["constructs"].remove("source.files")
+            save_node(transaction, Node("w1", LeaseOwner.current("w1"), "", "0.1", now, now, now, "east", about))
+            save_node(transaction, Node("w0", LeaseOwner.current("w0"), "", "0.0", now, now, now, "there"))
+        shown = cli("topology", "list", "workers").out.splitlines()
+        assert [line.split()[:4] for line in shown[1:]] == [["w1", "east", "0.1", "3"], ["w0", "there", "0.0", "-"]]
+        assert shown[1].endswith(" /data")
+        assert "kafka, python, query, rest, spark" in shown[1]
+        (root / "topology" / "east.yaml").write_text("executors: {east: {type: store, capabilities: [{}]}}\n")
+        told = cli("topology", "show", "east").out
+        assert "w1" in told
+        assert "constructs" not in told
+        (root / "topology" / "east.yaml").write_text(EAST)
+        assert "no worker of east has source files" in cli("topology", "list", "edges").out
+        [worker] = cli("topology", "show", "east", "-o", "json").json()["workers"]
+        assert (worker["version"], worker["roots"], worker["modules"]) == ("0.1", ["/data"], [])
+        (root / "topology" / "east.yaml").unlink()
         east = core.topology.graph.executors["east"]
         assert (east.type, east.workers, east.jobs_at_once) == ("store", 2, 3)
         assert east.can_move("lake", "database")

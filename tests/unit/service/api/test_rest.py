@@ -537,6 +537,7 @@ def test_topology_files_are_put_read_and_deleted_and_faults_are_422(rest: Rest) 
     assert rest("PUT", "/topology/(name:west)", {"body": body}).json == {"version": 1}
     told = rest("GET", "/topology").json
     assert (told["nodes"], told["problem"], told["lost"]) == (1, "", [])
+    assert (told["workers"], told["lacking"]) == ([], {})
     assert [(one["name"], one["body"], one["changedBy"]) for one in told["elements"]] == [("west", body, "owner")]
     assert rest("GET", "/topology/(name:west)").json["version"] == 1
     refused = rest("PUT", "/topology/(name:more)", {"body": body})

@@ -27,6 +27,7 @@ from gobblin_dagster.service.store.execution_rows import (
     load_jobs,
 )
 from gobblin_dagster.service.store.store import ServiceStore
+from gobblin_dagster.service.topology.capabilities import Announced, EdgeNeeds
 from gobblin_dagster.service.topology.catalog import TopologyCatalog
 
 from ..conftest import flow
@@ -57,8 +58,9 @@ class Service:
         self._file = root / "topology" / "all.yaml"
         self._seconds = 0
         self.store = store
-        self.topology = TopologyCatalog(root / "topology")
-        context = CompilerContext(TemplateCatalog(root), self.topology, ["embedded"], EVERYTHING)
+        templates = TemplateCatalog(root)
+        self.topology = TopologyCatalog(root / "topology", needs=EdgeNeeds(templates))
+        context = CompilerContext(templates, self.topology, ["embedded"], EVERYTHING)
         self._compiler = make_compiler("auto", context)
         self.compiled: list[str] = []
         self.orchestrator = Orchestrator(store, self._compile)
@@ -130,6 +132,25 @@ def test_flow_without_a_way_waits_and_runs_once_as_soon_as_there_is_one(service:
     done = JobReport(ExecutionId(FLOW, number), "g__n__direct", 1, 1, S.COMPLETE, processed_count=2)
     service.orchestrator.report(done)
     assert service.execution(number).message == "2 rows in 1 job", "that it waited is no reason of its end"
+
+
+def test_flow_waits_until_a_worker_announces_what_its_edge_needs(service: Service) -> None:
+    bare, whole = (Announced(frozenset(one), frozenset(), None) for one in ((), ("source.files",)))
+    assert not service.topology.note_workers({"here": [bare]})
+    service.describe(direct=1)
+    number = service.create(routed(**WAITS))
+    assert service.orchestrator.start_accepted() == 0
+    told = "edge 'direct' (landing -> lake): no worker of here has source files"
+    assert told in service.execution(number).message
+    assert not service.topology.note_workers({"here": [bare, bare]})
+    assert service.orchestrator.start_accepted() == 0
+    assert len(service.compiled) == 2, "nothing has changed for it"
+    assert service.topology.note_workers({"here": [bare, whole]})
+    assert service.orchestrator.start_accepted() == 1
+    assert service.jobs(number) == ["g__n__direct"]
+    assert service.topology.note_workers({"here": [bare]}), "the other one has ended"
+    assert service.topology.note_workers({}), "so has this one: nothing is known, and jobs wait"
+    assert service.topology.graph.edge("direct").executor == "here"
 
 
 def test_only_flows_that_wait_are_compiled_again_and_only_after_a_change(service: Service) -> None:
