@@ -6,13 +6,14 @@ Read first: `assets.py` (a job as an asset), then `io_manager.py` (its `handle_o
 """
 
 from gobblin_dagster.orchestration.alerts import Alert, Webhook, run_alert_sensor
-from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job, job_schedule
+from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job
 from gobblin_dagster.orchestration.component import GobblinJobComponent
 from gobblin_dagster.orchestration.definitions import build_definitions
 from gobblin_dagster.orchestration.flows import flow_schedule_sensor
 from gobblin_dagster.orchestration.io_manager import CommitStepIOManager
 from gobblin_dagster.orchestration.published import PublishedDatasets
 from gobblin_dagster.orchestration.resources import GobblinSparkResource
+from gobblin_dagster.orchestration.schedules import job_schedule
 from gobblin_dagster.orchestration.sensors import new_data_sensor, sweep_sensor
 from gobblin_dagster.orchestration.sla import sla_sensor
 from gobblin_dagster.orchestration.translator import BranchData, GobblinTranslator

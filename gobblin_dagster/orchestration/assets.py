@@ -9,7 +9,6 @@ from pathlib import Path
 
 import dagster as dg
 
-from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.task.runner import TaskRunner
@@ -121,30 +120,6 @@ def _dagster_job(name: str, keys: tuple[dg.AssetKey, ...], description: str | No
         executor_def=dg.in_process_executor,
         tags={"dagster/max_runtime": str(MAX_RUNTIME_S)},
     )
-
-
-def job_schedule(project: Project | Path | str, job: JobSpec | str) -> dg.ScheduleDefinition:
-    """Return the schedule `<job>_schedule` of a job file's `schedule`; it is on from the beginning.
-
-    Raises:
-        InvalidSpecError, UsageError: the project or the job cannot be loaded, the job has no schedule, or no time fits
-            its `cron`.
-    """
-    binding = JobBinding.of(project, job)
-    wanted = binding.job.schedule
-    if wanted is None:
-        raise UsageError(problem=f"Job {binding.name!r} has no `schedule`.", hint="Add one to its job file.")
-    try:
-        return dg.ScheduleDefinition(
-            name=f"{binding.name}_schedule",
-            job_name=binding.dagster_job,
-            cron_schedule=wanted.cron,
-            execution_timezone=wanted.time_zone,
-            default_status=dg.DefaultScheduleStatus.RUNNING,
-        )
-    except dg.DagsterInvalidDefinitionError as error:
-        problem = f"Job {binding.name!r}: Dagster cannot read the `cron` of its schedule, {wanted.cron!r}."
-        raise UsageError(problem=problem, hint="Write five fields as in crontab, such as '0 6 * * 1-5'.") from error
 
 
 def _dressed(made: dg.AssetSpec, translated: dg.AssetSpec) -> dg.AssetSpec:

@@ -13,9 +13,10 @@ from gobblin_dagster.core.errors import SpecError
 from gobblin_dagster.engine.project import Project, open_sound_jobs
 from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.orchestration.alerts import Webhook, run_alert_sensor
-from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job, job_schedule
+from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job
 from gobblin_dagster.orchestration.binding import Checks
 from gobblin_dagster.orchestration.errors import without_secrets
+from gobblin_dagster.orchestration.schedules import job_schedule
 from gobblin_dagster.orchestration.sensors import new_data_sensor, sweep_sensor
 from gobblin_dagster.orchestration.sla import sla_sensor
 from gobblin_dagster.orchestration.translator import GobblinTranslator

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from enum import StrEnum
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
 
@@ -19,9 +18,9 @@ from gobblin_dagster.core.extract import Extract, ExtractType
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.spec.asset import AssetSettings
-from gobblin_dagster.spec.crontab import crontab_problem
 from gobblin_dagster.spec.model import SpecModel as SpecModel  # noqa: PLC0414  # others import it from here
 from gobblin_dagster.spec.numbers import ExactNumbers
+from gobblin_dagster.spec.schedule import ScheduleSpec
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,62}$"
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
@@ -29,11 +28,6 @@ Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 
 Mode = Annotated[str, StringConstraints(pattern=r"^0?[0-7]{3}$")]
 """File permissions as octal text."""
-
-_TIMES = r"[0-9*/,\-]+"
-_DAYS = r"[0-9A-Za-z*/,\-#]+"
-_CRON = re.compile(rf"@(hourly|daily|weekly|monthly)|{_TIMES} {_TIMES} {_DAYS} {_DAYS} {_DAYS}")
-"""The characters of a crontab line."""
 
 
 class ConstructSpec(ExactNumbers):
@@ -438,40 +432,6 @@ class OutputSpec(SpecModel):
     Source: `writer.dir.permissions`."""
     group: str | None = Field(default=None, min_length=1)
     """Group of published files and their folders, by name. Source: `writer.group.name`."""
-
-
-class ScheduleSpec(SpecModel):
-    """When Dagster starts the job by itself.
-
-    Each run reads what is new since the last one, so times that were missed cost nothing.
-    """
-
-    cron: str
-    """Minute, hour, day of month, month, day of week, as in crontab: `0 6 * * 1-5`; or `@hourly`, `@daily`."""
-    time_zone: str = "UTC"
-    """Name of a time zone, such as `Europe/Berlin`."""
-
-    @field_validator("cron")
-    @classmethod
-    def _five_fields(cls, cron: str) -> str:
-        if not _CRON.fullmatch(cron):
-            raise ValueError(
-                f"expected five fields as in crontab, such as '0 6 * * 1-5', or @hourly, @daily, @weekly, @monthly; "
-                f"got {cron!r}"
-            )
-        if not cron.startswith("@") and (problem := crontab_problem(cron)):
-            raise ValueError(f"{problem}; got {cron!r}")
-        return cron
-
-    @field_validator("time_zone")
-    @classmethod
-    def _known_zone(cls, name: str) -> str:
-        try:
-            ZoneInfo(name)
-        except (ValueError, ZoneInfoNotFoundError, OSError):
-            problem = f"no time zone has the name {name!r}; expected one such as 'UTC' or 'Europe/Berlin'"
-            raise ValueError(problem) from None
-        return name
 
 
 class JobSpec(SpecModel):

@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 from gobblin_dagster.core.errors import InvalidFlowError, SpecFault, UsageError
 from gobblin_dagster.service.cron import Cron, CronError
 from gobblin_dagster.service.model import FailureOption, FlowConfig, FlowId, Schedule
+from gobblin_dagster.spec.schedule import CatchUp
 
 NAME_LENGTH = 128
 """Characters of a group or a name at most."""
@@ -43,14 +44,6 @@ _KNOWN = frozenset({"id", "templateUris", "properties", "schedule", "explain", "
 _MISSING = "field is required but not found and has no default value"
 
 _UTC = ZoneInfo("UTC")
-
-
-class CatchUp(StrEnum):
-    """What happens to fire times that passed while no scheduler ran."""
-
-    ALL = "all"
-    LATEST = "latest"
-    SKIP = "skip"
 
 
 class WhenFull(StrEnum):

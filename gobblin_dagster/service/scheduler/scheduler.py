@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from gobblin_dagster.service.catalog.flow_config import CatchUp, FlowSettings
+from gobblin_dagster.service.catalog.flow_config import FlowSettings
 from gobblin_dagster.service.cron import Cron
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId, FlowSpec, Trigger
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.store.execution_rows import Event, Execution, add_events, add_executions
 from gobblin_dagster.service.store.flow_rows import DueFlow, set_next_fires, take_due
 from gobblin_dagster.service.store.store import ServiceStore, Transaction
+from gobblin_dagster.spec.schedule import CatchUp
 
 BATCH = 100
 """Flows that are claimed in one transaction."""

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from gobblin_dagster.core.errors import InvalidFlowError
-from gobblin_dagster.service.catalog.flow_config import CatchUp, Concurrency, FlowSettings, parse_flow_config
+from gobblin_dagster.service.catalog.flow_config import Concurrency, FlowSettings, parse_flow_config
 from gobblin_dagster.service.model import FlowId, Schedule
+from gobblin_dagster.spec.schedule import CatchUp
 
 GOOD: dict[str, Any] = {
     "id": {"flowGroup": "g", "flowName": "n"},
