@@ -29,11 +29,23 @@ WHOLE_JOB = "(whole job)"
 
 
 def console(stream: TextIO, *, quiet: bool = False) -> Console:
-    """Return a console on a stream: colours on a terminal; plain, unwrapped text in a pipe."""
+    """Return a console on a stream: colours on a terminal; plain, unwrapped text in a pipe.
+
+    With `NO_COLOR` nothing is bold or dim either.
+    """
     is_pipe = not stream.isatty()
     known = os.environ.get("COLUMNS", "").strip("0")  # `COLUMNS=0` stands for unknown, in editors and containers
     width = None if known or not (is_pipe or "COLUMNS" in os.environ) else PIPE_WIDTH
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, quiet=quiet, soft_wrap=is_pipe)
+    return Console(
+        file=stream,
+        width=width,
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
+        highlight=False,
+        markup=False,
+        emoji=False,
+        quiet=quiet,
+        soft_wrap=is_pipe,
+    )
 
 
 def print_status(good: bool, text: str) -> None:

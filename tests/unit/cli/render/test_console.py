@@ -1,4 +1,4 @@
-"""The width of what commands print: of the terminal, of the environment, or 120 columns."""
+"""The width of what commands print: of the terminal, of the environment, or 120 columns; and their styles."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from gobblin_dagster.cli.render.console import PIPE_WIDTH, console
+from gobblin_dagster.cli.render.console import PIPE_WIDTH, console, print_facts, print_table
 
 
 @pytest.mark.parametrize(("columns", "width"), [("0", PIPE_WIDTH), ("", PIPE_WIDTH), ("50", 50)])
@@ -18,3 +18,23 @@ def test_width_of_zero_columns_is_unknown_and_hides_nothing(
     out = console(stream)
     out.print("1 dataset with new data")
     assert (out.width, stream.getvalue()) == (width, "1 dataset with new data\n")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("no_color", "has_styles"), [("1", False), ("", True)])
+def test_without_colours_nothing_is_bold_or_dim_either(
+    no_color: str, has_styles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"NO_COLOR": no_color, "TERM": "xterm-256color", "COLUMNS": "100"}.items():
+        monkeypatch.setenv(name, value)
+    stream = Terminal()
+    out = console(stream)
+    print_table(out, {"dataset": "left", "rows": "right"}, [("orders", "3")])
+    print_facts(out, {"lag": "none"})
+    out.print("ends", style="bold")
+    assert "orders" in stream.getvalue()
+    assert ("\x1b" in stream.getvalue()) == has_styles
