@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sqlalchemy import Engine, Executable, Interval, delete, literal, update
 
@@ -38,6 +38,9 @@ from gobblin_dagster.state.sql.tables import leases, metadata
 from gobblin_dagster.state.store import LeaseGrant, StateStore
 from gobblin_dagster.testing.faults import FaultPoints, Halted, counted_storage, counted_store
 from gobblin_dagster.testing.protocol.storages import StorageSetup
+
+if TYPE_CHECKING:
+    from gobblin_dagster.testing.protocol.invariants import Violation
 
 JOB = "kafka_to_lake"
 URN = "MyTopic"
@@ -99,6 +102,8 @@ class Example:
     halts: bool = False
     """True if a killed run is halted in this process, see `testing.faults`; on some storages all are."""
     clock: SetClock = field(default_factory=SetClock)
+    found: dict[str, tuple[Violation, ...]] = field(default_factory=dict)
+    """What schedules found on a disk, by its digest and what they did there."""
     _opened: StateStore | None = None
     _engine: Engine | None = None
 
@@ -111,6 +116,10 @@ class Example:
     def urns(self) -> tuple[str, ...]:
         """Its datasets; all have the same watermarks."""
         return (URN, SECOND_URN) if self.shape == "together" else (URN,)
+
+    @property
+    def _is_in_one_folder(self) -> bool:
+        return self.setup.root == str(self.root) and self.kind != "postgres" and self.setup.outlives_processes
 
     @property
     def output_root(self) -> str:
@@ -139,14 +148,23 @@ class Example:
 
     def begin_after(self, name: str, runs: Callable[[], object]) -> None:
         """Start from what `runs` leave of an empty store; where that is all in one local folder, they run once."""
-        is_local = self.setup.root == str(self.root) and self.kind != "postgres" and self.setup.outlives_processes
         self.clock.instant = START
-        if is_local and self._is_copied(name):
+        if self._is_in_one_folder and self._is_copied(name):
             return
         self.reset()
         runs()
-        if is_local:
+        if self._is_in_one_folder:
             shutil.copytree(self.root, self._copy(name), symlinks=True)
+
+    def disk_digest(self) -> str | None:
+        """Return a digest of all names, modes and bytes of state and files; None if not all are in one local folder."""
+        if not self._is_in_one_folder:
+            return None
+        total = hashlib.sha256()
+        for path in sorted(self.root.rglob("*")):
+            content = path.read_bytes() if path.is_file() else b""
+            total.update(f"{path}\0{path.lstat().st_mode}\0{len(content)}\0".encode() + content)
+        return total.hexdigest()
 
     def _is_copied(self, name: str) -> bool:
         """Replace all files by the copy of that name, if there is one."""

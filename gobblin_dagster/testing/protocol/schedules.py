@@ -277,8 +277,18 @@ def recovered(
     storage: Storage | None = None,
     ends: Mapping[str, int] = SECOND_BATCH,
 ) -> Schedule:
-    """Check the disk as it is, let a run recover and read new data up to `ends`, check, replay, compare."""
-    return Schedule(name, tuple(_check_recover_replay(example, runner, hour, storage, ends)))
+    """Check the disk as it is, let a run recover and read new data up to `ends`, check, replay, compare.
+
+    Faults often leave the same disk, byte for byte. What is found there depends on nothing else, so it is looked for
+    once; the disk is then left as it is.
+    """
+    digest = example.disk_digest() if storage is None else None
+    if digest is None:
+        return Schedule(name, tuple(_check_recover_replay(example, runner, hour, storage, ends)))
+    done = f"{digest} {runner} {hour} {ends} {example.clock.now()}"
+    if done not in example.found:
+        example.found[done] = tuple(_check_recover_replay(example, runner, hour, None, ends))
+    return Schedule(name, example.found[done])
 
 
 def _check_recover_replay(
