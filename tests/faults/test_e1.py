@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.testing.protocol.invariants import Harm
 from gobblin_dagster.testing.protocol.power_loss import failed_syncs, power_losses, torn_writes
-from gobblin_dagster.testing.protocol.scenario import Example, Shape, StoreKind
+from gobblin_dagster.testing.protocol.scenario import FIRST_BATCH, Example, Shape, StoreKind
 from gobblin_dagster.testing.protocol.schedules import (
     Report,
     Schedule,
@@ -22,6 +23,7 @@ from gobblin_dagster.testing.protocol.schedules import (
     kills,
     late_errors,
     late_movers,
+    recovered,
     trace_of,
 )
 from gobblin_dagster.testing.protocol.storages import StorageKind, StorageSetup, late_listing, make_storage
@@ -170,3 +172,19 @@ def test_trace_is_the_same_each_time(scratch: Path, kind: StoreKind) -> None:
     first = trace_of(example)
     assert trace_of(example) == first
     assert first.count("storage.move") == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_disk_is_looked_at_again_only_where_a_byte_differs(scratch: Path, kind: StoreKind) -> None:
+    example = Example(scratch / "lake", kind)
+    for _ in range(2):
+        example.reset()
+        example.run("A", FIRST_BATCH)
+        assert recovered(example, "nothing happened").violations == ()
+    assert len(example.found) == 1
+    example.reset()
+    example.run("A", FIRST_BATCH)
+    published = next(Path(example.output_root).glob("main/*/*/*.txt"))
+    published.write_bytes(published.read_bytes()[:-1] + b"?")
+    assert Harm.AHEAD in {violation.harm for violation in recovered(example, "a byte of a file is wrong").violations}
+    assert len(example.found) == 2
