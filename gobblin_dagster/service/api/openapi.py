@@ -1,7 +1,12 @@
-"""A description of the REST API for programs that do not know Rest.li."""
+"""A description of the REST API for programs that do not know Rest.li.
+
+The signs of Rest.li's keys stand in the paths, `/flowconfigsV2/(flowGroup:{flowGroup},flowName:{flowName})`, so that a
+client made from the document has plain values to put in.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Any, get_args
 
 from gobblin_dagster import __version__
@@ -9,23 +14,11 @@ from gobblin_dagster.core.startpoint import OnRewind
 
 _TEXT = {"type": "string"}
 _COUNT = {"type": "integer", "minimum": 0}
-_KEY = {
-    "name": "key",
-    "in": "path",
-    "required": True,
-    "description": "`(flowGroup:GROUP,flowName:NAME)`; values are percent-encoded, `( ) , : ' /` among them.",
-    "schema": _TEXT,
-}
-_EXECUTION_KEY = {
-    **_KEY,
-    "description": "`(flowExecutionId:NUMBER,flowGroup:GROUP,flowName:NAME)`, values percent-encoded.",
-}
-_DATASET_KEY = {
-    **_KEY,
-    "description": "`(flowGroup:GROUP,flowName:NAME)` is the whole flow; `datasetUrn:URN` and `jobName:JOB` in it name "
-    "one dataset. Values are percent-encoded.",
-}
-_TOPOLOGY_KEY = {**_KEY, "description": "`(name:NAME)`"}
+_FLOW = "(flowGroup:{flowGroup},flowName:{flowName})"
+_EXECUTION = "(flowExecutionId:{flowExecutionId},flowGroup:{flowGroup},flowName:{flowName})"
+_DATASET = "(datasetUrn:{datasetUrn},flowGroup:{flowGroup},flowName:{flowName})"
+_TOPOLOGY = "(name:{name})"
+_FIELD = re.compile(r"{(\w+)}")
 _TOPOLOGY_FILE = {
     "type": "object",
     "required": ["body"],
@@ -71,59 +64,19 @@ _FLOW_CONFIG = {
 
 def openapi_document() -> dict[str, Any]:
     """Return the API as OpenAPI 3.1."""
-    flow = {"$ref": "#/components/schemas/FlowConfig"}
-    body = {"required": True, "content": {"application/json": {"schema": flow}}}
-    page = [_query("start", _COUNT), _query("count", _COUNT)]
     paths: dict[str, Any] = {
-        "/flowconfigsV2": {
-            "get": _operation("All flows, or those that a finder finds", [*page, _query("q", _TEXT)]),
-            "post": {**_operation("Create a flow", [_header("Idempotency-Key")], created=True), "requestBody": body},
-        },
-        "/flowconfigsV2/{key}": {
-            "get": _operation("One flow", [_KEY]),
-            "put": {**_operation("Put a flow in the place of one", [_KEY, _header("If-Match")]), "requestBody": body},
-            "post": _operation(
-                "Patch a flow, or act on it: runImmediately, pause, unpause, rollback, explain",
-                [_KEY, _query("action", _TEXT)],
-            ),
-            "delete": _operation("Take a flow out of the catalog", [_KEY, _header("If-Match")]),
-        },
-        "/flowexecutions": {
-            "get": _operation(
-                "Executions: latestFlowExecution, latestFlowGroupExecutions, events", [_query("q", _TEXT)]
-            )
-        },
-        "/flowexecutions/{key}": {
-            "get": _operation("One execution", [_EXECUTION_KEY]),
-            "post": _operation(
-                "Resume an execution, or end one job: ?action=resume, killJob",
-                [_EXECUTION_KEY, _query("action", _TEXT)],
-            ),
-            "delete": _operation("End an execution", [_EXECUTION_KEY]),
-        },
-        "/flowdatasets/{key}": {
-            "get": _operation("How far the datasets of a flow are, or one of them", [_DATASET_KEY, *page]),
-            "post": {
-                **_operation(
-                    "Say where the next run of a dataset begins: setStartpoint, removeStartpoint",
-                    [_DATASET_KEY, _query("action", _TEXT)],
-                ),
-                "requestBody": {"required": True, "content": {"application/json": {"schema": _STARTPOINT}}},
-            },
-        },
-        "/topology": {"get": _operation("Topology files that the service keeps", [])},
-        "/topology/{key}": {
-            "get": _operation("One topology file", [_TOPOLOGY_KEY]),
-            "put": {
-                **_operation("Put a topology file; refused if the topology would have faults", [_TOPOLOGY_KEY]),
-                "requestBody": {"required": True, "content": {"application/json": {"schema": _TOPOLOGY_FILE}}},
-            },
-            "delete": _operation("Delete a topology file", [_TOPOLOGY_KEY]),
-        },
-        "/health/live": {"get": _operation("Whether the process works", [])},
-        "/health/ready": {"get": _operation("Whether requests can be answered", [])},
-        "/version": {"get": _operation("The version of the service", [])},
+        **_flow_paths("flowconfigsV2"),
+        **_flow_paths("flowconfigs"),
+        **_execution_paths("flowexecutions", "latestFlowExecution"),
+        **_execution_paths("flowstatuses", "latestFlowStatus"),
+        **_other_paths(),
+        "/health/live": {"get": _open("Whether the process works")},
+        "/health/ready": {"get": _open("Whether requests can be answered")},
+        "/version": {"get": _open("The version of the service")},
     }
+    for path, item in paths.items():
+        if names := _FIELD.findall(path):
+            item["parameters"] = [_path(name) for name in names]
     return {
         "openapi": "3.1.0",
         "info": {"title": "gobblin_dagster service", "version": __version__},
@@ -136,14 +89,100 @@ def openapi_document() -> dict[str, Any]:
     }
 
 
+def _flow_paths(resource: str) -> dict[str, Any]:
+    flow = _body({"$ref": "#/components/schemas/FlowConfig"})
+    change = [_header("If-Match")]
+    exact = ("flowGroup", "flowName", "templateUri", "schedule", "owningGroup", "managedBy")
+    found = [_choice("q", "filterFlows", "history"), *map(_query, (*exact, "propertyFilter", "search")), *_flow_id()]
+    action = _choice("action", "runImmediately", "pause", "unpause", "rollback", "explain")
+    patch = {"type": "object", "properties": {"patch": {"type": "object"}, "version": {"type": "integer"}}}
+    return {
+        f"/{resource}": {
+            "get": _operation("All flows, or those that a finder finds", [*_page(), *found]),
+            "post": {**_operation("Create a flow", [_header("Idempotency-Key")], created=True), **flow},
+        },
+        f"/{resource}/{_FLOW}": {
+            "get": _operation("One flow", []),
+            "put": {**_operation("Put a flow in the place of one", change), **flow},
+            "post": {**_operation("Act on a flow; without an action: patch it", [action, *change]), **_body(patch)},
+            "delete": _operation("Take a flow out of the catalog", change),
+        },
+    }
+
+
+def _execution_paths(resource: str, latest: str) -> dict[str, Any]:
+    finder = _choice("q", latest, "latestFlowGroupExecutions", "events", required=True)
+    where = [*_flow_id(), *map(_query, ("flowGroup", "flowExecutionId", "count", "countPerFlow"))]
+    action = _choice("action", "resume", "killJob", required=True)
+    job = {"type": "object", "properties": {"jobName": {**_TEXT, "description": "the job that killJob ends"}}}
+    return {
+        f"/{resource}": {"get": _operation("Executions that a finder finds", [finder, *where])},
+        f"/{resource}/{_EXECUTION}": {
+            "get": _operation("One execution", []),
+            "post": {**_operation("Resume an execution, or end one job of it", [action]), **_body(job)},
+            "delete": _operation("End an execution", []),
+        },
+    }
+
+
+def _other_paths() -> dict[str, Any]:
+    action = _choice("action", "setStartpoint", "removeStartpoint", required=True)
+    put = _operation("Put a topology file; refused if the topology would have faults", [])
+    return {
+        f"/flowdatasets/{_FLOW}": {"get": _operation("How far the datasets of a flow are", _page())},
+        f"/flowdatasets/{_DATASET}": {
+            "get": _operation("How far one dataset of a flow is", []),
+            "post": {**_operation("Say where the next run of a dataset begins", [action]), **_body(_STARTPOINT)},
+        },
+        "/flowtemplates": {"get": _operation("What flows can be made of", [])},
+        "/topology": {"get": _operation("Topology files that the service keeps", [])},
+        f"/topology/{_TOPOLOGY}": {
+            "get": _operation("One topology file", []),
+            "put": {**put, **_body(_TOPOLOGY_FILE)},
+            "delete": _operation("Delete a topology file", []),
+        },
+    }
+
+
 def _operation(summary: str, parameters: list[dict[str, Any]], *, created: bool = False) -> dict[str, Any]:
-    told = {"201" if created else "200": {"description": "done"}, "4XX": {"description": "refused; `message` says why"}}
+    told = {
+        "201" if created else "200": {"description": "done"},
+        "4XX": {"description": "refused; `message` says why"},
+        "503": {"description": "the database cannot be used now; `Retry-After` says when to try again"},
+    }
     return {"summary": summary, "parameters": parameters, "responses": told}
 
 
-def _query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "in": "query", "required": False, "schema": schema}
+def _open(summary: str) -> dict[str, Any]:
+    """Return an operation that needs no token."""
+    return {**_operation(summary, []), "security": []}
+
+
+def _body(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def _path(name: str) -> dict[str, Any]:
+    told = "percent-encoded, `( ) , : ' /` too"
+    return {"name": name, "in": "path", "required": True, "description": told, "schema": _TEXT}
+
+
+def _query(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "schema": _TEXT}
+
+
+def _choice(name: str, *choices: str, required: bool = False) -> dict[str, Any]:
+    return {**_query(name), "required": required, "schema": {**_TEXT, "enum": list(choices)}}
 
 
 def _header(name: str) -> dict[str, Any]:
     return {"name": name, "in": "header", "required": False, "schema": _TEXT}
+
+
+def _page() -> list[dict[str, Any]]:
+    return [{**_query(name), "schema": _COUNT} for name in ("start", "count")]
+
+
+def _flow_id() -> list[dict[str, Any]]:
+    """Return the parameter `flowId` as protocol 1.0.0 writes it: the service takes it from clients that name none."""
+    return [_query("flowId.flowGroup"), _query("flowId.flowName")]
