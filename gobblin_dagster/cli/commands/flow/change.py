@@ -119,8 +119,7 @@ def update(
         return
     out = console(sys.stdout)
     out.print(f"Flow {flow} is changed: version {newest['version'] + 1}.")
-    if newest["managedBy"]:
-        out.print(f"It comes from {newest['managedBy']}: the next `gobblin flow apply` of it takes this change back.")
+    _tell_folder(out, newest["managedBy"])
 
 
 def explain(
@@ -215,7 +214,10 @@ def unschedule(ctx: typer.Context, flow: FlowArgument, url: UrlOption = None) ->
     group, name = group_and_name(flow)
     with connect(ctx, url) as client:
         client.unschedule(group, name)
-    console(sys.stdout).print(f"Flow {flow} has no schedule any more.")
+        managed_by = client.history(group, name)[-1]["managedBy"]
+    out = console(sys.stdout)
+    out.print(f"Flow {flow} has no schedule any more.")
+    _tell_folder(out, managed_by)
 
 
 def delete(ctx: typer.Context, flow: FlowArgument, yes: YesOption = False, url: UrlOption = None) -> None:
@@ -223,6 +225,7 @@ def delete(ctx: typer.Context, flow: FlowArgument, yes: YesOption = False, url: 
     group, name = group_and_name(flow)
     with connect(ctx, url) as client:
         client.get(group, name)
+        _tell_folder(console(sys.stdout), client.history(group, name)[-1]["managedBy"], "creates it again")
         confirm(f"Delete the flow {flow}?", yes)
         client.delete(group, name)
     console(sys.stdout).print(f"Flow {flow} is deleted.")
@@ -233,8 +236,17 @@ def _act(
 ) -> None:
     group, name = group_and_name(flow)
     with connect(ctx, url) as client:
-        version = client.act(group, name, action, body)["version"]
-    console(sys.stdout).print(f"Flow {flow} {told} (version {version}).")
+        stored = client.act(group, name, action, body)
+    out = console(sys.stdout)
+    out.print(f"Flow {flow} {told} (version {stored['version']}).")
+    if action == "rollback":
+        _tell_folder(out, stored["managedBy"])
+
+
+def _tell_folder(out: Console, managed_by: str, effect: str = "takes this change back") -> None:
+    """Say that a flow comes from a folder of files, if it does: the folder overrides changes that are made here."""
+    if managed_by:
+        out.print(f"It comes from {managed_by}: the next `gobblin flow apply` of it {effect}.")
 
 
 def _pairs(values: list[str] | None) -> dict[str, str]:

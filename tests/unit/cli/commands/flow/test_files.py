@@ -121,3 +121,17 @@ def test_flow_that_somebody_deletes_while_others_are_exported_is_left_out(
     monkeypatch.setattr(FlowClient, "find", lambda _self: listed)
     assert cli("flow", "export", tmp_path / "out").code == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["shop.b.yaml"]
+
+
+def test_changes_of_a_flow_from_a_folder_say_that_the_folder_undoes_them(
+    cli: Cli, client: FlowClient, tmp_path: Path
+) -> None:
+    folder = tmp_path / "flows"
+    folder.mkdir()
+    (folder / "a.yaml").write_text(f"flow: shop/a\ntemplates: {URI}\nschedule: '{NEVER}'\n")
+    assert cli("flow", "apply", folder, "--as", "team", "--yes").code == 0
+    client.create("shop", "b", URI, {}, cron=NEVER)
+    changes = (["update", "--set", "rows=7"], ["rollback", "1"], ["unschedule"], ["delete", "--yes"])
+    for change, *more in changes:
+        assert "It comes from team: the next `gobblin flow apply`" in cli("flow", change, "shop/a", *more).out, change
+        assert "It comes from" not in cli("flow", change, "shop/b", *more).out, change
