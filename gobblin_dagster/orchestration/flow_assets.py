@@ -20,6 +20,7 @@ from gobblin_dagster.core.errors import FlowCompileError, GobblinDagsterError, S
 from gobblin_dagster.database.engine import parse_url
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.task.runner import TaskRunner
+from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job
 from gobblin_dagster.orchestration.errors import without_secrets
 from gobblin_dagster.orchestration.flow_runs import EXECUTION_TAG, FLOW_TAG, JOB_TAG, FlowRuns
@@ -67,13 +68,13 @@ class FlowTranslator(GobblinTranslator):
         parts = [_OTHER.sub("_", part) for part in (flow.group, flow.name, data.job.job, data.branch.name)]
         key = f"(flowGroup:{quote(flow.group, safe='')},flowName:{quote(flow.name, safe='')})"
         metadata = {
-            "gobblin/flow": str(flow),
-            "gobblin/flow_version": self._flow.version,
-            "gobblin/flow_link": dg.MetadataValue.url(f"{self._url}/flowconfigsV2/{key}"),
-            "gobblin/flow_templates": self._flow.config.template_uris,
+            md.FLOW: str(flow),
+            md.FLOW_VERSION: self._flow.version,
+            md.FLOW_LINK: dg.MetadataValue.url(f"{self._url}/flowconfigsV2/{key}"),
+            md.FLOW_TEMPLATES: self._flow.config.template_uris,
         }
         if schedule is not None:
-            metadata["gobblin/flow_schedule"] = schedule.cron
+            metadata[md.FLOW_SCHEDULE] = schedule.cron
         made = super().get_asset_spec(data).replace_attributes(key=parts, group_name=_group(flow))
         owners = [f"team:{owner}"] if _OWNER.fullmatch(owner) else []
         return made.merge_attributes(

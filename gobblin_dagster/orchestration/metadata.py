@@ -81,6 +81,16 @@ FAILED_DATASETS = "gobblin/failed_datasets"
 """For a failed run: dataset.urns that were committed in part or not at all; JSON."""
 QUARANTINED_DATASETS = "gobblin/quarantined_datasets"
 """For a failed run: dataset.urns whose commit sequence waits for a person; JSON."""
+FLOW = "gobblin/flow"
+"""For an asset of a flow of the service: `GROUP/NAME`."""
+FLOW_VERSION = "gobblin/flow_version"
+"""For an asset of a flow: the version of the flow from which the asset was made."""
+FLOW_LINK = "gobblin/flow_link"
+"""For an asset of a flow: where the service shows the flow; a URL."""
+FLOW_TEMPLATES = "gobblin/flow_templates"
+"""For an asset of a flow: URIs of the flow's templates, with commas between them."""
+FLOW_SCHEDULE = "gobblin/flow_schedule"
+"""For an asset of a flow that has a schedule: its Quartz cron."""
 
 ALL = {
     name: value
