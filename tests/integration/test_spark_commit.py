@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 
 
 class CountingRunner(SparkRunner):
-    """A Spark lane that counts what it was asked for."""
+    """A Spark runner that counts what it was asked for."""
 
     def execute_batches(self, paths: Sequence[str], output_root: str, *, verify_content: bool) -> list[str]:
         self.batches = len(paths)

@@ -112,7 +112,7 @@ class SparkSource:
     def extractor(self, unit: WorkUnit) -> Extractor:
         raise UsageError(
             problem=f"Work units of source 'spark' ({unit.dataset_urn!r}) are read by Spark itself.",
-            hint="Use the Spark lane.",
+            hint="Run the job with Spark, not with an InlineRunner.",
         )
 
     def frame(self, session: Any, unit: WorkUnit) -> Any:

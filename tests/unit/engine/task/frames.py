@@ -1,4 +1,4 @@
-"""A source of DataFrames without Spark: lists of Arrow batches that know `mapInArrow`, and a lane that runs them."""
+"""A source of DataFrames without Spark: lists of Arrow batches that know `mapInArrow`, and a runner for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("value", pa.str
 
 
 class ArrowFrame:
-    """What the lane asks of a DataFrame."""
+    """What the runner asks of a DataFrame."""
 
     def __init__(self, schema: pa.Schema, partitions: Sequence[Sequence[pa.RecordBatch]], runs: int) -> None:
         self.schema = schema
@@ -93,7 +93,7 @@ class PartitionedSource:
 
 
 class FrameRunner:
-    """A lane that runs work units as DataFrames, without Spark."""
+    """A runner of work units as DataFrames, without Spark."""
 
     cores: int | None = 1
 
