@@ -7,6 +7,7 @@ import itertools
 import random
 import resource
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -168,18 +169,44 @@ def test_port_that_is_taken_is_named(tmp_path: Path) -> None:
     assert "Set another `service: {port: ...}`" in told.stderr
 
 
+def test_second_signal_ends_at_once_what_the_first_one_lets_end(tmp_path: Path) -> None:
+    project(tmp_path)
+    log = tmp_path / "serve.log"
+    with serving(tmp_path) as served, socket.create_connection(("127.0.0.1", served.port)) as slow:
+        slow.sendall(b"POST /flowconfigsV2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
+        for _ in range(2):  # the request above has begun when the service answers later ones
+            assert Wire(served.port)("GET", "/health/live").status == 200
+        assert served.process is not None
+        served.process.send_signal(signal.SIGTERM)
+        until(lambda: "signal 15: ending" in log.read_text(), "the service hears of the first signal")
+        assert served.process.poll() is None, "it waits for the body of the request"
+        assert served.end() == 0
+        answer = b""
+        with contextlib.suppress(ConnectionResetError):
+            while part := slow.recv(4096):
+                answer += part
+    assert b"did not come whole" not in answer
+    assert "signal 15: ending at once" in log.read_text()
+
+
 def test_nothing_acknowledged_is_lost_or_run_twice_over_kills(tmp_path: Path) -> None:
     project(tmp_path)
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")  # noqa: T201 - shown if the test fails
     moments = random.Random(seed)
     acknowledged: dict[str, int] = {}
+    ticks = {**config("ticks", "0/5 * * ? * *"), "id": {"flowGroup": "t", "flowName": "ticks"}}
+    ticks["properties"] = {"flow.catchUp": "all", "flow.concurrency": "allow"}
+    ticks_from_ms = 0.0
     served = ServeProcess(tmp_path)
     for round_number in range(3):
         served.start()
         assert served.process is not None
         killer = threading.Timer(moments.uniform(0.05, 0.8), served.process.kill)
         flows = FlowConfigV2Client(Wire(served.port))
+        if round_number == 0:
+            assert flows.create_flow_config(ticks).status == 201
+            ticks_from_ms = time.time() * 1000
         with contextlib.suppress(ConnectionError):  # the kill came, between two requests or in one
             for at in itertools.count():
                 name = f"f{round_number}-{at}"
@@ -197,6 +224,18 @@ def test_nothing_acknowledged_is_lost_or_run_twice_over_kills(tmp_path: Path) ->
         for name, number in acknowledged.items():
             found = executions.get_latest_flow_execution("g", name, count="5")
             assert [one["id"]["flowExecutionId"] for one in found.json["elements"]] == [number], "one, and no other"
+        # Each fire time since the flow was accepted has its execution, also those that came while no service ran.
+        again_from_ms = time.time() * 1000
+
+        def fired() -> list[int]:
+            told = executions.get_latest_flow_execution("t", "ticks", count="1000").json
+            return sorted(one["id"]["flowExecutionId"] for one in told.get("elements", []))
+
+        until(lambda: fired()[-1:] > [again_from_ms], "the schedule goes on")
+        numbers = fired()
+        assert numbers[0] <= ticks_from_ms + 5000
+        assert numbers == list(range(numbers[0], numbers[-1] + 1, 5000)), "no fire is lost, none is doubled"
+        assert flows.delete_flow_config("t", "ticks").status == 200
         # All of them, those too whose answer did not arrive, are taken up and leave the catalog.
         until(lambda: flows.get_all_flow_configs().json["elements"] == [], "flows that run once have run")
         group = executions.get_latest_flow_group_executions("g", countPerFlow="5").json["elements"]

@@ -62,7 +62,8 @@ def check(told: AsgiAnswer, method: str = "") -> AsgiAnswer:
     return told
 
 
-_RESOURCES = ["flowconfigs", "flowconfigsV2", "flowexecutions", "flowstatuses", "flowdatasets", "flowtemplates"]
+_FLOWS = ["flowconfigs", "flowconfigsV2", "flowexecutions", "flowstatuses", "flowdatasets", "flowtemplates"]
+_RESOURCES = [*_FLOWS, "topology"]
 _ROUTES = [*_RESOURCES, "health", "", "flowX"]
 _ODD = ["(", ")", ",", ":", "'", "''", "%", "%00", "%ff", "%ED%A0%80", "%2", "List(", "=", "&", "/", "\xff", "$params"]
 _PIECES = [*_ODD, "flowGroup", "flowName", "flowExecutionId", ":g", ":n", "1", "-1", "9" * 20, "%F0%9F%98%80", "+", "~"]

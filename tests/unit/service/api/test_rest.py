@@ -18,6 +18,7 @@ import uvicorn
 from gobblin_dagster.service.api import flowexecutions
 from gobblin_dagster.service.api.body import MAX_BODY
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId, JobReport
+from gobblin_dagster.service.security.access import Access, Action, Principal
 from gobblin_dagster.service.server import CoreServices
 from gobblin_dagster.service.store import flow_rows
 from gobblin_dagster.spec.project import ServiceSpec
@@ -478,7 +479,46 @@ def test_bad_requests_are_refused_with_a_reason(
     assert told.json["message"]
 
 
-def test_every_change_and_refusal_is_in_the_audit_trail(rest: Rest) -> None:
+def test_what_no_rule_allows_is_403_and_in_the_audit_trail(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sqlalchemy import select
+
+    from gobblin_dagster.service.store.tables import audit
+
+    rest.create()
+
+    def may_read(_access: Access, _principal: Principal, action: Action, _resource: object) -> bool:
+        return action is Action.READ
+
+    monkeypatch.setattr(Access, "allows", may_read)
+    flow, execution = f"/flowconfigsV2/{KEY}", "/flowexecutions/(flowExecutionId:1,flowGroup:g,flowName:n)"
+    assert rest("GET", flow).status == 200
+    calls: list[tuple[str, str, Any, str]] = [
+        ("POST", "/flowconfigsV2", config(id={"flowGroup": "g", "flowName": "x"}), "create g/x"),
+        ("POST", "/flowconfigs", config(id={"flowGroup": "g", "flowName": "x"}), "create g/x"),
+        ("PUT", flow, config(properties={"table": "b"}), "update g/n"),
+        ("POST", flow, {"patch": {"properties": {"$set": {"rows": "7"}}}}, "update g/n"),
+        ("DELETE", flow, None, "delete g/n"),
+        ("POST", f"{flow}?action=runImmediately", {}, "run g/n"),
+        ("POST", f"{flow}?action=pause", {}, "update g/n"),
+        ("POST", f"{flow}?action=rollback", {"version": 1}, "update g/n"),
+        ("DELETE", execution, None, "kill g/n"),
+        ("POST", f"{execution}?action=resume", {}, "resume g/n"),
+        ("POST", f"{execution}?action=killJob", {"jobName": "j"}, "kill g/n"),
+        ("POST", "/flowdatasets/(datasetUrn:a,flowGroup:g,flowName:n)?action=setStartpoint", {}, "update g/n"),
+        ("PUT", "/topology/(name:west)", {"body": "nodes: {}"}, "operate topology"),
+        ("DELETE", "/topology/(name:west)", None, "operate topology"),
+    ]
+    for method, target, body, wanted in calls:
+        told = rest(method, target, body)
+        assert (told.status, told.json["message"]) == (403, f"owner may not {wanted}."), (method, target)
+    assert rest("GET", flow).headers["etag"] == '"1"'
+    with rest.core.store.read() as transaction:
+        query = select(audit.c.action, audit.c.resource).where(audit.c.outcome == "denied").order_by(audit.c.number)
+        rows = transaction.execute(query).all()
+    assert [" ".join(row) for row in rows] == [wanted for *_, wanted in calls]
+
+
+def test_every_change_is_in_the_audit_trail(rest: Rest) -> None:
     from sqlalchemy import select, update
 
     from gobblin_dagster.service.security.audit import broken_rows
