@@ -17,6 +17,7 @@ _COUNT = {"type": "integer", "minimum": 0}
 _FLOW = "(flowGroup:{flowGroup},flowName:{flowName})"
 _EXECUTION = "(flowExecutionId:{flowExecutionId},flowGroup:{flowGroup},flowName:{flowName})"
 _DATASET = "(datasetUrn:{datasetUrn},flowGroup:{flowGroup},flowName:{flowName})"
+_JOB_DATASET = "(datasetUrn:{datasetUrn},flowGroup:{flowGroup},flowName:{flowName},jobName:{jobName})"
 _TOPOLOGY = "(name:{name})"
 _FIELD = re.compile(r"{(\w+)}")
 _TOPOLOGY_FILE = {
@@ -126,14 +127,11 @@ def _execution_paths(resource: str, latest: str) -> dict[str, Any]:
 
 
 def _other_paths() -> dict[str, Any]:
-    action = _choice("action", "setStartpoint", "removeStartpoint", required=True)
     put = _operation("Put a topology file; refused if the topology would have faults", [])
     return {
         f"/flowdatasets/{_FLOW}": {"get": _operation("How far the datasets of a flow are", _page())},
-        f"/flowdatasets/{_DATASET}": {
-            "get": _operation("How far one dataset of a flow is", []),
-            "post": {**_operation("Say where the next run of a dataset begins", [action]), **_body(_STARTPOINT)},
-        },
+        f"/flowdatasets/{_DATASET}": _dataset("one dataset of a flow"),
+        f"/flowdatasets/{_JOB_DATASET}": _dataset("a dataset that several jobs of a flow have"),
         "/flowtemplates": {"get": _operation("What flows can be made of", [])},
         "/topology": {"get": _operation("Topology files that the service keeps", [])},
         f"/topology/{_TOPOLOGY}": {
@@ -142,6 +140,12 @@ def _other_paths() -> dict[str, Any]:
             "delete": _operation("Delete a topology file", []),
         },
     }
+
+
+def _dataset(what: str) -> dict[str, Any]:
+    action = _choice("action", "setStartpoint", "removeStartpoint", required=True)
+    post = _operation(f"Say where the next run of {what} begins", [action])
+    return {"get": _operation(f"How far {what} is", []), "post": {**post, **_body(_STARTPOINT)}}
 
 
 def _operation(summary: str, parameters: list[dict[str, Any]], *, created: bool = False) -> dict[str, Any]:

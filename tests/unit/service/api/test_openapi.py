@@ -13,6 +13,7 @@ import pytest
 
 from gobblin_dagster import __version__
 from gobblin_dagster.service.api.openapi import openapi_document
+from gobblin_dagster.service.flow_jobs import flow_jobs
 from gobblin_dagster.service.model import FlowId
 from gobblin_dagster.service.server import CoreServices
 from tests.services.asgi import AsgiAnswer, answer
@@ -60,7 +61,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
     with core.store.write() as transaction:
         number = core.manager.run_now(transaction, FLOW)
     values = {"flowGroup": FLOW.group, "flowName": FLOW.name, "flowExecutionId": str(number)}
-    yield Program(core, {**values, "datasetUrn": "b/c", "name": "west"})
+    (job,) = flow_jobs(core.store, core.compile, FLOW)
+    yield Program(core, {**values, "jobName": job.name, "datasetUrn": "b/c", "name": "west"})
     core.store.close()
 
 
