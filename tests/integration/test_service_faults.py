@@ -225,7 +225,7 @@ def test_nothing_acknowledged_is_lost_or_run_twice_over_kills(tmp_path: Path) ->
             found = executions.get_latest_flow_execution("g", name, count="5")
             assert [one["id"]["flowExecutionId"] for one in found.json["elements"]] == [number], "one, and no other"
         # Each fire time since the flow was accepted has its execution, also those that came while no service ran.
-        again_from_ms = time.time() * 1000
+        again_from_ms = int(time.time() * 1000)
 
         def fired() -> list[int]:
             told = executions.get_latest_flow_execution("t", "ticks", count="1000").json
