@@ -19,12 +19,14 @@ import pytest
 
 from gobblin_dagster.core.errors import InvalidSpecError, UsageError
 from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.core.startpoint import Specific, StartpointPosition, Timestamp, Upcoming
 from gobblin_dagster.engine.plan.model import DatasetPlan
 from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.spec.job import JobSpec
 from tests.services.json_api import Asked, JsonApi, Reply, running_api
 from tests.unit.engine.jobs import project, run
+from tests.unit.engine.plan.test_startpoints import wish
 
 COLUMNS = {"id": "int64", "title": "string", "updated_at": "timestamp"}
 BY_ID = {"column": "id", "newest_params": {"sort": "-id"}}
@@ -116,6 +118,33 @@ def new_job(tmp_path: Path) -> Iterator[Callable[..., RestJob]]:
             return RestJob(tmp_path, stack.enter_context(running_api(issues.reply)), issues, options, parts or {})
 
         yield make
+
+
+@pytest.mark.parametrize(
+    ("position", "ids", "problem"),
+    [
+        (Specific("3"), [3, 4, 5], ""),
+        (Upcoming(), [6], ""),
+        (Specific("1000"), [6], "it lies beyond the end, 6"),
+        (Timestamp(datetime(2026, 1, 1, tzinfo=UTC)), [6], "its positions are no times"),
+    ],
+    ids=["specific", "upcoming", "beyond", "timestamp"],
+)
+def test_startpoints_lie_at_the_end_of_the_list_or_before_it(
+    new_job: Callable[..., RestJob], position: StartpointPosition, ids: list[int], problem: str
+) -> None:
+    job = new_job(cursor=BY_ID)
+    job.issues.add(5)
+    wish(job.root, job.spec, position, "issues")
+    assert problem in job.plan().problem
+    assert bool(job.plan().problem) is bool(problem)
+    if problem:
+        wish(job.root, job.spec, Upcoming(), "issues")
+    job.run()
+    if ids == [6]:
+        job.issues.add(1)
+        job.run()
+    assert job.ids() == ids
 
 
 PAGINGS = [

@@ -18,10 +18,12 @@ from pydantic import Field
 from gobblin_dagster.constructs.options.targets import Target
 from gobblin_dagster.constructs.records import load_object, prints_aside
 from gobblin_dagster.constructs.sources.python.rows import MisfitError, as_batch
+from gobblin_dagster.constructs.sources.startpoints import position_before
 from gobblin_dagster.constructs.sources.work_units import open_units, state_problem
 from gobblin_dagster.constructs.types.shapes import Shape, arrow_shape
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, DatasetOffer, SourceContext
-from gobblin_dagster.core.errors import ExtractError, GobblinDagsterError, SourceError, TransientError
+from gobblin_dagster.core.errors import ExtractError, GobblinDagsterError, SourceError, StartpointError, TransientError
+from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.watermark import LongWatermark, TimestampWatermark, Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
@@ -90,10 +92,7 @@ class PythonSource:
         self._context = context
 
     def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
-        extract = context.extract
-        ends: Any = {f"{extract.namespace}.{extract.table}": context.clock.now()}
-        if self._options.datasets is not None:
-            ends = self._called(load_object(self._options.datasets, _NAME))
+        ends = self._ends(context)
         for urn in sorted(ends):
             if context.is_selected(urn):
                 try:
@@ -115,6 +114,22 @@ class PythonSource:
 
     def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> None:
         """Return None: counting would need reading."""
+
+    def resolve_startpoint(
+        self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
+    ) -> Watermark | None:
+        ends = self._ends(context)
+        try:
+            end = _mark(ends[dataset_urn]) if dataset_urn in ends else None
+        except ValueError as error:
+            raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=str(error)) from error
+        return position_before(end, dataset_urn, position)
+
+    def _ends(self, context: SourceContext) -> Mapping[str, Any]:
+        """Return the present end of each dataset, as the user's function returns it."""
+        if self._options.datasets is None:
+            return {f"{context.extract.namespace}.{context.extract.table}": context.clock.now()}
+        return self._called(load_object(self._options.datasets, _NAME))
 
     def _called(self, function: Callable[[], Any]) -> Mapping[str, Any]:
         try:

@@ -14,11 +14,13 @@ from gobblin_dagster.constructs.decoders.base import DecodeError, JsonDecoder
 from gobblin_dagster.constructs.sources.incremental.options import held_back
 from gobblin_dagster.constructs.sources.rest.extractor import RestCursor, RestExtractor, RestReading
 from gobblin_dagster.constructs.sources.rest.paging import NoPaging, read_pages
+from gobblin_dagster.constructs.sources.startpoints import position_before
 from gobblin_dagster.constructs.sources.work_units import open_units, require_replacement, state_problem
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import ExtractError, GobblinDagsterError
 from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.watermark import LongWatermark, TimestampWatermark, Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
@@ -95,6 +97,13 @@ class RestSource:
                     yield self._offer(urn, context.states.get(urn), context.clock.now())
                 except GobblinDagsterError as error:
                     yield DatasetOffer(urn, None, None, problem=str(error))
+
+    def resolve_startpoint(
+        self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
+    ) -> Watermark | None:
+        is_listed = dataset_urn in self._options.datasets
+        end = self._end(dataset_urn, context.clock.now()) if is_listed else None
+        return position_before(end, dataset_urn, position)
 
     def extractor(self, unit: WorkUnit) -> Extractor:
         return RestExtractor(unit, self._options, self._options, self._context)
