@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gobblin_dagster.core.errors import StartpointError
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.watermark import TimestampWatermark, Watermark
@@ -34,9 +36,13 @@ def position_before(
         if isinstance(end, TimestampWatermark):
             return TimestampWatermark(min(position.instant, end.value))
         problem = "its positions are no times"
-    elif type(position) is not type(end) or position.components()[""] <= end.components()[""]:
+    elif type(position) is not type(end) or _value(position) <= _value(end):
         return position
     else:
         later = "rows before it that come later would never be read"
         problem = f"it lies beyond the end, {end}: {later}; `upcoming` begins at the end"
     raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=problem)
+
+
+def _value(mark: Watermark) -> Any:
+    return mark.components()[""]
