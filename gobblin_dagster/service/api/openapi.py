@@ -113,7 +113,7 @@ def _flow_paths(resource: str) -> dict[str, Any]:
 
 def _execution_paths(resource: str, latest: str) -> dict[str, Any]:
     finder = _choice("q", latest, "latestFlowGroupExecutions", "events", required=True)
-    where = [*_flow_id(), *map(_query, ("flowGroup", "flowExecutionId", "count", "countPerFlow"))]
+    where = [*_flow_id(), *map(_query, ("flowGroup", "flowExecutionId", "after", "count", "countPerFlow"))]
     action = _choice("action", "resume", "killJob", required=True)
     job = {"type": "object", "properties": {"jobName": {**_TEXT, "description": "the job that killJob ends"}}}
     return {

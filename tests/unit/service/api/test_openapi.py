@@ -87,11 +87,13 @@ def test_every_finder_finds(program: Program) -> None:
     wanted = {
         "filterFlows": {"flowName": FLOW.name},
         "latestFlowGroupExecutions": executions,
-        "events": {**FLOW_ID, "flowExecutionId": program.values["flowExecutionId"]},
+        "events": {**FLOW_ID, "flowExecutionId": program.values["flowExecutionId"], "after": "0"},
     }
     for path, _, operation in operations("get"):
         for finder in choices(operation, "q"):
-            told = program("GET", path, {"q": finder, **wanted.get(finder, FLOW_ID)})
+            query = {"q": finder, **wanted.get(finder, FLOW_ID)}
+            told = program("GET", path, query)
+            assert {*query} <= {one["name"] for one in operation["parameters"]}, "all are described"
             assert (told.status, bool(json.loads(told.body)["elements"])) == (200, True), (path, finder, told)
         names = {one["name"] for one in operation["parameters"]} - {"q", "start", "count", *FLOW_ID}
         if "filterFlows" in choices(operation, "q"):
