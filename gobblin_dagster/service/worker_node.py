@@ -26,6 +26,7 @@ from gobblin_dagster.core.clock import Clock, SystemClock
 from gobblin_dagster.core.errors import GobblinDagsterError, UsageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.database.engine import parse_url
+from gobblin_dagster.service.executors.announcements import STATE
 from gobblin_dagster.service.executors.kafka import KafkaLink
 from gobblin_dagster.service.executors.monitor import JobMonitor
 from gobblin_dagster.service.executors.rest import RestInletSpec, RestLink
@@ -60,7 +61,7 @@ class Link(Protocol):
         """End, once what can be carried is."""
 
 
-def make_link(inlet: ConstructSpec, inbox: StoreExecutor, root: Path) -> Link | None:
+def make_link(inlet: ConstructSpec, inbox: StoreExecutor, root: Path, worker: str) -> Link | None:
     """Return what carries orders of an inlet; None if the service writes them into the store itself.
 
     Raises:
@@ -70,7 +71,7 @@ def make_link(inlet: ConstructSpec, inbox: StoreExecutor, root: Path) -> Link | 
         return None
     try:
         if inlet.type == "kafka":
-            return KafkaLink(KafkaTopics.model_validate(inlet.options), inbox, root)
+            return KafkaLink(KafkaTopics.model_validate(inlet.options), inbox, root, worker=worker)
         if inlet.type == "rest":
             return RestLink(RestInletSpec.model_validate(inlet.options), inbox, root)
     except ValidationError as error:
@@ -115,8 +116,8 @@ class WorkerNode:
         self._executor = executor
         self._clock = clock or SystemClock()
         own = {"jobs_at_once": spec.worker.jobs_at_once, "inlet": spec.worker.inlet.type}
-        self._about = own | announce(spec.allow.lists)
         self._state_place = state_place(spec.state, root)
+        self._about = own | announce(spec.allow.lists) | {STATE: self._state_place}
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         is_shared = spec.worker.inlet.type == "store"
         url = parse_url(spec.worker.store or (spec.service.store if is_shared else WORKER_STORE), root)
@@ -129,7 +130,7 @@ class WorkerNode:
             self._clock,
             spec.worker.jobs_at_once,
         )
-        self.link = make_link(spec.worker.inlet, StoreExecutor(executor, self.store), root)
+        self.link = make_link(spec.worker.inlet, StoreExecutor(executor, self.store), root, self.name)
         self._ended = threading.Event()
         self._beats: threading.Thread | None = None
         self._started_at: datetime | None = None

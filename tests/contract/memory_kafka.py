@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TopicPartition
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class Record:
     name: str
     at: int
     content: bytes
+    written_ms: int
 
     def error(self) -> None:
         return None
@@ -31,6 +33,9 @@ class Record:
     def offset(self) -> int:
         return self.at
 
+    def timestamp(self) -> tuple[int, int]:
+        return TIMESTAMP_CREATE_TIME, self.written_ms
+
     def value(self) -> bytes:
         return self.content
 
@@ -41,8 +46,12 @@ class MemoryKafka:
     def __init__(self, point: Callable[[], None]) -> None:
         self.point = point
         self.topics = {"orders", "reports"}
-        self.logs: dict[str, list[bytes]] = defaultdict(list)
+        self.logs: dict[str, list[tuple[bytes, int]]] = defaultdict(list)
+        """Messages by topic, each with the instant when it was written."""
         self.committed: dict[tuple[str, str], int] = {}
+
+    def now_ms(self) -> int:
+        return int(time.time() * 1000)
 
     def producer(self) -> Any:
         return _Producer(self)
@@ -64,7 +73,7 @@ class _Producer:
 
     def flush(self, timeout: float) -> int:
         for topic, value, delivered in self._waiting:
-            self._broker.logs[topic].append(value)
+            self._broker.logs[topic].append((value, self._broker.now_ms()))
             self._broker.point()
             delivered(None, None)
         self._waiting.clear()
@@ -87,7 +96,7 @@ class _Consumer:
 
     def consume(self, limit: int, timeout: float) -> list[Record]:
         log = self._broker.logs[self._topic]
-        found = [Record(self._topic, at, log[at]) for at in range(self._position, len(log))][:limit]
+        found = [Record(self._topic, at, *log[at]) for at in range(self._position, len(log))][:limit]
         self._position += len(found)
         return found
 

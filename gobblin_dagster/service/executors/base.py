@@ -12,6 +12,7 @@ from typing import Protocol
 from gobblin_dagster.service.executors.messages import RunOrder
 from gobblin_dagster.service.model import ExecutionId, JobKey, JobReport
 from gobblin_dagster.service.store.execution_rows import JobExecution, Order
+from gobblin_dagster.service.store.node_rows import Node
 from gobblin_dagster.service.topology.model import CapabilitySpec
 
 
@@ -68,6 +69,9 @@ class ReportingExecutor(SpecExecutor, Protocol):
 
     def acknowledge(self, reports: Sequence[JobReport]) -> None:
         """Forget reports, which the service has made durable: those that `take_reports` returned last."""
+
+    def take_announcements(self) -> Sequence[Node]:
+        """Return the workers that have announced themselves since the last call, and do not do so in the store."""
 
     def close(self) -> None:
         """Let connections go."""

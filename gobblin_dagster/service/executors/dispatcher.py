@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, TransientError
+from gobblin_dagster.service.executors.announcements import save_announced
 from gobblin_dagster.service.executors.base import ReportingExecutor, job_key, order_key
 from gobblin_dagster.service.executors.messages import RunOrder
 from gobblin_dagster.service.executors.rates import NO_LIMIT, Rate, job_rate, with_rate
@@ -175,6 +176,7 @@ class Dispatcher:
             self._look()
             while self._is_active() and not self._turns.is_ending and self.step() >= BATCH:
                 pass
+            self._note_workers()
             self._wait_s, self.problem = TICK_S, ""
         except GobblinDagsterError as error:
             self._wait_s = min(2 * self._wait_s, MAX_WAIT_S)
@@ -183,6 +185,12 @@ class Dispatcher:
             log.exception("executor %s: orders and reports wait", self.executor.name)
             self._wait_s, self.problem = MAX_WAIT_S, f"{type(error).__name__}: {error}"
         return self._wait_s
+
+    def _note_workers(self) -> None:
+        """Keep what workers have announced."""
+        if workers := self.executor.take_announcements():
+            with self._store.write() as transaction:
+                save_announced(transaction, self.executor.name, workers, self._store.now(transaction))
 
     def _tell(self, problem: str) -> None:
         if problem != self.problem:

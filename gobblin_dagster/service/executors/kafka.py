@@ -21,6 +21,7 @@ from typing import Any
 from gobblin_dagster.constructs.clients.kafka import client_settings
 from gobblin_dagster.core.errors import GobblinDagsterError, TransientError, UsageError
 from gobblin_dagster.core.utils.optional_packages import optional_package
+from gobblin_dagster.service.executors.announcements import is_announcement, read_announcement, write_announcement
 from gobblin_dagster.service.executors.gobblin_messages import (
     HEADER,
     read_job_spec,
@@ -31,6 +32,7 @@ from gobblin_dagster.service.executors.messages import RunOrder, StopOrder, from
 from gobblin_dagster.service.executors.store import StoreExecutor
 from gobblin_dagster.service.executors.turns import Turns
 from gobblin_dagster.service.model import JobKey, JobReport
+from gobblin_dagster.service.store.node_rows import NODE_TTL, Node
 from gobblin_dagster.service.store.worker_rows import read_report, write_report
 from gobblin_dagster.service.topology.model import CapabilitySpec, KafkaTopics
 
@@ -43,6 +45,8 @@ SESSION_S = 15
 """Seconds without a sign of life after which the partitions of a worker that was killed go to the others."""
 PARTITIONS_S = 30.0
 """How often partitions that were added to the topic of reports are looked for."""
+ANNOUNCE_S = 5.0
+"""How often a worker announces itself in the topic of reports."""
 _STORE = "gobblin-store-"
 """What the names of workers in their group begin with; the store's name follows."""
 _SHOWN_BYTES = 1 << 20
@@ -156,6 +160,7 @@ class KafkaExecutor:
         self._look_at = 0.0
         self._unread: list[Any] = []
         """Messages that were read and not acknowledged."""
+        self._announced: dict[str, Node] = {}
 
     @property
     def uri(self) -> str:
@@ -201,7 +206,7 @@ class KafkaExecutor:
         found = []
         for message in self._unread:
             try:
-                report = _report(message.value() or b"")
+                report = self._read(message)
             except ValueError as error:
                 where = f"{message.topic()}-{message.partition()}, offset {message.offset()}"
                 log.warning("executor %s: a message is left out, %s: %s", self.name, where, error)
@@ -216,10 +221,28 @@ class KafkaExecutor:
                 self._consumer.commit(offsets=_behind(self._unread), asynchronous=False)
         self._unread = []
 
+    def take_announcements(self) -> Sequence[Node]:
+        """Return the workers whose announcements were among what was read."""
+        found, self._announced = list(self._announced.values()), {}
+        return found
+
     def close(self) -> None:
         """Close the consumer."""
         if self._consumer is not None:
             self._consumer.close()
+
+    def _read(self, message: Any) -> JobReport | None:
+        """Return the report in a message; None if it is another event of Gobblin's, or an announcement."""
+        value = message.value() or b""
+        if value.startswith(HEADER):
+            return read_tracking_event(value)
+        text = value.decode()
+        if not is_announcement(text):
+            return read_report(text)
+        worker = read_announcement(text)
+        if time.time() - message.timestamp()[1] / 1000 < NODE_TTL.total_seconds():  # older ones say nothing of today
+            self._announced[worker.name] = worker
+        return None
 
     def _written(self, order: RunOrder | StopOrder) -> bytes:
         return write_job_spec(order) if self._topics.format == "gobblin" else to_line(order).encode()
@@ -269,6 +292,7 @@ class KafkaLink:
         inbox: the worker's store, as its executor.
         folder: of the worker's project; messages that are no orders are set aside in it.
         clients: makes Kafka's clients.
+        worker: name of this process; it announces itself to the service. Empty: it does not.
 
     Workers of one executor share one store, since an order that comes again, or one to end a job, may come to another
     worker than the order to run it. One whose store is another than that of workers in its group takes no orders: the
@@ -279,7 +303,12 @@ class KafkaLink:
     """
 
     def __init__(
-        self, topics: KafkaTopics, inbox: StoreExecutor, folder: Path, clients: KafkaClients | None = None
+        self,
+        topics: KafkaTopics,
+        inbox: StoreExecutor,
+        folder: Path,
+        clients: KafkaClients | None = None,
+        worker: str = "",
     ) -> None:
         self._topics = topics
         self._inbox = inbox
@@ -293,6 +322,8 @@ class KafkaLink:
         """Name of the store, once it was asked for."""
         self._has_new_share = False
         """Whether the group's members have other shares of the partitions than when they were looked at."""
+        self._worker = worker
+        self._announce_at = 0.0
         self._problem = ""
         """Why orders or reports wait, as it was told last."""
         self._turns = Turns("kafka", self._turn)
@@ -313,7 +344,8 @@ class KafkaLink:
             self._consumer.close()
 
     def step(self) -> int:
-        """Carry what there is; return how many messages it was."""
+        """Carry what there is; return how many orders and reports it was."""
+        self._announce()
         return self.receive_orders() + self.send_reports()
 
     def receive_orders(self, limit: int = 100) -> int:
@@ -390,10 +422,19 @@ class KafkaLink:
             os.fsync(file.fileno())
         log.warning("a message of %s is no order; it is set aside in %s: %s", place, self._refused, reason)
 
+    def _announce(self) -> None:
+        """Tell the service what this worker can do, if it was not told for a while."""
+        if not self._worker or time.monotonic() < self._announce_at:
+            return
+        own = [one for one in self._inbox.alive_workers() if one.name == self._worker]
+        self._sender.send([(self._worker, write_announcement(one).encode()) for one in own])
+        self._announce_at = time.monotonic() + ANNOUNCE_S
+
     def _turn(self) -> float:
         try:
             # Reports go on even if orders wait.
             self.send_reports()
+            self._announce()
             self.receive_orders()
         except GobblinDagsterError as error:
             if str(error) != self._problem:
@@ -447,10 +488,6 @@ def _behind(messages: Sequence[Any]) -> list[Any]:
 
     newest = {(one.topic(), one.partition()): one.offset() for one in messages}
     return [TopicPartition(topic, partition, offset + 1) for (topic, partition), offset in newest.items()]
-
-
-def _report(value: bytes) -> JobReport | None:
-    return read_tracking_event(value) if value.startswith(HEADER) else read_report(value.decode())
 
 
 def _flow(key: JobKey) -> str:

@@ -27,9 +27,11 @@ from starlette.routing import Route
 
 from gobblin_dagster import __version__
 from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError, TransientError, UsageError
+from gobblin_dagster.service.executors.announcements import read_announcement, write_announcement
 from gobblin_dagster.service.executors.messages import RunOrder, StopOrder, from_line, to_line
 from gobblin_dagster.service.executors.store import StoreExecutor
 from gobblin_dagster.service.model import JobKey, JobReport
+from gobblin_dagster.service.store.node_rows import Node
 from gobblin_dagster.service.store.worker_rows import read_report, write_report
 from gobblin_dagster.service.topology.model import CapabilitySpec, RestAddress
 from gobblin_dagster.spec.job import SpecModel
@@ -131,6 +133,7 @@ class RestExecutor:
         self.capabilities = tuple(capabilities)
         self.uri = url
         self._client = client
+        self._announced: dict[str, Node] = {}
 
     @property
     def config(self) -> Mapping[str, str]:
@@ -140,9 +143,17 @@ class RestExecutor:
     def health(self) -> str:
         """Return why orders would wait."""
         try:
-            problem: str = self._call("GET", "health")["problem"]
+            answer = self._call("GET", "health")
         except GobblinDagsterError as error:
             return str(error)
+        for text in answer.get("workers", ()):  # workers of older programs name none
+            try:
+                worker = read_announcement(text)
+            except ValueError as error:
+                log.warning("executor %s: %s", self.name, error)
+            else:
+                self._announced[worker.name] = worker
+        problem: str = answer["problem"]
         return problem
 
     def add(self, order: RunOrder) -> None:
@@ -175,6 +186,11 @@ class RestExecutor:
         """Tell the worker that the service has reports."""
         if reports:
             self._call("POST", "reports", json.dumps([write_report(report) for report in reports]))
+
+    def take_announcements(self) -> Sequence[Node]:
+        """Return the workers that the answers to `health` named."""
+        found, self._announced = list(self._announced.values()), {}
+        return found
 
     def close(self) -> None:
         """Let connections go."""
@@ -214,7 +230,8 @@ class RestInlet:
 
     def _answer(self, method: str, what: str, body: str, limit: int) -> tuple[int, Any]:
         if (method, what) == ("GET", "health"):
-            return 200, {"problem": self._inbox.health(), "version": __version__}
+            workers = [write_announcement(one) for one in self._inbox.alive_workers()]
+            return 200, {"problem": self._inbox.health(), "version": __version__, "workers": workers}
         if (method, what) == ("GET", "jobs"):
             return 200, {"jobs": [asdict(key) for key in self._inbox.list()]}
         if (method, what) == ("GET", "reports"):

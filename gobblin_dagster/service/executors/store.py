@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gobblin_dagster.service.executors.announcements import is_afar
 from gobblin_dagster.service.executors.messages import RunOrder
 from gobblin_dagster.service.executors.monitor import Taken
 from gobblin_dagster.service.model import JobKey, JobReport
-from gobblin_dagster.service.store.node_rows import load_nodes
+from gobblin_dagster.service.store.node_rows import Node, load_nodes
 from gobblin_dagster.service.store.role_rows import database_name
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.store.worker_rows import (
@@ -63,10 +64,7 @@ class StoreExecutor:
 
     def health(self) -> str:
         """Return why jobs would wait: no worker was heard of."""
-        with self._store.read() as transaction:
-            now = self._store.now(transaction)
-            alive = [worker for worker in load_nodes(transaction, self.name) if worker.is_alive(now)]
-        return "" if alive else f"no worker of executor {self.name} runs"
+        return "" if self.alive_workers() else f"no worker of executor {self.name} runs"
 
     def add(self, order: RunOrder) -> None:
         """Order a job."""
@@ -99,6 +97,17 @@ class StoreExecutor:
             return
         with self._store.write() as transaction:
             mark_told(transaction, reports)
+
+    def take_announcements(self) -> Sequence[Node]:
+        """Return none: workers write theirs into the store."""
+        return ()
+
+    def alive_workers(self) -> Sequence[Node]:
+        """Return the workers that say in this store that they are alive."""
+        with self._store.read() as transaction:
+            now = self._store.now(transaction)
+            known = [worker for worker in load_nodes(transaction, self.name) if not is_afar(worker)]
+            return [worker for worker in known if worker.is_alive(now)]
 
     def store_name(self) -> str:
         """Return the name of the database; a database that is older has a name that sorts before it."""
