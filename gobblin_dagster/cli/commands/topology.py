@@ -86,7 +86,9 @@ def check(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
 @app.command("list", epilog=examples("gobblin topology list", "gobblin topology list edges --output json"))
 def list_parts(
     ctx: typer.Context,
-    kind: Annotated[Kind | None, typer.Argument(help="What to list; default: everything.", show_default=False)] = None,
+    kind: Annotated[
+        Kind | None, typer.Argument(metavar="KIND", help="What to list; default: everything.", show_default=False)
+    ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """List data nodes, edges and executors, and the workers of the service that are alive."""
@@ -145,7 +147,7 @@ def apply(
     ctx: typer.Context,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE...", help="Topology files, stored one after the other.", show_default=False),
+        typer.Argument(metavar="FILE", help="Topology files, stored one after the other.", show_default=False),
     ] = None,
     delete: Annotated[
         list[str] | None, typer.Option("--delete", metavar="NAME", help="A stored file to delete; may be repeated.")

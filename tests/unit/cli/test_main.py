@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -11,7 +14,7 @@ from gobblin_dagster import __version__
 from gobblin_dagster.cli.commands import state
 from gobblin_dagster.cli.errors import fail
 from gobblin_dagster.cli.lazy import load_lazy
-from gobblin_dagster.cli.main import COMMANDS, load_command
+from gobblin_dagster.cli.main import COMMANDS, app, load_command
 from gobblin_dagster.core.errors import (
     EnvironmentFaultError,
     InvalidSpecError,
@@ -90,6 +93,21 @@ def test_help_of_a_state_command_begins_as_the_list_says(cli: Cli, name: str) ->
     assert load_lazy(state.COMMANDS, name).help.splitlines()[0] == said
     assert said.split()[0] in cli("state", "--help").out
     assert f"gobblin state {name}" in cli("state", name, "--help").out
+
+
+def test_usage_of_each_command_names_each_argument_once() -> None:
+    plain = re.compile(r"(\{[A-Z/]+\} ?|\[[A-Z]+\](\.\.\.)? ?|COMMAND \[ARGS\]\.\.\.)*")
+    root = typer.main.get_command(app)
+    usages = list(_usages(root, typer.Context(root, info_name="gobblin")))
+    assert len(usages) > 70
+    assert [usage for usage in usages if not plain.fullmatch(usage.partition("[OPTIONS]")[2].strip())] == []
+
+
+def _usages(command: Any, context: typer.Context) -> Iterator[str]:
+    yield " ".join(command.get_usage(context).split())
+    for name in getattr(command, "commands", ()):
+        real = command.resolve_command(context, [name])[1]
+        yield from _usages(real, typer.Context(real, info_name=name, parent=context))
 
 
 @pytest.mark.parametrize("group", ["state", "commit", "quarantine", "startpoint"])
