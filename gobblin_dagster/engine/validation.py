@@ -87,7 +87,16 @@ def check_publishers(job: JobSpec) -> None:
             raise UsageError(problem=f"{where} cannot use its writer: {why}.")
         if isinstance(publisher, JudgesExtract) and (why := publisher.unfit_extract(job.to_extract())):
             raise UsageError(problem=f"{where} cannot publish what the job extracts: {why}.")
-        if traits_of(publisher, PublisherTraits).needs_all_units and job.execution.max_work_units is not None:
+        traits = traits_of(publisher, PublisherTraits)
+        converters = (*job.converters, *branch.converters)
+        if traits.on_again in {"upsert", "history"} and any(one.type == "child_table" for one in converters):
+            raise UsageError(
+                problem=f"{where} replaces rows by key, but converter 'child_table' made them of the items of a list: "
+                "when a list loses an item, its row would stay.",
+                hint="Leave out the converter, and give the publisher (`delta`, `iceberg` or `merge`) `child_table: "
+                "{list: ...}`, which replaces all items of a row; or let the publisher append.",
+            )
+        if traits.needs_all_units and job.execution.max_work_units is not None:
             raise UsageError(
                 problem=f"{where} replaces what was published, but execution.max_work_units spreads one plan over "
                 "several runs.",

@@ -42,14 +42,16 @@ from gobblin_dagster.testing.faults import (
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.engine.jobs import job_spec
 
-KEYS, LONGEST_RUN = 5, 110
+KEYS, LONGEST_RUN = 5, 130
 """Number of keys; about the number of calls of one run."""
 MODES: dict[str, dict[str, Any]] = {
     "rows": {"mode": "merge"},
     "published": {"mode": "scd2"},
     "timed": {"mode": "scd2", "valid_at": "at"},
+    "items": {"mode": "merge", "child_table": {"list": "items"}},
 }
-"""Branches: one row for each key; versions from their publication on; versions from the time in a column on."""
+"""Branches: one row for each key; versions from their publication on; versions from the time in a column on; the items
+of a list of each row."""
 
 
 class FaultyProject(Project):
@@ -70,7 +72,9 @@ def _job(root: Path, rows: int, kind: str) -> JobSpec:
     branches = []
     for name, mode in MODES.items():
         place = {"table": f"lake.{name}", "catalog": catalog} if kind == "iceberg" else {}
-        branches.append({"name": name, "publisher": {"type": kind, "key": ["k"], **mode, **place}})
+        lists = [{"type": "sql", "select": "k, v, [v + i FOR i IN range(v % 4)] AS items"}] if name == "items" else []
+        publisher = {"type": kind, "key": ["k"], **mode, **place}
+        branches.append({"name": name, "converters": lists, "publisher": publisher})
     select = f"id % {KEYS} AS k, id AS v, TIMESTAMP '2026-01-01' + to_seconds(id) AS at"
     return job_spec(
         {"a": {"rows": rows, "unit_rows": 3}},
@@ -125,6 +129,10 @@ def _check(root: Path, rows: int, kind: str) -> None:
         newest = [max(range(key, rows, KEYS)) for key in range(min(KEYS, rows))]
         if name == "rows":
             assert [row["v"] for row in found] == newest
+            continue
+        if name == "items":
+            items = sorted((row["k"], row["items_number"], row["v"], row["value"]) for row in found)
+            assert items == [(v % KEYS, i, v, v + i) for v in newest for i in range(v % 4)]
             continue
         assert [row["v"] for row in found if row["valid_to"] is None] == newest
         assert len({row["v"] for row in found}) == len(found), "a version is there twice"

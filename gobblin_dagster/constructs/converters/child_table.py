@@ -46,6 +46,17 @@ class ChildTableConverter:
         self._context = context
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        keys, numbers, fields = self._columns(schema)
+        made = pa.schema([*keys, *numbers, *fields])
+        refuse_twice(made.names, _NAME, self._context, "name the keys otherwise, by `key_prefix`")
+        return made
+
+    def number_columns(self, schema: pa.Schema) -> list[str]:
+        """Return the columns that hold the places of an item, outermost list first; raises ConvertError."""
+        return [field.name for field in self._columns(schema)[1]]
+
+    def _columns(self, schema: pa.Schema) -> tuple[list[pa.Field], list[pa.Field], list[pa.Field]]:
+        """Return the columns of the keys, of the places, and of the items."""
         path = self._path(schema)
         require_columns([*self._options.keys, path[0]], schema, _NAME, self._context)
         keys = [schema.field(name).with_name(self._options.key_prefix + name) for name in self._options.keys]
@@ -58,10 +69,7 @@ class ChildTableConverter:
                 numbers.append(pa.field(f"{name}_number", pa.int32()))
             elif at == len(path) - 1:
                 raise convert_error(f"{self._options.list!r}: expected a list, got {kind}", _NAME, self._context)
-        fields = list(kind) if pa.types.is_struct(kind) else [pa.field(_PLAIN, kind)]
-        made = pa.schema([*keys, *numbers, *fields])
-        refuse_twice(made.names, _NAME, self._context, "name the keys otherwise, by `key_prefix`")
-        return made
+        return keys, numbers, list(kind) if pa.types.is_struct(kind) else [pa.field(_PLAIN, kind)]
 
     def convert(self, chunk: Chunk) -> Iterator[Chunk]:
         schema = self.convert_schema(chunk.batch.schema)

@@ -270,6 +270,25 @@ class Matches:
         return StepRefusedError(step=self._step, problem=problem)
 
 
+def places_of(rows: pa.Table, keys: pa.Table) -> npt.NDArray[np.int64]:
+    """Return the position in `keys` of the key of each row; -1 if it is not there.
+
+    Args:
+        rows: the columns of the key.
+        keys: the same columns, each key once; they are compared in the types of `rows`.
+
+    Raises:
+        ArrowInvalid: a key is no value of the rows' type.
+    """
+    types = pa.schema([(f"k{at}", kind) for at, kind in enumerate(rows.schema.types)])
+    left = rows.rename_columns(types.names).append_column("row", pa.array(np.arange(rows.num_rows)))
+    right = keys.rename_columns(types.names).cast(types).append_column("key", pa.array(np.arange(keys.num_rows)))
+    joined = left.join(right, types.names, join_type="inner", use_threads=False)
+    found = np.full(rows.num_rows, -1)
+    found[joined["row"].to_numpy()] = joined["key"].to_numpy()
+    return found
+
+
 def writer_of(facts: Mapping[str, Any]) -> str:
     """Return who published a commit, by its properties; empty if this package did not."""
     job, urn, branch = (facts.get(f"gobblin.{name}", "") for name in ("job", "dataset-urn", "branch"))

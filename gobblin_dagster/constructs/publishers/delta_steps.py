@@ -29,6 +29,7 @@ from gobblin_dagster.constructs.publishers.changes import (
     tables_of,
     writer_of,
 )
+from gobblin_dagster.constructs.publishers.child_rows import child_changes
 from gobblin_dagster.constructs.publishers.history import keep_history
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule, is_older
 from gobblin_dagster.constructs.publishers.tables import (
@@ -290,7 +291,7 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
     def execute(self, storage: Storage) -> None:
         changes = staged_changes(self.describe(), self.location, self.commit, self.rule)
 
-        columns = self.rule.history.columns(changes.schema) if self.rule.history else changes.schema
+        columns = self.rule.columns(changes.schema)
 
         def write(table: Any) -> None:
             self._merge(table, changes)
@@ -313,16 +314,17 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
         rule, there = self.rule, _arrow(table)
         if rule.delete_missing:
             self._require_alone(table)
+
+        def scan(names: Sequence[str], ends: Bounds) -> Iterator[pa.RecordBatch]:
+            return _select(table, names, _between(ends))
+
         if rule.history is not None:
-
-            def scan(names: Sequence[str], ends: Bounds) -> Iterator[pa.RecordBatch]:
-                return _select(table, names, _between(ends))
-
             at = datetime.fromisoformat(self.commit.published_at)
             changes, rule = keep_history(self.describe(), changes, rule, rule.history, there, scan, at)
         version = table.version()
-        if changes.keys.num_rows or rule.delete_missing:
-            self._replace_rows(table, there, changes, rule)
+        with child_changes(changes, rule, there, scan) as (changes, rule):
+            if changes.keys.num_rows or rule.delete_missing:
+                self._replace_rows(table, there, changes, rule)
         if table.version() == version:
             # Nothing was changed, so the library wrote no version; the table must know the commit all the same.
             table.create_write_transaction([], "append", table.schema(), commit_properties=self._marks())

@@ -17,7 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gobblin_dagster.constructs.digests import KeyDigests
-from gobblin_dagster.constructs.publishers.changes import DELETED, Bounds, Changes, bounds, older_rows, tables_of
+from gobblin_dagster.constructs.publishers.changes import (
+    DELETED,
+    Bounds,
+    Changes,
+    bounds,
+    older_rows,
+    places_of,
+    tables_of,
+)
 from gobblin_dagster.constructs.publishers.merge_rule import PUBLISHED_AT, History, MergeRule
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import StepRefusedError
@@ -211,22 +219,16 @@ class _Table:
         self._history = columns
         self._schema = schema
         self._scan = scan
-        self._types = pa.schema([(f"k{at}", schema.field(name).type) for at, name in enumerate(rule.key)])
-        keys = changes.compared.select(rule.key).rename_columns(self._types.names).cast(self._types)
-        keys = keys.group_by(self._types.names, use_threads=False).aggregate([])
-        self._keys = keys.append_column(_CODE, pa.array(np.arange(keys.num_rows)))
+        self._types = pa.schema([schema.field(name) for name in rule.key])
+        keys = changes.compared.select(rule.key).cast(self._types)
+        self._keys = keys.group_by([*rule.key], use_threads=False).aggregate([])
         self._compares_values = not columns.valid_at
         context = ConstructContext(job="", base_dir="")
         self._digests = KeyDigests(changes.schema.names, "publisher's history", context)
 
     def code_of(self, rows: pa.Table) -> _Numbers:
         """Return the number of each row's key; -1 if no new row has it."""
-        left = rows.select(self._rule.key).rename_columns(self._types.names).cast(self._types)
-        left = left.append_column("row", pa.array(np.arange(rows.num_rows)))
-        joined = left.join(self._keys, self._types.names, join_type="inner", use_threads=False)
-        found = np.full(rows.num_rows, -1)
-        found[joined["row"].to_numpy()] = joined[_CODE].to_numpy()
-        return found
+        return places_of(rows.select(self._rule.key).cast(self._types), self._keys)
 
     def digests(self) -> _Numbers:
         """Return a number for the values of each new row, in the table's types."""

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from gobblin_dagster.constructs.publishers.changes import Bounds, Changes, bounds, require_alone, writer_of
+from gobblin_dagster.constructs.publishers.child_rows import child_changes
 from gobblin_dagster.constructs.publishers.history import keep_history
 from gobblin_dagster.constructs.publishers.merge_files import FileMerge
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule
@@ -40,29 +41,30 @@ def merge(step: str, table: Any, transaction: Any, changes: Changes, rule: Merge
     if rule.delete_missing:
         _require_alone(step, table, commit)
     history = rule.history
+
+    def scan(names: Sequence[str], ends: Bounds) -> Iterator[pa.RecordBatch]:
+        for task in table.scan(row_filter=_between(ends)).plan_files():
+            yield from _scan(table, metadata, task, list(names))
+
     if history is not None:
-
-        def scan(names: Sequence[str], ends: Bounds) -> Iterator[pa.RecordBatch]:
-            for task in table.scan(row_filter=_between(ends)).plan_files():
-                yield from _scan(table, metadata, task, list(names))
-
         at = datetime.fromisoformat(commit.published_at)
         changes, rule = keep_history(step, changes, rule, history, schema, scan, at)
-    ends = {} if rule.delete_missing else bounds(changes.keys, rule.key)
-    # Read in the types of the transaction: values of a column that it widens may not fit the former type.
-    files = (
-        (task, partial(_scan, table, metadata, task)) for task in table.scan(row_filter=_between(ends)).plan_files()
-    )
-    end = history.valid_to if history is not None else ""
-    merged = FileMerge(step, files, table.schema().column_names, schema, changes, rule, end)
-    if merged.touched:
-        with transaction.update_snapshot(snapshot_properties=commit.properties).overwrite() as overwrite:
-            for task in merged.touched:
-                overwrite.delete_data_file(task.file)
-    # Also if there is no row: the snapshot says that the table has the commit.
-    data = pa.RecordBatchReader.from_batches(schema, merged.rows())
-    is_whole = not metadata.spec().is_unpartitioned()
-    transaction.append(data.read_all() if is_whole else data, snapshot_properties=commit.properties)
+    with child_changes(changes, rule, schema, scan) as (changes, rule):
+        ends = {} if rule.delete_missing else bounds(changes.keys, rule.key)
+        # Read in the types of the transaction: values of a column that it widens may not fit the former type.
+        files = (
+            (task, partial(_scan, table, metadata, task)) for task in table.scan(row_filter=_between(ends)).plan_files()
+        )
+        end = history.valid_to if history is not None else ""
+        merged = FileMerge(step, files, table.schema().column_names, schema, changes, rule, end)
+        if merged.touched:
+            with transaction.update_snapshot(snapshot_properties=commit.properties).overwrite() as overwrite:
+                for task in merged.touched:
+                    overwrite.delete_data_file(task.file)
+        # Also if there is no row: the snapshot says that the table has the commit.
+        data = pa.RecordBatchReader.from_batches(schema, merged.rows())
+        is_whole = not metadata.spec().is_unpartitioned()
+        transaction.append(data.read_all() if is_whole else data, snapshot_properties=commit.properties)
 
 
 def noted_writer(table: Any, commit: TableCommit) -> str:

@@ -180,7 +180,7 @@ class MergeIntoIcebergStep(AppendToIcebergStep):
     def execute(self, storage: Storage) -> None:
         changes = staged_changes(self.describe(), self.table, self.commit, self.rule)
 
-        columns = self.rule.history.columns(changes.schema) if self.rule.history else changes.schema
+        columns = self.rule.columns(changes.schema)
 
         def write(table: Any, transaction: Any) -> None:
             merge(self.describe(), table, transaction, changes, self.rule, self.commit)

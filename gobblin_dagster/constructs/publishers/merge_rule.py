@@ -13,6 +13,7 @@ from typing import Any, Generic, Literal, Self, TypeVar
 import pyarrow as pa
 from pydantic import Field, model_validator
 
+from gobblin_dagster.constructs.converters.child_table import ChildTableConverter
 from gobblin_dagster.constructs.publishers.tables import TablePublisher, unfit_type
 from gobblin_dagster.constructs.sql.masks import SqlMasks
 from gobblin_dagster.constructs.sql.syntax import SqlExpression
@@ -42,6 +43,18 @@ def is_older(new: str, old: str, names: Sequence[str]) -> str:
     return older
 
 
+class ChildTableOptions(SpecModel):
+    """Items of a nested list, as the rows of a table of their own."""
+
+    list: str = Field(min_length=1)
+    """The list: a column, or a path to a list in structs and lists, with dots: `lines`, `lines.parts`."""
+    key_prefix: str = ""
+    """Text before the names of the columns that items get from their row, e.g. `order_`; needed if items have fields of
+    the same names."""
+    drop: tuple[str, ...] = ()
+    """Fields of the items that are left out, e.g. lists with tables of their own."""
+
+
 class KeyOptions(SpecModel):
     """Options of all publishers that merge."""
 
@@ -52,6 +65,9 @@ class KeyOptions(SpecModel):
     key, or ends its newest version. Default: nothing is deleted."""
     delete_missing: bool = False
     """For full extracts: delete the rows, or end the versions, whose keys the new rows lack."""
+    child_table: ChildTableOptions | None = None
+    """For `merge`: the table holds the items of a list of the rows. All items of a row are replaced, deleted or kept
+    together, by the row's `key`. Default: the table holds the rows."""
     mode: str = "merge"
     """How rows are merged; the modes are those of each publisher."""
     valid_at: str = ""
@@ -65,6 +81,7 @@ class KeyOptions(SpecModel):
     def _belongs(self) -> Self:
         for names, modes in (
             (("key", "delete_when", "delete_missing"), ("merge", "scd2")),
+            (("child_table",), ("merge",)),
             (("valid_at", "valid_from", "valid_to"), ("scd2",)),
         ):
             fields = type(self).model_fields
@@ -109,6 +126,31 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
+class ChildTable:
+    """Items of a list that are the rows of the table, see `ChildTableOptions`."""
+
+    list: str
+    key_prefix: str = ""
+    drop: tuple[str, ...] = ()
+
+    def converter(self, names: Sequence[str]) -> ChildTableConverter:
+        """Return what makes rows of items; each gets the columns `names` of its row."""
+        options = ChildTableConverter.Options(list=self.list, keys=tuple(names), key_prefix=self.key_prefix)
+        return ChildTableConverter(options, ConstructContext(job="", base_dir=""))
+
+    def columns(self, names: Sequence[str], schema: pa.Schema) -> pa.Schema:
+        """Return the table's columns for rows of a schema; raises ConvertError."""
+        converter = self.converter(names)
+        made = converter.convert_schema(schema)
+        needed = {*made.names[: len(names)], *converter.number_columns(schema)}
+        if wrong := [name for name in self.drop if name not in made.names or name in needed]:
+            there = ", ".join(name for name in made.names if name not in needed)
+            problem = f"`child_table.drop` names {wrong[0]!r}; the items have {there}"
+            raise ConvertError(dataset_urn="", construct="publisher", problem=problem)
+        return pa.schema([field for field in made if field.name not in self.drop])
+
+
+@dataclass(frozen=True, slots=True)
 class MergeRule:
     """How the rows of a publication are merged; stored in its step."""
 
@@ -122,11 +164,13 @@ class MergeRule:
     """None: the table has one row per key."""
     comes_again: bool = False
     """Whether a key whose version ended begins another one with a row that is as old: it was only missing before."""
+    children: ChildTable | None = None
+    """None: the rows of the table are the rows of the source."""
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> MergeRule:
         """Parse the result of `dataclasses.asdict`, also after a round trip through JSON."""
-        history = fields.get("history")  # steps of earlier versions have none
+        history, children = fields.get("history"), fields.get("children")  # steps of earlier versions have none
         return cls(
             tuple(fields["key"]),
             tuple(fields["newest_by"]),
@@ -134,6 +178,7 @@ class MergeRule:
             fields.get("delete_missing", False),
             None if history is None else History(**history),
             fields.get("comes_again", fields.get("delete_missing", False)),
+            None if children is None else ChildTable(**{**children, "drop": tuple(children["drop"])}),
         )
 
     @property
@@ -145,6 +190,17 @@ class MergeRule:
     def compared(self) -> list[str]:
         """The columns that decide, each once."""
         return list(dict.fromkeys((*self.version_key, *self.newest_by)))
+
+    @property
+    def keeps_rows(self) -> bool:
+        """True if the rows of the table are the rows of the source, so that their files may become the table's."""
+        return self.history is None and self.children is None
+
+    def columns(self, schema: pa.Schema) -> pa.Schema:
+        """Return the table's columns for rows of a schema; raises ConvertError."""
+        if self.children is not None:
+            return self.children.columns(self.compared, schema)
+        return schema if self.history is None else self.history.columns(schema)
 
     def unfit(self, schema: pa.Schema, context: ConstructContext) -> str:
         """Return why rows of a schema cannot be merged; empty if they can."""
@@ -160,11 +216,14 @@ class MergeRule:
                 return f"column {name!r} of the key is {kind}; a key takes integers, text, times, booleans or decimals"
         if self.history and (both := {self.history.valid_from, self.history.valid_to} & {*schema.names}):
             return f"the rows have a column {min(both)!r} already; set `valid_from` and `valid_to` to other names"
-        if self.delete_when is not None:
-            try:
+        what = "delete_when"
+        try:
+            if self.delete_when is not None:
                 self.masks(context).check(schema)
-            except ConvertError as error:
-                return f"`delete_when` does not fit: {error.problem}"
+            what = "child_table"
+            self.columns(schema)
+        except ConvertError as error:
+            return f"`{what}` does not fit: {error.problem}"
         return ""
 
     def masks(self, context: ConstructContext) -> SqlMasks:
@@ -189,6 +248,8 @@ class JudgesMerges(Generic[KeyOptionsT]):
     def unfit_writer(self, type_name: str, options: Mapping[str, Any]) -> str:
         """Return why the branch's writer does not fit this publisher; empty if it does."""
         if levels := options.get("partition_by") or ():
+            if self._options.child_table is not None:
+                return "`child_table` publishes items, which have no columns for folders; leave out `partition_by`"
             if lost := [level for level in levels if not isinstance(level, str)]:
                 return f"{self._what} reads rows, not folders: `partition_by` must name columns, got {lost[0]}"
             if not options.get("keep_partition_columns"):
@@ -224,8 +285,9 @@ class JudgesMerges(Generic[KeyOptionsT]):
         options = self._options
         key = options.key or extract.primary_keys
         history = History(options.valid_at, options.valid_from, options.valid_to) if options.mode == "scd2" else None
+        children = None if options.child_table is None else ChildTable(**options.child_table.model_dump())
         deletes = options.delete_missing and not is_part
-        return MergeRule(key, extract.delta_fields, options.delete_when, deletes, history)
+        return MergeRule(key, extract.delta_fields, options.delete_when, deletes, history, children=children)
 
 
 class MergingPublisher(JudgesMerges[MergeOptionsT], TablePublisher[MergeOptionsT]):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gobblin_dagster.constructs.publishers.changes import Bounds, bounds, read_changes, require_order
+from gobblin_dagster.constructs.publishers.child_rows import child_changes
 from gobblin_dagster.constructs.publishers.history import keep_history
 from gobblin_dagster.constructs.publishers.merge_files import FileMerge, Read
 from gobblin_dagster.constructs.publishers.merge_rule import JudgesMerges, KeyOptions, plain
@@ -54,14 +55,14 @@ class MergePublisher(JudgesMerges[SnapshotOptions]):
     def rewrite(self, view: PublishView, new_writer: Callable[[pa.Schema], DataWriter]) -> Rewritten | None:
         step = f"merge into the newest snapshot of branch {view.branch!r}"
         rule = self.rule_for(view)
+        keeps_rows = rule.keeps_rows
         paths = [view.staged[file.path] for file in view.files]
         try:
             require_order(step, view, rule)
             changes = read_changes(step, paths, unified_schema(step, paths), rule, self._context)
             files = [(file, _footer(file)) for file in view.current]
             history = rule.history
-            columns = changes.schema if history is None else history.columns(changes.schema)
-            schema = _schema(step, columns, files)
+            schema = _schema(step, rule.columns(changes.schema), files)
             levels = {file.path: _levels(view.dataset_urn, file.path, footer, schema) for file, footer in files}
             known = {name for file, footer in files for name in (*_names(footer), *levels[file.path])}
 
@@ -74,10 +75,12 @@ class MergePublisher(JudgesMerges[SnapshotOptions]):
 
             if history is not None:
                 changes, rule = keep_history(step, changes, rule, history, schema, scan, view.now)
-            found = readers({} if rule.delete_missing else bounds(changes.keys, rule.key))
-            merged = FileMerge(step, found, known, schema, changes, rule, history.valid_to if history else "")
-            is_kept = merged.only_adds and history is None  # the files lack the columns of a history
-            return None if is_kept else Rewritten(_staged(merged, new_writer(schema)), tuple(merged.touched))
+            with child_changes(changes, rule, schema, scan) as (changes, rule):
+                found = readers({} if rule.delete_missing else bounds(changes.keys, rule.key))
+                merged = FileMerge(step, found, known, schema, changes, rule, history.valid_to if history else "")
+                if keeps_rows and merged.only_adds:
+                    return None
+                return Rewritten(_staged(merged, new_writer(schema)), tuple(merged.touched))
         except (ValueError, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:  # ArrowInvalid is a ValueError
             raise StepRefusedError(step=step, problem=str(error)[:500]) from error
         except OSError as error:

@@ -94,12 +94,12 @@ class Lake:
         self.step(*files, mode="append", key=[], in_place=True).execute(STORAGE)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the table's rows, by id."""
+        """Return the table's rows, by id if they have one."""
         if self.kind == "delta":
             found = DeltaTable(f"{self.root}/lake/test/numbers/all").to_pyarrow_table()
         else:
             found = self.iceberg().scan().to_arrow()
-        return sorted(found.to_pylist(), key=lambda row: str(row["id"]).zfill(9))
+        return sorted(found.to_pylist(), key=lambda row: str(row.get("id")).zfill(9))
 
     def files(self) -> set[str]:
         if self.kind == "delta":
