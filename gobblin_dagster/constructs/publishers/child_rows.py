@@ -108,7 +108,7 @@ class _Items:
         return pa.concat_tables(found).filter(pa.array(~stays)), late
 
     def _new(self, taken: npt.NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
-        """Yield the items of rows, with all columns of the table: an item takes no value of the one that it replaces."""
+        """Yield the items of rows, with all columns of the table: an item takes no value of the one before."""
         for batch in self._changes.batches(self._changes.schema, taken):
             chunk = Chunk(batch.drop_columns([DELETED]), "", pa.array(np.arange(batch.num_rows)))
             for items in self._converter.convert(chunk):
