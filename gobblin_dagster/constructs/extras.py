@@ -34,7 +34,7 @@ def missing_extras(job: JobSpec) -> list[tuple[str, str]]:
 
 
 def installed_extras() -> list[str]:
-    """Return the extras of ours of which all packages are installed, sorted."""
+    """Return our extras whose packages are all installed, sorted."""
     missing = {one.extra for module, one in EXTRAS.items() if not is_installed(module.partition(".")[0])}
     return sorted({one.extra for one in EXTRAS.values()} - missing)
 

@@ -97,7 +97,7 @@ def _several(given: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def several(given: str | Sequence[str] | None) -> list[str] | None:
-    """Return names as a list, of which a single one may stand alone; None stays None."""
+    """Return names as a list; a single name may stand alone, and None stays None."""
     return None if given is None else list(_several(given))
 
 

@@ -43,7 +43,7 @@ class Outcome:
     committed: Mapping[str, Publication] = field(default_factory=dict)
     """Datasets that were committed, in whole or in part."""
     failed: Mapping[str, str] = field(default_factory=dict)
-    """Datasets of which nothing was committed, with the reason."""
+    """Datasets that committed nothing, with the reason."""
     partly: Mapping[str, str] = field(default_factory=dict)
     """Datasets of `committed` that were committed in part, with the reason."""
     busy: Mapping[str, str] = field(default_factory=dict)

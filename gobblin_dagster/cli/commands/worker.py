@@ -121,7 +121,7 @@ def logs(
 @app.command(hidden=True)
 def listen(ctx: typer.Context, number: Annotated[int, typer.Option("--socket", help="Listening socket.")]) -> None:
     """Serve the clients of a socket that `gobblin run` made."""
-    from gobblin_dagster.cli.main import run_here  # noqa: PLC0415 - it imports the commands, of which this is one
+    from gobblin_dagster.cli.main import run_here  # noqa: PLC0415 - it imports the commands, this one too
 
     root = project_root(ctx)
     logging.basicConfig(format="%(asctime)s %(message)s", force=True)

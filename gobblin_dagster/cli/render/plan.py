@@ -95,7 +95,7 @@ def _print_remarks(console: Console, plan: JobPlan) -> None:
 
 
 def _type_notes(plan: JobPlan) -> list[tuple[str, str]]:
-    """Return (dataset, note); one note for all datasets of which it says the same but for the rows looked at."""
+    """Return (dataset, note); datasets whose notes differ in the rows looked at alone share one."""
     alike: dict[str, list[tuple[str, str]]] = {}
     for dataset in plan.datasets:
         for note in dataset.type_notes:

@@ -112,7 +112,7 @@ def _is_number(kind: pa.DataType) -> Callable[[str], bool]:
 def _is_float(text: str) -> bool:
     """Return True if a float is this number, or if a program would print the float so with so many digits.
 
-    `numpy.savetxt` writes 19 digits of a float, of which the last three only say how it was rounded.
+    `numpy.savetxt` writes 19 digits of a float; the last three only say how it was rounded.
     """
     value, number = float(text), Decimal(text)
     if Decimal(repr(value)) == number:

@@ -119,7 +119,7 @@ def load_exactly(line: str | bytes) -> Any:
     """Parse JSON; fractions become texts that `dump_exactly` writes digit by digit as they were.
 
     Raises:
-        ValueError: the text is no JSON, or an object has two values of one name, one of which would be lost.
+        ValueError: the text is no JSON, or an object has two values of one name, so that one would be lost.
     """
     return json.loads(line, parse_float=marked, object_pairs_hook=object_of)
 

@@ -26,7 +26,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON; raises ValueError if it has two values of one name, one of which would be lost.
+    """Return an object of JSON; raises ValueError if it has two values of one name, so that one would be lost.
 
     Example:
         >>> json.loads('{"a": 1, "a": 2}', object_pairs_hook=object_of)

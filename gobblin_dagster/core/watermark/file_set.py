@@ -142,7 +142,7 @@ class FileSetWatermark(Watermark):
 
     @classmethod
     def settled(cls, ranges: Ranges) -> Ranges:
-        """Drop files of which no version was read, and files that the line of dates covers."""
+        """Drop files without a version that was read, and files that the line of dates covers."""
         line: Any = ranges.get(LINE, ())
         spans = [(low.timestamp(), high.timestamp()) for low, high in line if low < high]
         kept: dict[str, Any] = {}

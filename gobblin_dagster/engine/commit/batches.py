@@ -1,4 +1,4 @@
-"""Batches: datasets of a run that share transactions of the state store, each of which costs a sync of its disk.
+"""Batches: datasets of a run that share transactions of the state store, because each costs a sync of its disk.
 
 Each dataset of a batch still stands alone: one that fails leaves the batch, see `Committer`.
 """
@@ -31,7 +31,7 @@ def share_transactions(items: Sequence[Leased], parallelism: int, storage: Stora
 
     Args:
         items: at most one per dataset.
-        parallelism: threads, each of which works on one batch at a time; all of them get work.
+        parallelism: threads; each works on one batch at a time, and all of them get work.
         storage: moves the files.
     """
     small = [item for item in items if storage.is_move_atomic and _is_small(item[0])]

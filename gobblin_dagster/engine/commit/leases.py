@@ -98,7 +98,7 @@ class LeaseKeeper:
             self._unsettled.difference_update(urns)
 
     def leave_all(self) -> None:
-        """Leave all leases at the end, for the next run's recovery: the store could not be told of this run's end."""
+        """Leave all leases at the end, for the next run's recovery: the store could not note this run's end."""
         with self._lock:
             self._unsettled.update(self._held)
         self._is_untold = True

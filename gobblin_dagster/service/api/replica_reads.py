@@ -1,4 +1,4 @@
-"""Answers to GET from this node's copy of the database, for requests of which the copy holds everything."""
+"""Answers to GET from this node's copy of the database, if the copy holds all that is asked for."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import uvicorn
 IDLE_S = 15.0
 """Seconds in which a request must come whole, but for its body."""
 UNREAD_S = 60.0
-"""Seconds after which an answer is given up of which the client reads nothing."""
+"""Seconds after which an answer is given up if the client reads nothing of it."""
 MAX_CONNECTIONS = 800
 """Beyond this many, those that wait longest without a request are ended first."""
 

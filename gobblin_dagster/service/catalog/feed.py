@@ -1,7 +1,7 @@
 """CatalogFeed: tells the listeners of one process of every change of the catalog, whichever node made it.
 
-The list of changes in the store is read again and again, so that a node hears of a change within a second without being
-told of it by another node.
+The list of changes in the store is read again and again, so that a node hears of a change within a second without a
+message of another node.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def _find(graph: FlowGraph, flow: RoutedFlow, dataset: Dataset, former: frozense
 
 
 def _former_edges(graph: FlowGraph, flow: FlowId, sub_path: str, former: Collection[str]) -> frozenset[str]:
-    """Return the edges of which the flow had a job."""
+    """Return the edges that had a job of the flow."""
     if not former:
         return frozenset()
     return frozenset(edge for edge in graph.edges if job_name(flow, *_parts(edge, sub_path)) in former)

@@ -1,7 +1,7 @@
 """Orders as Gobblin's own clusters read them from Kafka, and reports as they send them.
 
 Both are Avro records behind four bytes with the number 1. An order is an `AvroJobSpec`, whose properties are the keys
-of a Gobblin job; a report is a `GobblinTrackingEvent`, of which only those about the begin and the end of a job count.
+of a Gobblin job; a report is a `GobblinTrackingEvent`; only those about the begin and the end of a job count.
 
 Source: gobblin-runtime `AvroJobSpec.avsc`, `AvroJobSpecKafkaJobMonitor`; gobblin-metrics `GobblinTrackingEvent.avsc`,
 `FixedSchemaVersionWriter`; gobblin-service `SimpleKafkaSpecProducer`, `KafkaAvroJobStatusMonitor`.

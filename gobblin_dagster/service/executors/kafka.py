@@ -193,7 +193,7 @@ class KafkaExecutor:
         self._sender.send([(_flow(key), self._written(StopOrder(key)))])
 
     def list(self) -> Sequence[JobKey]:
-        """Return the jobs of which no end was reported yet."""
+        """Return the jobs whose end was not reported yet."""
         return self._open_jobs()
 
     def take_reports(self, limit: int) -> Sequence[JobReport]:

@@ -144,7 +144,7 @@ class JobMonitor:
         return TICK_S
 
     def _take_over(self) -> None:
-        """Take up the jobs of holders that are gone, and our own of which we do not know."""
+        """Take up the jobs of holders that are gone, and our own that this process does not know."""
         for key in self._inlet.take_over():
             with self._lock:
                 if key in self._running or key in self._waiting:

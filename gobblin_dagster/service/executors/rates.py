@@ -79,7 +79,7 @@ def with_rate(body: str, rate: Rate) -> str:
 
 
 def width(jobs: Sequence[DagJob]) -> int:
-    """Return how many jobs of a DAG may run at once: the most of which none is before another.
+    """Return how many jobs of a DAG may run at once: the most jobs among which none is before another.
 
     By Dilworth's theorem that is the least number of chains which hold all jobs; a matching of jobs with later ones
     finds it. Jobs stand after their parents; parents that are missing are over.

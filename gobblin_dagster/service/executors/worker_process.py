@@ -25,7 +25,7 @@ class WorkerChannel(Protocol):
     def send(self, message: Message) -> int:
         """Hand over a message, and return the worker's number; a worker that is not there is started.
 
-        The end of one that ends meanwhile is told of by `ended`, with this number.
+        If the worker ends meanwhile, `ended` is called with this number.
         """
 
     def shutdown(self) -> None:

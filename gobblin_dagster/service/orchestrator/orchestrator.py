@@ -592,7 +592,7 @@ class Orchestrator:
         is_same = read_routed_flow(before.properties)[0] == read_routed_flow(config.properties)[0]
         if new and is_same and not settings.may_change_edges:
             reason = (
-                f"its way is gone, and the next one has other jobs ({', '.join(new)}), whose watermarks begin anew: "
+                f"its way is gone, and the next one has other jobs ({', '.join(new)}), whose watermarks begin again: "
                 "rows that are there already may come again. Say where they begin (`gobblin flow startpoint`) and set "
                 "flow.mayChangeEdges=true, or bring the way back"
             )

@@ -168,7 +168,7 @@ class Replica:
             self._newest = changes[-1]
 
     def _note_events(self, source: Transaction, now: float) -> None:
-        """Note the flows of which something happened; events of one moment become visible in any order."""
+        """Note the flows that something happened to; events of one moment become visible in any order."""
         query = select(events.c.number, events.c.flow_group, events.c.flow_name)
         for row in source.execute(query.where(events.c.number > self._event).order_by(events.c.number)):
             if row.number not in self._seen:

@@ -142,8 +142,8 @@ class EdgeNeeds:
     ) -> dict[str, dict[str, str]]:
         """Return what executors lack, in words, by edge and executor; executors that lack nothing are not in it.
 
-        One worker must have all that an edge needs, as it runs the whole job. Of an executor whose workers are not
-        known, or of which one did not announce what it can do, nothing is known: it lacks nothing.
+        One worker must have all that an edge needs, as it runs the whole job. If an executor's workers are not
+        known, or one did not announce what it can do, nothing is known: the executor lacks nothing.
 
         Args:
             graph: the topology.

@@ -104,7 +104,7 @@ class FlowGraph:
     def _of_one_state(self, candidates: Iterable[str]) -> list[str]:
         """Return the first executor and those that may run its jobs.
 
-        Two of which one has a place may both share it with a third one of which none is known, and not with each other.
+        Two executors in different places share no state, though each may share it with a third whose place is unknown.
         """
         kept: list[str] = []
         for one in candidates:

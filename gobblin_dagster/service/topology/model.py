@@ -55,7 +55,7 @@ class Dataset(NamedTuple):
 
 
 ANYTHING = Dataset()
-"""A dataset of which nothing is known; as a constraint, every dataset fits it."""
+"""A dataset that nothing is known about; as a constraint, every dataset fits it."""
 
 
 class DatasetSpec(SpecModel):

@@ -122,7 +122,7 @@ class DatasetFiles:
         return stored
 
     def whole_body(self, stored: str) -> str:
-        """Return a stored body with its parts; one of which a part is missing stays as it is, and its digest tells."""
+        """Return a stored body with its parts; if a part is missing, it stays as it is, and its digest tells."""
         with suppress(CorruptRecordError):
             return put_together(stored, self._load_parts(part_names([stored])), "Its body")
         return stored

@@ -57,7 +57,7 @@ class ConverterConformance(ConstructConformance):
         assert one.convert_schema(self.rows.schema).equals(other.convert_schema(self.rows.schema))
 
     def test_rows_are_converted_as_expected(self, context: ConstructContext) -> None:
-        """`convert` makes of the rows what the subclass says."""
+        """`convert` returns the rows that the subclass expects."""
         _, chunks = self.convert(context, numbered(self.rows))
         if self.expected is not None:
             assert rows_of(*(chunk.batch for chunk in chunks)) == rows_of(self.expected)

@@ -110,7 +110,7 @@ class PlanConformance(ConstructConformance):
         """`plan` also offers a dataset without new data, with no work unit that reads anything."""
         offers = self.planned(source)
         again = self.planned(source, self.committed(offers))
-        assert set(again) == set(offers), "a dataset of which nothing is new is offered too"
+        assert set(again) == set(offers), "a dataset with nothing new is offered too"
         if self.is_incremental:
             assert [unit for offer in again.values() for unit in offer.work_units if not unit.is_empty] == []
 

@@ -34,7 +34,7 @@ from gobblin_dagster.testing.conformance.state_store.values import (
 
 
 class Commits(OpensStore):
-    """`prepare`, `commit` and `record`, of which the last is both at once."""
+    """`prepare`, `commit` and `record`; the last is both at once."""
 
     def test_prepare_stores_the_sequence_unchanged_and_moves_nothing(self, store: StateStore) -> None:
         """`prepare` stores the sequence as it is given and changes neither state nor snapshot."""
