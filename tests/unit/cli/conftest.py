@@ -47,7 +47,7 @@ def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> C
 
 @pytest.fixture
 def inline(monkeypatch: pytest.MonkeyPatch) -> list[InlineRunner]:
-    """Let `gobblin run` work without Spark; returns the lanes that it made."""
+    """Let `gobblin run` work without Spark; returns the runners that it made."""
     runners: list[InlineRunner] = []
 
     def make(*settings: object) -> InlineRunner:
