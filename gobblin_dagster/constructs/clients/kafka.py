@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ from pydantic import Field, field_validator
 
 from gobblin_dagster.constructs.clients.environment import from_environment
 from gobblin_dagster.core.errors import ExtractError, TransientError
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.spec.job import SpecModel
 
@@ -60,6 +61,36 @@ def client_settings(
     return {**settings, "bootstrap.servers": connection.brokers, "logger": _LOG, **own}
 
 
+def new_client(
+    kind: Callable[[dict[str, Any]], Any],
+    connection: KafkaConnection,
+    own: Mapping[str, Any],
+    defaults: Mapping[str, Any] | None = None,
+) -> Any:
+    """Return a new client of the library with `client_settings`.
+
+    Args:
+        kind: class of the client.
+        connection: how to reach the brokers.
+        own: settings that override the user's.
+        defaults: settings that the user's override.
+
+    Raises:
+        EnvironmentFaultError: the client library or a named environment variable is missing.
+        KafkaException: the library refuses a setting. Values of variables are hidden in it, because it is printed as
+            the cause of our error.
+    """
+    settings = client_settings(connection, own, defaults)
+    with optional_package("confluent_kafka"):
+        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # optional package
+
+    try:
+        return kind(settings)
+    except KafkaException as error:
+        error.args = (KafkaError(error.args[0].code(), hidden(error.args[0].str())),)
+        raise
+
+
 def topic_ids(
     connection: KafkaConnection, topics: Iterable[str], admin: Any = None
 ) -> tuple[dict[str, str], dict[str, Any]]:
@@ -77,7 +108,7 @@ def topic_ids(
         from confluent_kafka import KafkaError, KafkaException, TopicCollection  # noqa: PLC0415  # optional package
         from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # optional package
 
-    admin = admin or AdminClient(client_settings(connection, {}))
+    admin = admin or new_client(AdminClient, connection, {})
     names = sorted(set(topics))
     asked = admin.describe_topics(TopicCollection(names), request_timeout=connection.timeout_s) if names else {}
     without_ids = {KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE}

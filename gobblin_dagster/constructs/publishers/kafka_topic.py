@@ -14,7 +14,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.clients.environment import to_store
-from gobblin_dagster.constructs.clients.kafka import KafkaConnection, client_settings
+from gobblin_dagster.constructs.clients.kafka import KafkaConnection, new_client
 from gobblin_dagster.constructs.publishers.tables import TableCommit, TablePublisher, batches_of
 from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, PublishView
@@ -192,7 +192,7 @@ class SendToKafkaStep:
             from confluent_kafka import Producer  # noqa: PLC0415  # optional package
 
         own = {"transactional.id": self._name, "transaction.timeout.ms": _TRANSACTION_MS, "linger.ms": 20}
-        return Producer(client_settings(self.connection, own, {"compression.type": "lz4"}))
+        return new_client(Producer, self.connection, own, {"compression.type": "lz4"})
 
     def _last_commit(self) -> str | None:
         """Return the commit id in the commits topic for the dataset's branch; None if there is none."""
@@ -221,7 +221,7 @@ class SendToKafkaStep:
             from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # as in `_producer`
             from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415  # as in `_producer`
 
-        admin = AdminClient(client_settings(self.connection, {}))
+        admin = new_client(AdminClient, self.connection, {})
         # List all topics: asked for a single one, a broker may create it without compaction.
         if self.commits_topic in admin.list_topics(timeout=self.connection.timeout_s).topics:
             return
@@ -261,7 +261,7 @@ def _noted_commits(connection: KafkaConnection, commits_topic: str) -> dict[str,
         "enable.auto.commit": False,
         "enable.partition.eof": True,
     }
-    consumer = Consumer(client_settings(connection, own))
+    consumer = new_client(Consumer, connection, own)
     found: dict[str, NotedCommit] = {}
     try:
         if commits_topic not in consumer.list_topics(timeout=connection.timeout_s).topics:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gobblin_dagster.constructs.clients.kafka import client_settings
+from gobblin_dagster.constructs.clients.kafka import new_client
 from gobblin_dagster.core.errors import GobblinDagsterError, TransientError, UsageError
 from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.service.executors.announcements import is_announcement, read_announcement, write_announcement
@@ -69,7 +69,7 @@ class KafkaClients:
 
         milliseconds = int(self._topics.timeout_s * 1000)
         own = {"acks": "all", "enable.idempotence": True, "message.timeout.ms": milliseconds, "linger.ms": 5}
-        return Producer(client_settings(self._topics, own))
+        return new_client(Producer, self._topics, own)
 
     def consumer(self, group: str, name: str = "") -> Any:
         """Return a consumer that commits only what it is told to; other members of the group can read its name."""
@@ -78,14 +78,14 @@ class KafkaClients:
 
         own: dict[str, Any] = {"group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
         own |= {"client.id": name} if name else {}
-        return Consumer(client_settings(self._topics, own, {"session.timeout.ms": SESSION_S * 1000}))
+        return new_client(Consumer, self._topics, own, {"session.timeout.ms": SESSION_S * 1000})
 
     def members(self, group: str) -> set[str]:
         """Return the names of a group's members."""
         with optional_package("confluent_kafka"):
             from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # optional package
 
-        admin = AdminClient(client_settings(self._topics, {}))
+        admin = new_client(AdminClient, self._topics, {})
         [found] = admin.describe_consumer_groups([group], request_timeout=self._topics.timeout_s).values()
         return {member.client_id for member in found.result().members}
 

@@ -12,9 +12,9 @@ from pydantic import Field
 
 from gobblin_dagster.constructs.clients.kafka import (
     KafkaConnection,
-    client_settings,
     is_absent,
     kafka_error,
+    new_client,
     telling,
     topic_ids,
     translated_kafka_errors,
@@ -168,14 +168,13 @@ class KafkaExtractor:
             "fetch.wait.max.ms": 100,
             "error_cb": self._told.append,
         }
-        # By default the library rests for a second whenever it is 100,000 messages ahead, which makes reading 5x
-        # slower.
-        settings = client_settings(connection, own, {"fetch.queue.backoff.ms": 10})
         with optional_package("confluent_kafka"):
             from confluent_kafka import Consumer  # noqa: PLC0415  # optional package
 
         with translated_kafka_errors(self._urn, "all partitions"):
-            return Consumer(settings)
+            # By default the library rests for a second whenever it is 100,000 messages ahead, which makes reading 5x
+            # slower.
+            return new_client(Consumer, connection, own, {"fetch.queue.backoff.ms": 10})
 
     def _require_planned_topics(self) -> None:
         """Raise ExtractError if a topic was created again during the reading.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
-from gobblin_dagster.constructs.clients.kafka import KafkaConnection, client_settings, telling
+from gobblin_dagster.constructs.clients.kafka import KafkaConnection, new_client, telling
 from gobblin_dagster.core.row_mark import RowMark
 from gobblin_dagster.core.utils.optional_packages import optional_package
 
@@ -143,7 +143,7 @@ class _Reader:
             "error_cb": self.told.append,
         }
         self._timeout_s = connection.timeout_s
-        self._consumer = Consumer(client_settings(connection, own | _READ_LITTLE))
+        self._consumer = new_client(Consumer, connection, own | _READ_LITTLE)
 
     def first(self, wanted: Iterable[tuple[str, int, int, int]]) -> Iterable[tuple[Place, Any]]:
         """Yield the first message, or final error, of each `(topic, partition, offset, leader epoch or -1)`.

@@ -16,9 +16,9 @@ from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.clients.kafka import (
     KafkaConnection,
-    client_settings,
     is_passing,
     is_refusal,
+    new_client,
     telling,
     topic_ids,
 )
@@ -239,11 +239,10 @@ class KafkaSource:
 
     def _admin(self) -> Any:
         own = {"socket.timeout.ms": int(self._options.timeout_s * 1000), "error_cb": self._told.append}
-        settings = client_settings(self._options, own)
         with optional_package("confluent_kafka"):
             from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # optional package
 
-        return AdminClient(settings)
+        return new_client(AdminClient, self._options, own)
 
     def _topics(
         self, admin: Any, context: SourceContext

@@ -4,15 +4,38 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import traceback
+from collections.abc import Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, Uuid
 from pydantic import ValidationError
 
-from gobblin_dagster.constructs.clients.kafka import KafkaConnection, _id_text, is_absent, telling, topic_ids
+from gobblin_dagster.constructs.clients.kafka import (
+    KafkaConnection,
+    _id_text,
+    is_absent,
+    new_client,
+    telling,
+    topic_ids,
+    translated_kafka_errors,
+)
+from gobblin_dagster.constructs.publishers.kafka_topic import SendToKafkaStep
+from gobblin_dagster.constructs.publishers.tables import TableCommit
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.sources.kafka.marks import find_cuts
+from gobblin_dagster.core.clock import SystemClock
+from gobblin_dagster.core.constructs import ConstructContext, Source, SourceContext
+from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.core.row_mark import RowMark
+from gobblin_dagster.service.executors.kafka import KafkaClients
+from gobblin_dagster.service.topology.model import KafkaTopics
+from gobblin_dagster.spec.job import ConstructSpec
+from gobblin_dagster.storage import LocalStorage
 
 SCRIPT = """
 from confluent_kafka import KafkaException
@@ -88,3 +111,50 @@ def test_what_says_most_is_the_last_refusal_then_the_last_fault() -> None:
     assert telling([away, down]) == "b:1: Connection refused"
     assert telling([alert, away, down]) == "b:1: alert bad certificate: SSL alert number 42"
     assert telling([login, away]) == "b:1: Invalid username or password"
+
+
+SECRET = "s3cr3t-Word!9"
+REFUSED = {"brokers": "127.0.0.1:1", "config_env": {"security.protocol": "KAFKA_WORD"}}
+"""A connection whose settings are mixed up: the library shows the value that it refuses."""
+CONNECTION = KafkaConnection.model_validate(REFUSED)
+CLIENTS = KafkaClients(KafkaTopics.model_validate(REFUSED | {"orders": "a", "reports": "b"}))
+
+
+def plan() -> None:
+    spec = ConstructSpec.model_validate(REFUSED | {"type": "kafka", "topics": ["t"], "value": {"type": "bytes"}})
+    source: Source = registry.create(ConstructKind.SOURCE, spec, ConstructContext(job="j", base_dir="/"))
+    list(source.plan(SourceContext(Extract("x", "t"), {}, lambda _: True, SystemClock())))
+
+
+def publish() -> None:
+    commit = TableCommit("c", "job", "run", "a", "all", "0", "1", ())
+    SendToKafkaStep(commit, "rows", None, "commits", CONNECTION).verify(LocalStorage())
+
+
+def extract() -> None:
+    with translated_kafka_errors("a", "t-0"):
+        new_client(Consumer, CONNECTION, {"group.id": "g"})
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        pytest.param(plan, id="source"),
+        pytest.param(extract, id="extractor"),
+        pytest.param(publish, id="publisher"),
+        pytest.param(lambda: find_cuts(CONNECTION, "j", {("t", 0): RowMark(7, "a")}), id="marks"),
+        pytest.param(lambda: topic_ids(CONNECTION, ["t"]), id="ids"),
+        pytest.param(CLIENTS.producer, id="producer of an executor"),
+        pytest.param(lambda: CLIENTS.consumer("g"), id="consumer of an executor"),
+        pytest.param(lambda: CLIENTS.members("g"), id="members of a group"),
+    ],
+)
+def test_refused_setting_is_shown_without_its_value_also_in_the_errors_that_led_to_ours(
+    use: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_WORD", SECRET)
+    with pytest.raises((KafkaException, GobblinDagsterError)) as caught:
+        use()
+    shown = "".join(traceback.format_exception(caught.value))
+    assert 'Invalid value "${KAFKA_WORD}" for configuration property "security.protocol"' in shown
+    assert SECRET not in shown
