@@ -66,6 +66,9 @@ class GobblinDagsterError(Exception):
 
     code: ClassVar[str] = "error"
     remedy: ClassVar[str] = ""
+    advice: ClassVar[str] = ""
+    """What to do, for errors whose message says only what happened. It is no part of the message: it is shown where
+    nobody sees `docs/errors.md`, such as on Dagster's pages."""
 
     def __init_subclass__(cls, **settings: Any) -> None:
         # Set in the class itself, so that `dataclass` writes none that shows secrets.
@@ -323,6 +326,9 @@ class SourceError(TerminalError):
     """A source cannot be listed, or holds something that the job file does not allow."""
 
     code: ClassVar[str] = "source"
+    advice: ClassVar[str] = (
+        "Compare the `source` part of the job file with what exists; `gobblin plan` looks again and changes nothing."
+    )
     job: str
     problem: str
     hint: str = ""
@@ -350,6 +356,7 @@ class ExtractError(TerminalError):
     """A file or record of a work unit cannot be read."""
 
     code: ClassVar[str] = "extract"
+    advice: ClassVar[str] = "Mend or replace it, or take it away, and run again: what was not committed is read again."
     dataset_urn: str
     file: str
     problem: str
@@ -365,6 +372,9 @@ class ConvertError(TerminalError):
     """A converter, policy, fork operator or writer cannot process a batch."""
 
     code: ClassVar[str] = "convert"
+    advice: ClassVar[str] = (
+        "Change the options of the construct, or reject such rows with a row policy before it, and run again."
+    )
     dataset_urn: str
     construct: str
     problem: str
@@ -415,6 +425,9 @@ class StorageError(TerminalError):
     """A file system refused an operation."""
 
     code: ClassVar[str] = "storage"
+    advice: ClassVar[str] = (
+        "Free space or grant the permission, and run again: nothing is lost, nothing is published twice."
+    )
     operation: str
     path: str
     problem: str
@@ -494,6 +507,10 @@ class WorkerDiedError(TerminalError):
     """The Python worker of a work unit died twice: once with other work units, once with this one alone."""
 
     code: ClassVar[str] = "worker-died"
+    advice: ClassVar[str] = (
+        "After signal 9, lower `execution.block_bytes` or give the machine more memory; after signal 11, look at the "
+        "file that the work unit reads."
+    )
     dataset_urn: str
     work_unit: str
     exit_code: int
@@ -514,6 +531,9 @@ class DataQualityError(GobblinDagsterError):
     """A policy of type FAIL did not hold."""
 
     code: ClassVar[str] = "data-quality"
+    advice: ClassVar[str] = (
+        "Look at the input. If it is right, change the policy, or set `enforce: false` to only record its outcome."
+    )
     dataset_urn: str
     branch: str
     policy: str
@@ -637,3 +657,18 @@ class QuarantinedError(GobblinDagsterError):
 
     def message(self) -> str:
         return f"Dataset {self.dataset_urn!r} is quarantined: {self.reason.removesuffix('.')}."
+
+
+def advice_of(code: str) -> str:
+    """Return the advice of the error with a code; empty if it has none, or if no error has the code.
+
+    Example:
+        >>> advice_of("extract")
+        'Mend or replace it, or take it away, and run again: what was not committed is read again.'
+    """
+    found = [GobblinDagsterError]
+    for cls in found:
+        if cls.code == code:
+            return cls.advice
+        found += cls.__subclasses__()
+    return ""

@@ -46,6 +46,8 @@ class Extracted:
     log_event: Callable[[Event], None]
     profiler: RunProfiler
     """Measured the run since its plan began."""
+    pages: Mapping[str, str]
+    """Addresses of Spark's pages, see `PagesRunner`."""
     resources: ExitStack
     """Closing it releases leases and store."""
 
@@ -82,8 +84,10 @@ class CommitStepIOManager(dg.IOManager):
             obj.store.mark_reported([one.commit_id for one in outcome.committed.values()])
             report.log_idle(outcome, result, obj.planned_keys, obj.reconciled)
             profile = obj.profiler.profile().to_document(obj.profiler.since_end_s())
-            context.add_output_metadata({md.PROFILE: dg.JsonMetadataValue(profile)})
-            report.log_failures(outcome, result, profile)
+            told = {md.PROFILE: dg.JsonMetadataValue(profile), **_links(obj.pages)}
+            context.add_output_metadata(told)
+            # Dagster stores no output of a step that fails.
+            report.log_failures(outcome, result, told)
 
     @without_secrets()
     def load_input(self, context: dg.InputContext) -> Any:
@@ -105,6 +109,11 @@ class CommitStepIOManager(dg.IOManager):
             return published.to_spark(GobblinSparkResource.of_project(self._binding.project).session)
         made = _FORMS.get((package, name)) or _COLLECTIONS.get(get_origin(wanted))
         return made(published) if made else published
+
+
+def _links(pages: Mapping[str, str]) -> dict[str, dg.UrlMetadataValue]:
+    keys = {"pages": md.SPARK_PAGES, "history": md.SPARK_HISTORY}
+    return {keys[name]: dg.UrlMetadataValue(address) for name, address in pages.items()}
 
 
 # Whoever annotates a parameter with one of these types has imported its package.

@@ -70,6 +70,10 @@ ROWS_FAILED = "gobblin/rows_failed"
 DATA_VERSION = "dagster/data_version"
 """Tag of materializations and not an entry of their metadata: the commit id. It stays the same if a run reports the
 last commit again, so `AutomationCondition.data_version_changed()` tells new data from a commit that is told again."""
+SPARK_PAGES = "gobblin/spark_pages"
+"""Address of Spark's pages, which end with Spark; at the output of `extract`, and at the failure of a run."""
+SPARK_HISTORY = "gobblin/spark_history"
+"""Address of the run's Spark in the pages of a history server; in the same places."""
 PROFILE = "gobblin/profile"
 """For the output of the op `extract`, or the error of a failed run: seconds by phase (`plan`, `start`, `extract`,
 `convert`, `write`, `commit`, `report`), rows and bytes per second, and skew, as `gobblin run --profile` has; JSON."""

@@ -24,7 +24,7 @@ from gobblin_dagster.engine.plan.model import JobPlan
 from gobblin_dagster.engine.results import RecoveredDataset, RunResult
 from gobblin_dagster.engine.run.job_run import JobRun
 from gobblin_dagster.engine.run.profile import RunProfiler
-from gobblin_dagster.engine.task.runner import TaskRunner
+from gobblin_dagster.engine.task.runner import PagesRunner, TaskRunner
 from gobblin_dagster.orchestration._internal import assets_of_run
 from gobblin_dagster.orchestration.backfill import Backfill
 from gobblin_dagster.orchestration.binding import JobBinding
@@ -165,11 +165,17 @@ def _extract(
         add_partitions(context.instance, binding.partitions_name, [dataset.dataset_urn for dataset in plan.datasets])
         for urn in sorted(set(urns or ()) - {dataset.dataset_urn for dataset in plan.datasets}):
             context.log.warning(f"The source has no dataset {urn!r} any more.")
+        pages = {}
+        if isinstance(runner, PagesRunner):
+            pages = {name: hidden(address) for name, address in runner.pages().items()}
+        if pages:
+            context.log.info("\n".join(["Spark shows the work of this run:", *pages.values()]))
         commit = run.extract(plan)
         # From here on the IO manager releases leases and store.
         logger = _logger(context)
         failed = backfill.failed
-        return Extracted(run, commit, recovered, store, keys, reconciled, failed, logger, profiler, resources.pop_all())
+        rest = resources.pop_all()
+        return Extracted(run, commit, recovered, store, keys, reconciled, failed, logger, profiler, pages, rest)
 
 
 def _wait_for_others(opened: JobContext, wait_s: float, log: dg.DagsterLogManager, backfill: Backfill) -> None:

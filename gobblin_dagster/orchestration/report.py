@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import dagster as dg
 
 from gobblin_dagster.core.commit import SequenceState
+from gobblin_dagster.core.errors import advice_of
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.engine.results import CommitPlan, DatasetResult, RunResult
 from gobblin_dagster.orchestration import metadata as md
@@ -31,6 +33,8 @@ from gobblin_dagster.state.store import StateStore
 
 SHOWN = 5
 """Number of failed datasets that the run's error describes; the metadata names all of them."""
+LONGEST = 500
+"""Characters of a dataset's reason in the run's error; the dataset's own event has all."""
 REJECTED_READ = 100
 """Number of datasets of a run whose rejected rows are looked up: each costs reading the head of a file."""
 _RECOVERED = frozenset({SequenceState.COMMITTED, SequenceState.ABORTED})
@@ -81,7 +85,7 @@ class RunReport:
         quarantined = {one.dataset_urn for one in result.with_outcome(DatasetOutcome.QUARANTINED)}
         for dataset in result.datasets:
             urn = dataset.dataset_urn
-            message = "; ".join(dict.fromkeys(failure.message for failure in dataset.failures)) or dataset.outcome
+            message = _reason(dataset)
             if dataset.outcome is DatasetOutcome.COMMITTED:
                 committed[urn] = Publication.of_commit(decided[urn], dataset, result.run_id)
                 if dataset.failures:
@@ -127,8 +131,8 @@ class RunReport:
         )
         self._log_checks([publication.result for publication in last])
 
-    def log_failures(self, outcome: Outcome, result: RunResult, profile: Mapping[str, object]) -> None:
-        """Mark the partitions of failed datasets as failed, say why, and fail the run; `profile` goes with the error.
+    def log_failures(self, outcome: Outcome, result: RunResult, told: Mapping[str, dg.MetadataValue[Any]]) -> None:
+        """Mark the partitions of failed datasets as failed, say why, and fail the run; `told` goes with the error.
 
         Do nothing if no dataset failed. A dataset that another run holds has not failed: that run commits it.
 
@@ -153,8 +157,7 @@ class RunReport:
                 md.RUN_STATUS: status.value,
                 md.FAILED_DATASETS: dg.JsonMetadataValue(sorted(problems)),
                 md.QUARANTINED_DATASETS: dg.JsonMetadataValue(sorted(outcome.quarantined)),
-                # Dagster stores no output of a step that fails, so the profile would be lost.
-                md.PROFILE: dg.JsonMetadataValue(profile),
+                **told,
             },
             allow_retries=False,
         )
@@ -194,12 +197,24 @@ class RunReport:
             self.log_event(event)
 
 
+def _reason(dataset: DatasetResult) -> str:
+    """Return why a dataset, or a part of it, was not committed, and what to do about it."""
+    said = "; ".join(dict.fromkeys(failure.message for failure in dataset.failures)) or dataset.outcome.value
+    advice = [text for text in dict.fromkeys(advice_of(failure.code) for failure in dataset.failures) if text]
+    return " ".join([said if said.endswith(".") or not advice else f"{said}.", *advice])
+
+
+def shortened(message: str) -> str:
+    """Return at most `LONGEST` characters of a message, with its end, which says what to do."""
+    return message if len(message) <= LONGEST else f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
+
+
 def _describe(outcome: Outcome, problems: Mapping[str, str], status: RunStatus) -> str:
     counts = [f"{len(outcome.committed)} committed"]
     counts += [f"{len(outcome.failed)} failed"] if outcome.failed else []
     counts += [f"{len(outcome.busy)} left to the runs that hold them"] if outcome.busy else []
     counts += [f"{len(outcome.partly)} of the committed only in part"] if outcome.partly else []
-    lines = [f"- {urn!r}: {message[:500]}" for urn, message in list(problems.items())[:SHOWN]]
+    lines = [f"- {urn!r}: {shortened(message)}" for urn, message in list(problems.items())[:SHOWN]]
     if len(problems) > SHOWN:
         lines.append(f"- and {len(problems) - SHOWN} more")
     return "\n".join([f"Run {status}. Datasets: {', '.join(counts)}.", *lines])

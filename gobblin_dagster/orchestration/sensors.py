@@ -58,8 +58,8 @@ def new_data_sensor(
         translator: the same as for `gobblin_assets`.
         spark: the Spark for sources that plan with Spark, in a process of its own; default: the Spark of
             `gobblin.yaml`. Other sources do not start it.
-        interval_s: seconds between two ticks; default: 30, or 120 for a job whose source plans with Spark. A sensor of
-            several jobs plans such a job every 120 seconds.
+        interval_s: seconds between two ticks; default: `new_data_every_s` of `gobblin.yaml`, else 30, or 120 for a job
+            whose source plans with Spark. A sensor of several jobs plans such a job at most every 120 seconds.
         default_status: by default, the sensor is stopped until it is switched on in Dagster's pages.
 
     Raises:
@@ -68,7 +68,7 @@ def new_data_sensor(
     opened, bindings = _bindings(project, job, translator)
     hopeless = [one for one in bindings if _finds_everything_new(one.job)]
     only_spark = bool(bindings) and all(plans_with_spark(one.job) for one in bindings)
-    every_s = interval_s or (SPARK_INTERVAL_S if only_spark else INTERVAL_S)
+    every_s = interval_s or opened.spec.new_data_every_s or (SPARK_INTERVAL_S if only_spark else INTERVAL_S)
     used = spark or GobblinSparkResource.of_project(opened)
     polls = JobPolls([one for one in bindings if one not in hopeless], used, every_s)
 

@@ -185,6 +185,9 @@ class ProjectSpec(SpecModel):
     """Values of `${NAME}`, and of variables that options such as `key_env` name, from files or commands, by name."""
     allow: AllowSpec = Field(default_factory=AllowSpec)
     """What job files may use; see the page on trust. Default: everything."""
+    new_data_every_s: int | None = Field(default=None, ge=5, le=86_400)
+    """Seconds between two looks of Dagster's sensor for new data. Default: 30, and 120 for jobs whose source plans with
+    Spark."""
     alerts: AlertsSpec | None = None
     """Whom Dagster tells of failed runs and late datasets. Default: nobody."""
     service: ServiceSpec = Field(default_factory=ServiceSpec)

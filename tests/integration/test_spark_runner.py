@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -21,8 +22,10 @@ from gobblin_dagster.engine.listener import RunListener
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.engine.spark import runner as spark_module
+from gobblin_dagster.engine.spark.lazy import LazySparkRunner
 from gobblin_dagster.engine.spark.runner import SparkRunner, silence_py4j
 from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.project import SparkSpec
 from tests.unit.engine.jobs import by_urn, job_spec, project, published
 
 pytestmark = pytest.mark.spark
@@ -45,6 +48,20 @@ def test_spark_many_datasets_in_one_job_are_published_whole(tmp_path: Path, runn
     result = _run(tmp_path, job, runner)
     assert result.status is RunStatus.SUCCEEDED
     assert all(published(tmp_path, job, f"d{i:03}") == list(range(i)) for i in (1, 30, 59))
+
+
+def test_pages_of_spark_are_linked_where_they_are_on(runner: SparkRunner) -> None:
+    assert runner.pages() == LazySparkRunner(SparkSpec()).pages() == {}
+    running = runner.session.sparkContext._jsc  # it is asked whether it still runs
+    address = {"spark.yarn.historyServer.address": "history:18080"}
+    shown: Any = SimpleNamespace(
+        _sc=SimpleNamespace(uiWebUrl="http://driver:4040", applicationId="app-1", _jsc=running)
+    )
+    assert SparkRunner(shown, conf=address).pages() == {"pages": "http://driver:4040"}
+    kept = SparkRunner(shown, conf=address | {"spark.eventLog.enabled": "true"}).pages()
+    assert kept["history"] == "http://history:18080/history/app-1"
+    remote: Any = SimpleNamespace()
+    assert SparkRunner(remote, conf=address).pages() == {}, "a session of Spark Connect"
 
 
 def test_spark_workers_find_spark_where_it_is_installed_and_nothing_is_read_from_archives(runner: SparkRunner) -> None:

@@ -60,6 +60,15 @@ class LazySparkRunner:
             raise self._error or RuntimeError("Spark did not start")
         return self._spark
 
+    def pages(self) -> dict[str, str]:
+        """Return the addresses of Spark's pages, see `PagesRunner`; wait for a Spark that starts with pages."""
+        if self._thread is None or (self._spark is None and self._spec.conf.get("spark.ui.enabled") != "true"):
+            return {}
+        try:
+            return self.started().pages()
+        except Exception:  # noqa: BLE001 - Spark did not start, which the run itself will say
+            return {}
+
     def open_session(self) -> Any:
         """Start Spark and return its session, for a source that plans and reads with Spark; raises as `started`."""
         return self.started().open_session()

@@ -158,6 +158,22 @@ class SparkRunner:
         self._is_read = True
         return self.session
 
+    def pages(self) -> dict[str, str]:
+        """Return the addresses of Spark's pages, see `PagesRunner`.
+
+        Those of the application if `spark.ui.enabled` is true, and of the history server that
+        `spark.yarn.historyServer.address` names if it gets events (`spark.eventLog.enabled`). Over Spark Connect, the
+        server's pages are not known.
+        """
+        context: Any = getattr(self.session, "_sc", None)  # a session of Spark Connect has none
+        if context is None or not self.is_alive():
+            return {}
+        found = {"pages": context.uiWebUrl} if context.uiWebUrl else {}
+        server = self._conf.get("spark.yarn.historyServer.address")
+        if server and self._conf.get("spark.eventLog.enabled") == "true":
+            found["history"] = f"http://{server}/history/{context.applicationId}"
+        return found
+
     def renew_session(self) -> None:
         """Give the next reader a session without the settings, views and cached tables of earlier ones."""
         if self._is_read and self._owns_session and self.is_alive():

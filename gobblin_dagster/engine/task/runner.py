@@ -36,6 +36,17 @@ class TaskRunner(Protocol):
 
 
 @runtime_checkable
+class PagesRunner(Protocol):
+    """A task runner that works where web pages show its work."""
+
+    def pages(self) -> dict[str, str]:
+        """Return the addresses of its pages; empty if it has none. Starts nothing.
+
+        The key `pages` is for those that end with the work, `history` for those that stay.
+        """
+
+
+@runtime_checkable
 class SessionRunner(Protocol):
     """A task runner that has a Spark session, for sources that plan and read with Spark."""
 

@@ -18,7 +18,9 @@ from gobblin_dagster.engine.listener import RunListener
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration.partitions import to_key, to_urn
 from gobblin_dagster.orchestration.rejected import rejected_examples
+from gobblin_dagster.orchestration.report import LONGEST, shortened
 from gobblin_dagster.state.sql.store import SqlStateStore
+from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.engine.jobs import project, published, run
 from tests.unit.orchestration.world import BAD_BRANCH, World
 
@@ -67,10 +69,24 @@ def test_commits_tell_how_far_they_are_behind_and_what_the_newest_runs_did(world
     ]
 
 
-def test_output_of_a_run_carries_its_profile(world: World) -> None:
+class WithPages(InlineRunner):
+    """Has addresses of pages, as Spark has with its pages switched on."""
+
+    def pages(self) -> dict[str, str]:
+        return {"pages": "http://127.0.0.1:4040", "history": "http://spark.example:18080/history/local-1"}
+
+
+def test_output_of_a_run_carries_its_profile_and_its_log_links_to_pages_of_spark(world: World) -> None:
+    world.runner = WithPages
+    result = world.run_all()
     handled = dg.DagsterEventType.HANDLED_OUTPUT
-    entries: list[Any] = [one.event_specific_data for one in world.run_all().all_events if one.event_type is handled]
-    (profile,) = [entry.metadata[md.PROFILE].value for entry in entries if md.PROFILE in entry.metadata]
+    entries: list[Any] = [one.event_specific_data for one in result.all_events if one.event_type is handled]
+    (told,) = [entry.metadata for entry in entries if md.PROFILE in entry.metadata]
+    assert told[md.SPARK_PAGES] == dg.UrlMetadataValue("http://127.0.0.1:4040")
+    assert told[md.SPARK_HISTORY] == dg.UrlMetadataValue("http://spark.example:18080/history/local-1")
+    said = [entry.user_message for entry in world.instance.all_logs(result.run_id) if not entry.is_dagster_event]
+    assert [one for one in said if one.startswith("Spark shows the work of this run:\nhttp://127.0.0.1:4040\n")]
+    profile = told[md.PROFILE].value
     assert (profile["rows"], profile["work_units"]) == (55, 3)
     assert list(profile["seconds"]) == ["plan", "start", "extract", "convert", "write", "commit", "report"]
 
@@ -442,9 +458,12 @@ def test_a_run_tells_a_new_instance_what_it_does_not_show(world: World) -> None:
         assert len(world.events("a")) == 1
 
 
-def test_the_page_of_a_failed_partition_says_why(world: World) -> None:
+def test_the_page_of_a_failed_partition_says_why_and_what_to_do(world: World) -> None:
     world.datasets["b/1"]["fail_at"] = 2
-    assert not world.run_all().success
+    result = world.run_all()
+    assert not result.success
+    advice = "run again: what was not committed is read again."
+    assert advice in world.error(result)
     for branch in ("all", "masked"):
         wanted = dg.AssetRecordsFilter(world.binding.keys[branch], asset_partitions=["b/1"])
         (record,) = world.instance.fetch_observations(wanted, limit=10).records
@@ -452,7 +471,14 @@ def test_the_page_of_a_failed_partition_says_why(world: World) -> None:
         assert said is not None
         assert said.description is not None
         assert said.description.startswith("b/1: not committed: ")
-        assert "fail_at" in str(said.metadata[md.FAILURES].value) or "row 2" in str(said.metadata[md.FAILURES].value)
+        why = str(said.metadata[md.FAILURES].value)
+        assert "row 2" in why
+        assert why.endswith(advice)
+
+
+def test_long_reason_keeps_its_end_which_says_what_to_do() -> None:
+    assert shortened("a" * LONGEST) == "a" * LONGEST
+    assert shortened("a" * LONGEST + "Run again.").endswith("aaa ... " + "a" * (LONGEST // 2 - 10) + "Run again.")
 
 
 def test_each_event_names_its_dataset_and_what_happened(world: World) -> None:
@@ -556,9 +582,12 @@ def test_log_of_a_run_tells_types_that_were_inferred(world: World) -> None:
     assert [one for one in said if one.startswith("Types of columns:") and "count" in one]
 
 
-def test_failed_run_has_its_profile_too(world: World) -> None:
+def test_failed_run_has_its_profile_and_pages_of_spark_too(world: World) -> None:
     world.datasets["b/1"]["fail_at"] = 2
-    profile = world.failure(world.run_all())[md.PROFILE]
+    world.runner = WithPages
+    failure = world.failure(world.run_all())
+    assert failure[md.SPARK_PAGES] == "http://127.0.0.1:4040"
+    profile = failure[md.PROFILE]
     assert profile["work_units"] == 3
     assert profile["seconds"]["extract"] >= 0
 

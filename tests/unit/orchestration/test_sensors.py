@@ -377,7 +377,11 @@ def test_new_data_says_why_it_cannot_look(world: World) -> None:
 
 
 def test_new_data_is_looked_for_less_often_with_spark_and_never_where_everything_always_is(world: World) -> None:
-    assert new_data_sensor(world.binding.project, world.job).minimum_interval_seconds == 30
+    made = world.binding.project
+    assert new_data_sensor(made, world.job).minimum_interval_seconds == 30
+    often = dataclasses.replace(made, spec=made.spec.model_copy(update={"new_data_every_s": 10}))
+    assert new_data_sensor(often, world.job).minimum_interval_seconds == 10
+    assert new_data_sensor(often, world.job, interval_s=15).minimum_interval_seconds == 15
     world.parts["source"] = {"type": "spark", "format": "parquet", "path": "data"}
     world.parts["extract"] = {"namespace": "test", "table": "numbers", "type": "snapshot_only"}
     sensor = new_data_sensor(world.binding.project, world.job)

@@ -45,6 +45,7 @@ class World:
     downstream: Sequence[dg.AssetsDefinition] = ()
     translator: GobblinTranslator | None = None
     checks: Checks = True
+    runner: type[InlineRunner] = InlineRunner
 
     @property
     def job(self) -> JobSpec:
@@ -57,7 +58,7 @@ class World:
     @property
     def definitions(self) -> dg.Definitions:
         bound = project(self.root, self.job)
-        assets = gobblin_assets(bound, self.job, runner=InlineRunner(), translator=self.translator, checks=self.checks)
+        assets = gobblin_assets(bound, self.job, runner=self.runner(), translator=self.translator, checks=self.checks)
         job = gobblin_job(bound, self.job, translator=self.translator)
         return dg.Definitions([assets, *self.downstream], jobs=[job], executor=dg.in_process_executor)
 
