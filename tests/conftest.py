@@ -30,10 +30,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> PlacedByServ
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Look for no garbage among the tests and modules, which stay until the end: neither now nor while tests run."""
+    """Look for no garbage among the tests and modules, which stay until the end, and seldom while tests run."""
     gc.disable()
     result = yield
     gc.freeze()
+    gc.set_threshold(10_000)
     gc.enable()
     return result
 

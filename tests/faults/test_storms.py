@@ -7,7 +7,7 @@ import pytest
 from gobblin_dagster.testing.protocol.crash_table import run_parts, storm_parts
 from gobblin_dagster.testing.protocol.random_faults import draw
 
-STORMS = 500  # `make crash-table` makes 2,000, or as many as one likes
+STORMS = 150  # `make crash` makes 200, `make crash-table` 2,000 or as many as one likes
 SEED = 100
 
 
