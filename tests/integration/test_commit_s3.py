@@ -23,13 +23,13 @@ pytestmark = pytest.mark.s3
 def test_job_published_to_s3_is_there_once_whatever_happens(s3_server: S3Server, tmp_path: Path, state: str) -> None:
     lake = f"s3://{s3_server.new_bucket()}/lake"
     RemoteJob(tmp_path, lake, state.format(lake=lake)).check_whole_way()
-    assert "Uploads" not in s3_server.client().list_multipart_uploads(Bucket=lake.split("/")[2])
+    assert "Uploads" not in s3_server.client.list_multipart_uploads(Bucket=lake.split("/")[2])
 
 
 def test_copy_that_a_kill_cut_off_is_done_again_and_its_upload_ended(
     s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, bucket = s3_server.client(), s3_server.new_bucket()
+    client, bucket = s3_server.client, s3_server.new_bucket()
     lake = f"s3://{bucket}/lake"
     job = RemoteJob(tmp_path, lake, "sqlite:///state.db")
     other = client.create_multipart_upload(Bucket=bucket, Key="lake/test/another-program-s.parquet")

@@ -63,10 +63,10 @@ class S3Ground:
         return f"s3://{self.bucket}/in"
 
     def put(self, path: str, data: bytes) -> None:
-        self.server.client().put_object(Bucket=self.bucket, Key=f"in/{path}", Body=data)
+        self.server.client.put_object(Bucket=self.bucket, Key=f"in/{path}", Body=data)
 
     def delete(self, path: str) -> None:
-        self.server.client().delete_object(Bucket=self.bucket, Key=f"in/{path}")
+        self.server.client.delete_object(Bucket=self.bucket, Key=f"in/{path}")
 
 
 @dataclass
@@ -277,7 +277,7 @@ class TestEtags:
         return Job(root, source | {"read_changed": "again"})
 
     def put_in_parts(self, s3: S3Ground, path: str, data: bytes) -> None:
-        client, where = s3.server.client(), {"Bucket": s3.bucket, "Key": f"in/{path}"}
+        client, where = s3.server.client, {"Bucket": s3.bucket, "Key": f"in/{path}"}
         upload = client.create_multipart_upload(**where)["UploadId"]
         etag = client.upload_part(**where, UploadId=upload, PartNumber=1, Body=data)["ETag"]
         parts = {"Parts": [{"ETag": etag, "PartNumber": 1}]}
@@ -323,7 +323,7 @@ class TestEtags:
     def test_list_with_checksums_is_the_list_without_but_for_them(self, s3: S3Ground) -> None:
         for path in ("a/x.csv", "a/b/y.csv", "a/z 1+2 ü%.csv"):
             s3.put(path, b"id\n1\n")
-        s3.server.client().put_object(Bucket=s3.bucket, Key="in/a/", Body=b"")
+        s3.server.client.put_object(Bucket=s3.bucket, Key="in/a/", Body=b"")
         for url in (f"s3://{s3.bucket}", s3.url, f"{s3.url}/a"):
             plain = sorted(remote.remote_files(url).scan(url), key=attrgetter("name"))
             told = sorted(checksums.scan_with_checksums(url), key=attrgetter("name"))

@@ -60,7 +60,7 @@ WRITES: dict[str, Callable[[S3Storage], object]] = {
 @pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
 def test_store_that_ignores_conditions_is_refused(s3_server: S3Server, write: Callable[[S3Storage], object]) -> None:
     bucket = s3_server.new_bucket("careless")
-    s3_server.client().put_object(Bucket=bucket, Key="there", Body=b"")
+    s3_server.client.put_object(Bucket=bucket, Key="there", Body=b"")
     with pytest.raises(EnvironmentFaultError, match=rf"'{bucket}' ignores the condition `If-None-Match: \*` of PutObj"):
         write(S3Storage(bucket))
     assert list(S3Storage(bucket).walk_files("/")) == ["/there"]
@@ -68,9 +68,9 @@ def test_store_that_ignores_conditions_is_refused(s3_server: S3Server, write: Ca
 
 def test_check_of_conditions_leaves_nothing_behind(s3_server: S3Server, storage: S3Storage) -> None:
     assert storage.put_if_absent("/lake/a", b"1")
-    found = s3_server.client().list_objects_v2(Bucket=storage.bucket)["Contents"]
+    found = s3_server.client.list_objects_v2(Bucket=storage.bucket)["Contents"]
     assert [one["Key"] for one in found] == ["lake/a"]
-    assert "Uploads" not in s3_server.client().list_multipart_uploads(Bucket=storage.bucket)
+    assert "Uploads" not in s3_server.client.list_multipart_uploads(Bucket=storage.bucket)
 
 
 def test_put_if_absent_lost_answer_is_no_lost_race(storage: S3Storage) -> None:
@@ -127,14 +127,14 @@ def test_move_failed_copy_keeps_the_source_and_leaves_no_upload(
     with pytest.raises(OSError, match="EntityTooSmall"):
         storage.move("/staging/a", "/a")
     assert list(storage.walk_files("/")) == ["/staging/a"]
-    assert "Uploads" not in s3_server.client().list_multipart_uploads(Bucket=storage.bucket)
+    assert "Uploads" not in s3_server.client.list_multipart_uploads(Bucket=storage.bucket)
 
 
 def test_delete_tree_ends_uploads_that_a_killed_writer_left(s3_server: S3Server, storage: S3Storage) -> None:
     storage.open_new("/staging/run/a").write(bytes(9 << 20))
     storage.open_new("/staging/run-2/a").write(b"")
     storage.delete_tree("/staging/run")
-    left = s3_server.client().list_multipart_uploads(Bucket=storage.bucket)["Uploads"]
+    left = s3_server.client.list_multipart_uploads(Bucket=storage.bucket)["Uploads"]
     assert [one["Key"] for one in left] == ["staging/run-2/a"]
 
 

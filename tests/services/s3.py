@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,9 @@ class S3Server:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
+    @cached_property
     def client(self) -> Any:
-        """Return a plain client."""
+        """A plain client, made once: each reads megabytes of descriptions of services."""
         from boto3.session import Session
 
         session = Session(aws_access_key_id="tests", aws_secret_access_key="tests", region_name="us-east-1")
@@ -42,7 +44,7 @@ class S3Server:
     def new_bucket(self, prefix: str = "test") -> str:
         """Make a bucket and return its name."""
         name = f"{prefix}-{next(self._numbers)}"
-        self.client().create_bucket(Bucket=name)
+        self.client.create_bucket(Bucket=name)
         return name
 
 
