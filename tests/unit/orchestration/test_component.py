@@ -82,7 +82,7 @@ def test_project_folder_is_relative_to_the_yaml_file(sandbox: DefsFolderSandbox,
 def test_examples_of_the_page_are_loaded(sandbox: DefsFolderSandbox, tmp_path: Path) -> None:
     page = (DOCS / "reference" / "dagster.md").read_text(encoding="utf-8")
     own = (DOCS / "start" / "own-project.md").read_text(encoding="utf-8")
-    program, _ = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    program, *_ = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     component, *parts = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     folder = sandbox.defs_folder_path.parent / "lakehouse"
     (folder / "jobs").mkdir(parents=True)
