@@ -229,10 +229,11 @@ def _dataset_plans(
         unseen.pop(urn, None)
         state, leftover, start = states.get(urn), quarantined.get(urn), starts.get(urn, _NO_START)
         problem, code = _problem(offer, start)
-        low, high, units = offer.low, offer.expected_high, offer.work_units
+        low, high, units, notes = offer.low, offer.expected_high, offer.work_units, offer.notes
         if offer.is_absent and start.startpoints:
             start = start.without_dataset(_ABSENT)
             low = high = state.watermark if state is not None else None
+            notes = ()  # they are about the position of the startpoint, which is not applied
         if leftover is not None:
             error = QuarantinedError(dataset_urn=urn, sequence_id=leftover.sequence_id, reason=leftover.reason)
             problem, code = str(error), error.code
@@ -243,7 +244,7 @@ def _dataset_plans(
             low=low,
             expected_high=high,
             work_units=() if problem else tuple(_bounded(units, start.only)),
-            notes=(*start.notes, *offer.notes),
+            notes=(*start.notes, *notes),
             problem=problem,
             code=code,
             quarantined=leftover is not None,

@@ -179,8 +179,9 @@ def test_startpoint_of_a_dataset_whose_folder_is_gone_waits_until_it_is_back(tmp
     (tmp_path / "data" / "a").rename(tmp_path / "away")
     (tmp_path / "data" / "b").mkdir()
     (tmp_path / "data" / "b" / "2013-01-01.csv").write_text("id\n1\n")
-    notes = planned(tmp_path, spec).notes
-    assert notes[0] == "its startpoint waits: the source does not have the dataset now"
+    dataset = planned(tmp_path, spec)
+    assert dataset.notes == ("its startpoint waits: the source does not have the dataset now",), "nothing else is wrong"
+    assert dataset.low == dataset.expected_high is not None
     run(tmp_path, spec)
     assert waiting(tmp_path, spec) == {"a": saved}
     (tmp_path / "away").rename(tmp_path / "data" / "a")

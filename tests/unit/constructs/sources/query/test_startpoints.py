@@ -182,7 +182,7 @@ def test_startpoint_of_a_table_that_is_gone_waits_until_it_is_back(tmp_path: Pat
     saved = wish(tmp_path, spec, Oldest(), URN)
     orders.execute("ALTER TABLE orders RENAME TO away")
     orders.execute("DELETE FROM away WHERE id > 2")
-    assert planned(tmp_path, spec, URN).notes[0] == "its startpoint waits: the source does not have the dataset now"
+    assert planned(tmp_path, spec, URN).notes == ("its startpoint waits: the source does not have the dataset now",)
     run(tmp_path, spec)
     assert waiting(tmp_path, spec) == {URN: saved}
     orders.execute("ALTER TABLE away RENAME TO orders")
