@@ -113,6 +113,9 @@ class StepTraits:
     steps are undoable; a person must decide about any other."""
     reads_staging: bool = True
     """Whether it may read any staged file. False if it reads only files that the sequence moves."""
+    is_brief: bool = False
+    """Whether it takes milliseconds a file. Datasets whose steps all are brief share transactions of the state store;
+    with any other step a dataset is committed alone, so that no other waits for it."""
     output_paths: tuple[str, ...] = ()
     """Absolute paths of published files that it changes; a path outside of the output makes the sequence refused."""
 

@@ -10,7 +10,8 @@ from typing import TypeAlias
 
 from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.engine.commit.steps import SetPermissionsStep, is_rename, renames_of
+from gobblin_dagster.core.traits import StepTraits, traits_of
+from gobblin_dagster.engine.commit.steps import renames_of
 
 MOST_DATASETS = 32
 """Most datasets of a batch. A crash leaves up to so many sequences for each thread to the next run."""
@@ -26,8 +27,8 @@ Errors: TypeAlias = dict[str, Exception | None]
 def share_transactions(items: Sequence[Leased], parallelism: int, storage: Storage) -> list[list[Leased]]:
     """Split datasets into batches; a dataset that takes long is a batch of its own, so that no other waits for it.
 
-    Datasets take long if they have many files, if a storage copies files to move them, and if they have steps of other
-    kinds, such as loading a table.
+    Datasets take long if they have many files, if a storage copies files to move them, and if they have steps that are
+    not brief, such as loading a table.
 
     Args:
         items: at most one per dataset.
@@ -42,7 +43,7 @@ def share_transactions(items: Sequence[Leased], parallelism: int, storage: Stora
 
 
 def _is_small(sequence: CommitSequence) -> bool:
-    if not all(is_rename(step) or isinstance(step, SetPermissionsStep) for step in sequence.steps):
+    if not all(traits_of(step, StepTraits).is_brief for step in sequence.steps):
         return False
     return sum(1 for _ in renames_of(sequence.steps)) <= MOST_FILES
 

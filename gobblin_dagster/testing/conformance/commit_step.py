@@ -97,7 +97,7 @@ class CommitStepConformance(Conformance):
         assert "\n" not in described
 
     def test_traits_are_values(self, storage: Storage) -> None:
-        """Traits (`is_undoable`, `reads_staging`, `output_paths`) are attributes of their types, no methods."""
+        """Traits (`is_undoable`, `reads_staging`, `is_brief`, `output_paths`) are values of their types, no methods."""
         traits_of(self.prepare(storage), StepTraits)
 
     @pytest.mark.parametrize("end", [halt_before, halt_after], ids=["before", "after"])

@@ -78,6 +78,7 @@ class SetPermissionsStep:
     version: ClassVar[int] = 1
     is_undoable: ClassVar[bool] = True
     reads_staging: ClassVar[bool] = False
+    is_brief: ClassVar[bool] = True
 
     @classmethod
     def of(cls, root: str, targets: Iterable[str], permissions: Permissions) -> SetPermissionsStep:

@@ -33,6 +33,7 @@ class RenameFileStep:
     version: ClassVar[int] = 1
     is_undoable: ClassVar[bool] = True
     reads_staging: ClassVar[bool] = False
+    is_brief: ClassVar[bool] = True
 
     def verify(self, storage: Storage) -> bool:
         """True if the target holds the staged bytes."""
@@ -122,6 +123,7 @@ class RenameFilesStep:
     version: ClassVar[int] = 1
     is_undoable: ClassVar[bool] = True
     reads_staging: ClassVar[bool] = False
+    is_brief: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         source, target = self.source_root, self.target_root
