@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -34,6 +35,7 @@ def pytest_collection() -> Generator[None, object, object]:
     gc.disable()
     result = yield
     gc.freeze()
+    atexit.register(gc.unfreeze)  # what is frozen until the end, DuckDB reports as leaked
     gc.set_threshold(10_000)
     gc.enable()
     return result
