@@ -1,4 +1,4 @@
-"""ExecutorCompiler: the jobs of a flow run on the executor that the flow asks for."""
+"""ExecutorCompiler: the jobs of a flow run on the executor that the flow asks for; those of its children on theirs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 
 from gobblin_dagster.core.allow import AllowLists
 from gobblin_dagster.service.catalog.flow_config import ExecutorName, FlowSettings
+from gobblin_dagster.service.compiler.children import ChildrenCompiler, has_children
 from gobblin_dagster.service.compiler.compilers import FlowCompiler, open_compiler
 from gobblin_dagster.service.compiler.explanation import Explanation
-from gobblin_dagster.service.model import Dag, FlowConfig
+from gobblin_dagster.service.model import Dag, FlowConfig, FlowId
+from gobblin_dagster.service.store.flow_rows import load_flow
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.spec.project import ServiceSpec
 
@@ -21,18 +23,30 @@ class ExecutorCompiler:
 
     Args:
         make: returns a compiler whose jobs run on the first of some executors.
+        store: has the flows that others name as children.
     """
 
-    def __init__(self, make: Callable[[Sequence[str]], FlowCompiler]) -> None:
+    def __init__(self, make: Callable[[Sequence[str]], FlowCompiler], store: ServiceStore) -> None:
         self._compilers = {name: make([name.value]) for name in ExecutorName}
+        self._store = store
+        self._children = ChildrenCompiler(lambda child: self._of(child).explain(child), self._find)
 
     def compile(self, config: FlowConfig, former: Collection[str] = ()) -> Dag:
         """Return the flow's jobs; raises FlowCompileError."""
+        if has_children(config.properties):
+            return self._children.explain(config).require_dag(config.id)
         return self._of(config).compile(config, former)
 
     def explain(self, config: FlowConfig) -> Explanation:
         """Return the flow's jobs, or why it has none."""
+        if has_children(config.properties):
+            return self._children.explain(config)
         return self._of(config).explain(config)
+
+    def _find(self, flow: FlowId) -> FlowConfig | None:
+        with self._store.read() as transaction:
+            found = load_flow(transaction, flow)
+        return None if found is None else found.config
 
     def _of(self, config: FlowConfig) -> FlowCompiler:
         return self._compilers[FlowSettings.stored(config.properties).executor]
@@ -44,4 +58,4 @@ def open_flow_compiler(root: Path, spec: ServiceSpec, allow: AllowLists, store: 
     Raises:
         UsageError: the project names a compiler that there is not.
     """
-    return ExecutorCompiler(lambda executors: open_compiler(root, spec, executors, allow, store))
+    return ExecutorCompiler(lambda executors: open_compiler(root, spec, executors, allow, store), store)

@@ -170,7 +170,8 @@ class CoreServices:
         stored = StoredTopology(self.store, root / spec.topology, templates, allow, root)
         self.topology = TopologyCatalog(root / spec.topology, stored=stored, needs=EdgeNeeds(templates))
         compiler = ExecutorCompiler(
-            lambda names: make_compiler(spec.compiler, CompilerContext(templates, self.topology, names, allow))
+            lambda names: make_compiler(spec.compiler, CompilerContext(templates, self.topology, names, allow)),
+            self.store,
         )
         self.compile = compiler.compile
         self.orchestrator = Orchestrator(
@@ -183,7 +184,9 @@ class CoreServices:
         self.url = ""
         """Where REST answers; empty before it does."""
         self._role = RoleLease(LEADER, self.node, ROLE_TTL)
-        self.feed = CatalogFeed(self.store, [LoggingListener(), *make_listeners(spec.listeners), *listeners])
+        self.feed = CatalogFeed(
+            self.store, [LoggingListener(), self.orchestrator, *make_listeners(spec.listeners), *listeners]
+        )
         self.scheduler = Scheduler(
             self.store,
             self.orchestrator,

@@ -28,6 +28,7 @@ from gobblin_dagster.service.api.records import (
     version_document,
 )
 from gobblin_dagster.service.catalog.flow_config import REQUESTERS, parse_flow_config
+from gobblin_dagster.service.compiler.children import has_children, read_children
 from gobblin_dagster.service.compiler.explanation import Explanation
 from gobblin_dagster.service.manager import Checked, FlowManager, Stored, apply_patch
 from gobblin_dagster.service.model import NO_EXECUTION, FlowConfig, FlowId, FlowSpec
@@ -84,6 +85,7 @@ class FlowConfigsResource:
         if is_v1:
             _require_v1(config)
         self._guard.require(request, Action.CREATE, config.id)
+        self._require_children(request, config)
         if config.explain:
             return self._explain(request, config, document)
         checked = self._manager.check(config)  # takes longer than the rest: nobody is to wait for it
@@ -126,6 +128,7 @@ class FlowConfigsResource:
         if is_v1 and REQUESTERS in config.properties:
             raise Unauthenticated(f"{REQUESTERS} property may not be modified by user.")
         self._guard.require(request, Action.UPDATE, flow)
+        self._require_children(request, config)
         checked = self._manager.check(config)
         with self._store.write() as transaction:
             self._manager.require_unchanged(transaction, flow)
@@ -140,7 +143,9 @@ class FlowConfigsResource:
         self._guard.require(request, Action.UPDATE, flow)
         old = self._manager.get(flow)
         while True:
-            checked = self._manager.check(apply_patch(config_document(old.config), document["patch"]))
+            patched = apply_patch(config_document(old.config), document["patch"])
+            self._require_children(request, patched)
+            checked = self._manager.check(patched)
             with self._store.write() as transaction:
                 newest = self._manager.require_unchanged(transaction, flow)
                 if newest.config == old.config:
@@ -177,7 +182,9 @@ class FlowConfigsResource:
         by, version = request.principal.name, request.expected_version()
         older = None
         if name == "rollback":
-            older = self._manager.check(self._manager.in_version(flow, _wanted_version(request.document())))
+            wanted = self._manager.in_version(flow, _wanted_version(request.document()))
+            self._require_children(request, wanted)
+            older = self._manager.check(wanted)
         with self._store.write() as transaction:
             if older is None:
                 spec = self._manager.pause(transaction, flow, by, paused=name == "pause", version=version)
@@ -199,6 +206,11 @@ class FlowConfigsResource:
             raise BadRequest(f"There is no finder {name[:40]!r}; finders: filterFlows, history.")
         self._guard.require(request, Action.READ, None)
         return self._page(request, _filter_of(request))
+
+    def _require_children(self, request: Request, config: FlowConfig) -> None:
+        """Refuse a flow that has the jobs of flows that its author may not run."""
+        for child in read_children(config.properties)[0] if has_children(config.properties) else ():
+            self._guard.require(request, Action.RUN, child)
 
     def _update(self, transaction: Transaction, request: Request, flow: FlowId, checked: Checked) -> Answer:
         if checked.config.id != flow:

@@ -37,6 +37,10 @@ REQUESTERS = "gobblin.service.requester.list"
 """Gobblin's property with who asked for the flow, as JSON; an update that does not set it leaves it as it is."""
 EXECUTOR = "flow.executor"
 """Where the flow's jobs run; an `ExecutorName`."""
+MAX_ATTEMPTS = "job.maxAttempts"
+"""How often a job that fails is started in all."""
+START_DEADLINE = "gobblin.job.start.sla"
+"""Gobblin's properties with the time in which a job must start begin so."""
 UNSCHEDULE = "flow.unschedule"
 """Gobblin's property that stops a flow's schedule in an update."""
 
@@ -126,11 +130,11 @@ class FlowSettings:
             reader.zone("flow.timeZone"),
             reader.choice("flow.catchUp", CatchUp, cls().catch_up),
             reader.concurrency(cls().concurrency),
-            reader.number("job.maxAttempts", 1, 100),
+            reader.number(MAX_ATTEMPTS, 1, 100),
             reader.choice("flow.failureOption", FailureOption, cls().on_failure),
             reader.flag("flow.waitForWay"),
             reader.flag("flow.mayChangeEdges"),
-            reader.duration("gobblin.job.start.sla", cls().start_within),
+            reader.duration(START_DEADLINE, cls().start_within),
             reader.duration("gobblin.flow.sla", cls().finish_within),
             reader.choice(EXECUTOR, ExecutorName, cls().executor),
             reader.choice("flow.whenFull", WhenFull, cls().when_full),
@@ -155,15 +159,15 @@ SETTINGS = frozenset(
         "flow.concurrency",
         "flow.allowConcurrentExecution",
         EXECUTOR,
-        "job.maxAttempts",
+        MAX_ATTEMPTS,
         "flow.failureOption",
         "flow.waitForWay",
         "flow.mayChangeEdges",
         "flow.whenFull",
         "flow.rowsPerSecond",
         "flow.bytesPerSecond",
-        "gobblin.job.start.sla.time",
-        "gobblin.job.start.sla.timeunit",
+        f"{START_DEADLINE}.time",
+        f"{START_DEADLINE}.timeunit",
         "gobblin.flow.sla.time",
         "gobblin.flow.sla.timeunit",
     }

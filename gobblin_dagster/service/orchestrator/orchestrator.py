@@ -191,6 +191,11 @@ class Orchestrator:
         """Let `start_accepted` look for ways again, for the executions that wait for one and for no others."""
         self._topologies += 1
 
+    def flow_changed(self, spec: FlowSpec) -> None:
+        """Let `start_accepted` look again for the executions that wait: the flow may be a child of theirs."""
+        if self._without_way:
+            self._topologies += 1
+
     def expire_deadlines(self, limit: int = 100) -> int:
         """Kill executions that took too long, give up jobs that did not start in time; return how many there were.
 

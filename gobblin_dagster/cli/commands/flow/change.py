@@ -16,6 +16,7 @@ from gobblin_dagster.cli.context import Output, OutputOption
 from gobblin_dagster.cli.render.console import console
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.errors import FlowCompileError, UsageError
+from gobblin_dagster.service.compiler.children import CHILDREN, has_children
 from gobblin_dagster.service.compiler.routed_flow import DESTINATIONS, SOURCE
 
 TemplateOption = Annotated[
@@ -60,7 +61,7 @@ def create(
     """Create a flow: without a schedule it runs once, now.
 
     Name templates (`--template`), or where the data are and where they go (`--from`, `--to`): then the service finds
-    the way through its topology.
+    the way through its topology. With `--set flow.children=GROUP/NAME,...` it has the jobs of other flows.
     """
     group, name = group_and_name(flow)
     templates, properties = _way(template, source, destinations, values)
@@ -178,10 +179,14 @@ def _print_way(out: Console, way: dict[str, Any]) -> None:
 def _way(
     templates: list[str] | None, source: str | None, destinations: list[str] | None, values: list[str] | None
 ) -> tuple[str, dict[str, str]]:
-    """Return the templates and properties of a flow; raises UsageError if it names neither templates nor a way."""
-    if bool(templates) == bool(source or destinations) or (source is None) != (not destinations):
-        raise UsageError(problem="Name templates with --template, or a way with --from NODE and --to NODE.")
+    """Return the templates and properties of a flow; raises UsageError if nothing says what its jobs are."""
     properties = _pairs(values)
+    ways = bool(templates), bool(source or destinations), has_children(properties)
+    if sum(ways) != 1 or (source is None) != (not destinations):
+        raise UsageError(
+            problem="Name templates with --template, a way with --from NODE and --to NODE, or other flows with "
+            f"--set {CHILDREN}=GROUP/NAME,GROUP/NAME."
+        )
     if source is not None:
         properties |= {SOURCE: source, DESTINATIONS: ",".join(destinations or ())}
     return ",".join(templates or ()), properties

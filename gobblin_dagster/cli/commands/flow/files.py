@@ -6,6 +6,7 @@ import hashlib
 import re
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -23,6 +24,7 @@ from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.client import FlowClient
 from gobblin_dagster.core.errors import FlowNotFoundError, InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.core.utils.text import count
+from gobblin_dagster.service.compiler.children import CHILDREN, has_children, read_children
 from gobblin_dagster.service.compiler.routed_flow import SOURCE, is_routed
 from gobblin_dagster.spec.document import read_document
 
@@ -52,7 +54,7 @@ def apply(
     A flow that somebody else changes in between is not overwritten. `--prune` knows the flows of a folder by its path;
     a folder that is checked out at several places takes a name with `--as`.
     """
-    wanted = dict(_read(folder))
+    wanted = _children_first(dict(_read(folder)))
     managed_by = _name_of(folder, name)
     out = console(sys.stdout if output is Output.TEXT else sys.stderr)
     with connect(ctx, url) as client:
@@ -141,6 +143,20 @@ def _read(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield flow, found
 
 
+def _children_first(wanted: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return flows so that children stand before the flows that name them; of a circle the service says so."""
+    children = {
+        flow: [str(child) for child in read_children(config["properties"])[0]]
+        for flow, config in wanted.items()
+        if has_children(config["properties"])
+    }
+    sorter = TopologicalSorter({flow: [one for one in children.get(flow, ()) if one in wanted] for flow in wanted})
+    try:
+        return {flow: wanted[flow] for flow in sorter.static_order()}
+    except CycleError:
+        return wanted
+
+
 def _faults(data: Any) -> Iterator[SpecFault]:
     if not isinstance(data, dict):
         yield SpecFault("", "expected keys: flow, templates, set, schedule")
@@ -150,9 +166,11 @@ def _faults(data: Any) -> Iterator[SpecFault]:
     if not re.fullmatch(r"[^/]+/.+", str(data.get("flow", ""))):
         yield SpecFault("flow", f"takes GROUP/NAME, got {str(data.get('flow'))[:80]!r}")
     values = data.get("set")
-    templates = data.get("templates", "" if isinstance(values, dict) and is_routed(values) else None)
+    has_none = isinstance(values, dict) and (is_routed(values) or has_children(values))
+    templates = data.get("templates", "" if has_none else None)
     if not (isinstance(templates, str) or (isinstance(templates, list) and templates)):
-        yield SpecFault("templates", f"takes a URI or a list of URIs; only a flow that sets {SOURCE} has none")
+        told = f"takes a URI or a list of URIs; only a flow that sets {SOURCE} or {CHILDREN} has none"
+        yield SpecFault("templates", told)
     if not isinstance(data.get("set") or {}, dict):
         yield SpecFault("set", "takes names and values")
     if not isinstance(data.get("schedule") or "", str):
