@@ -470,7 +470,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/executors/dispatcher.py": ("contract/executor_worlds.py", ""),
     "service/executors/kafka.py": ("contract/executor_worlds.py", ""),
     "service/executors/store.py": ("contract/executor_worlds.py", ""),
-    "service/flow_compiler.py": ("unit/orchestration/test_flow_assets.py", "gobblin_dagster.service.server"),
     "service/flow_jobs.py": ("services/flow_project.py", ""),
     "service/model.py": ("unit/service/orchestrator/test_dag.py", ""),
     "service/security/audit.py": ("unit/service/api/test_rest.py", ""),

@@ -184,7 +184,7 @@ def _way(
     ways = bool(templates), bool(source or destinations), has_children(properties)
     if sum(ways) != 1 or (source is None) != (not destinations):
         raise UsageError(
-            problem="Name templates with --template, a way with --from NODE and --to NODE, or other flows with "
+            problem="Name templates with --template, or a way with --from NODE and --to NODE, or other flows with "
             f"--set {CHILDREN}=GROUP/NAME,GROUP/NAME."
         )
     if source is not None:

@@ -104,3 +104,32 @@ def test_flow_without_templates_goes_through_files_and_back(cli: Cli, client: Fl
     file.write_text("flow: g/n\n")
     told = cli("flow", "apply", folder, "--yes")
     assert "templates: takes a URI or a list of URIs; only a flow that sets gobblin.flow.sourceIdentifier" in told.err
+
+
+def test_flow_of_flows_is_applied_after_its_children_and_explained(
+    cli: Cli, client: FlowClient, tmp_path: Path
+) -> None:
+    folder = tmp_path / "flows"
+    folder.mkdir()
+    after = "{flow.children: 'g/b,g/inner', flow.child.after.g/inner: g/b}"
+    (folder / "a.yaml").write_text(f"flow: g/a\nset: {after}\nschedule: '{NEVER}'\n")
+    (folder / "b.yaml").write_text(f"flow: g/b\ntemplates: {URI}\nschedule: '{NEVER}'\n")
+    (folder / "inner.yaml").write_text(f"flow: g/inner\nset: {{flow.children: g/z}}\nschedule: '{NEVER}'\n")
+    (folder / "z.yaml").write_text(f"flow: g/z\ntemplates: {URI}\nschedule: '{NEVER}'\n")
+    assert [line for line in cli("flow", "apply", folder, "--yes").out.splitlines() if line.startswith("create")] == [
+        "create g/b",
+        "create g/z",
+        "create g/inner",
+        "create g/a",
+    ]
+    told = cli("flow", "explain", "g/a", "-o", "json").json()
+    assert [(job["job"], job["parents"]) for job in told["jobs"]] == [
+        ("g__b__rows", []),
+        ("g__z__rows", ["g__b__rows"]),
+    ]
+    circle = cli("flow", "update", "g/inner", "--set", "flow.children=g/a")
+    assert circle.code == 2
+    assert "in g/a: flow g/inner is a child of itself: g/inner -> g/a -> g/inner" in circle.err
+    assert cli("flow", "create", "g/once", "--set", "flow.children=g/b").code == 0
+    (folder / "b.yaml").write_text("flow: g/b\nset: {flow.children: g/a}\n")
+    assert "child of itself" in cli("flow", "apply", folder, "--yes").err, "the service tells of the circle"
