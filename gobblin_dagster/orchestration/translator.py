@@ -48,7 +48,9 @@ class GobblinTranslator:
             description=hidden(job.description) or None,
             # Dagster's pages show the last part of a key, which is `main` for most jobs.
             group_name=shown.group or job.job,
-            kinds={"spark", writer} if writer.isidentifier() else {"spark"},
+            kinds={*shown.kinds}
+            if shown.kinds is not None
+            else {"spark", *([writer] if writer.isidentifier() else [])},
             owners=shown.owners,
             tags=shown.tags,
             metadata=_metadata(data),
@@ -87,6 +89,8 @@ def _metadata(data: BranchData) -> Mapping[str, Any]:
 
 def _table_name(data: BranchData) -> str:
     """Return the table that a branch is published to, or a name of the same form for a folder of files."""
+    if (named := data.job.asset.table_name) is not None:
+        return named.format_map(_Names(data))
     publisher = data.job.publisher_of(data.branch)
     if publisher.type in ("iceberg", "sql_table") and "table" in publisher.options:
         return str(publisher.options["table"]).format_map(_Names(data))

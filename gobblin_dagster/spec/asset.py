@@ -1,4 +1,4 @@
-"""AssetSettings: how Dagster shows the branches of a job: owners, tags, group, and how old their data may become."""
+"""AssetSettings: how Dagster shows the branches of a job: owners, tags, kinds and so on, and how old they may be."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from gobblin_dagster.spec.model import SpecModel
 _OWNER = re.compile(r"team:[A-Za-z0-9_.-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
 _TAG = re.compile(r"(?:[A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}")
 _TAG_VALUE = re.compile(r"[A-Za-z0-9_.-]{0,63}")
+_WORD = re.compile(r"\{(namespace|table|branch)\}")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+_Kind = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,63}$")]
 
 Age = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,4}[mhd]$")]
 """Minutes, hours or days: `90m`, `26h`, `8d`."""
@@ -68,6 +71,11 @@ class AssetSettings(SpecModel):
     """Tags by name, such as `{domain: sales}`; letters, digits, `_`, `-` and `.`."""
     group: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$")] | None = None
     """Group of the assets. Default: the name of the job."""
+    kinds: Annotated[tuple[_Kind, ...], Field(max_length=10)] | None = None
+    """Kinds that Dagster shows with an icon, such as `[iceberg, silver]`. Default: `spark` and the writer's type."""
+    table_name: Annotated[str, StringConstraints(min_length=1)] | None = None
+    """Name of the table in catalogs: `warehouse.{namespace}.{table}_{branch}`. Default: the table that is published to,
+    or namespace, table and branch."""
     freshness: FreshnessSpec | None = None
     """How old the newest commit of a branch may become; Dagster looks at all datasets together. Default: any age."""
     sla: SlaSpec | None = None
@@ -90,3 +98,10 @@ class AssetSettings(SpecModel):
                     f"names and values of tags have up to 63 letters, digits, '_', '-' and '.'; got {name!r}: {value!r}"
                 )
         return tags
+
+    @field_validator("table_name")
+    @classmethod
+    def _known_words(cls, name: str | None) -> str | None:
+        if name is not None and re.search(r"[{}]", _WORD.sub("", name)):
+            raise ValueError(f"the words in braces are {{namespace}}, {{table}} and {{branch}}; got {name!r}")
+        return name

@@ -84,8 +84,10 @@ def test_translator_connects_a_job_to_an_asset_defined_elsewhere(world: World) -
 
 SHOWN = {
     "owners": ["team:shop", "anna@shop.com"],
-    "tags": {"domain": "sales"},
+    "tags": {"domain": "sales", "dagster/storage_kind": "s3"},
     "group": "shop",
+    "kinds": ["iceberg", "silver"],
+    "table_name": "lake.{table}_{branch}",
     "freshness": {"fail_after": "26h", "warn_after": "90m"},
 }
 
@@ -95,7 +97,8 @@ def test_job_file_says_how_its_assets_are_shown(world: World) -> None:
     made = gobblin_assets(project(world.root, world.job), world.job, runner=InlineRunner())
     for spec in made.specs:
         assert (list(spec.owners), spec.group_name, spec.tags["domain"]) == (SHOWN["owners"], "shop", "sales")
-        assert spec.metadata["dagster/table_name"] == f"test.numbers.{spec.key.path[-1]}"
+        assert (spec.kinds, spec.tags["dagster/storage_kind"]) == ({"iceberg", "silver"}, "s3")
+        assert spec.metadata["dagster/table_name"] == f"lake.numbers_{spec.key.path[-1]}"
         policy: Any = spec.freshness_policy
         assert (policy.fail_window.to_timedelta(), policy.warn_window.to_timedelta()) == (
             age("26h"),
@@ -110,6 +113,9 @@ def test_job_file_says_how_its_assets_are_shown(world: World) -> None:
         ({"owners": ["anna"]}, "email address"),
         ({"tags": {"a b": "c"}}, "63 letters"),
         ({"group": "a b"}, "group"),
+        ({"kinds": ["a b"]}, "kinds"),
+        ({"table_name": "{table"}, "table_name"),
+        ({"table_name": "{tabel}"}, "tabel"),
         ({"freshness": {"fail_after": "1 day"}}, "fail_after"),
         ({"freshness": {"fail_after": "1h", "warn_after": "60m"}}, "less than"),
     ],
