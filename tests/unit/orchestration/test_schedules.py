@@ -65,16 +65,12 @@ def _each_missed_time_once(world: World, monkeypatch: pytest.MonkeyPatch) -> Non
     before = CHANGE + timedelta(hours=1) - 2 * day  # winter time
     assert start(world, ask(world, before, catch_up="all")) == ["2026-03-27T06:00:00+0100"], "nothing was before it"
     assert start(world, ask(world, before, catch_up="all")) == ["2026-03-27T06:00:00+0100"], "the run key is the same"
-    assert [one.run_key for one in ask(world, CHANGE, catch_up="all").run_requests] == [
-        "2026-03-28T06:00:00+0100",
-        "2026-03-29T06:00:00+0200",
-    ]
     left = start(world, ask(world, CHANGE, catch_up="all"), dg.DagsterRunStatus.NOT_STARTED)
-    assert len(left) == 2
+    assert left == ["2026-03-28T06:00:00+0100", "2026-03-29T06:00:00+0200"]
     assert [one.run_key for one in ask(world, CHANGE, catch_up="all").run_requests] == left, "a dead daemon's are asked"
     monkeypatch.setattr(schedules, "AT_ONCE", 3)
-    asked = [start(world, ask(world, CHANGE + (3 + more) * day, catch_up="all")) for more in range(3)]
-    assert [[time[8:10] for time in times] for times in asked] == [["28", "29", "30"], ["31", "01", "02"], ["03"]]
+    asked = [start(world, ask(world, CHANGE + (3 + more) * day, catch_up="all")) for more in range(2)]
+    assert [[time[8:10] for time in times] for times in asked] == [["28", "29", "30"], ["31", "01", "02"]]
     assert AT_ONCE > 3
 
 
