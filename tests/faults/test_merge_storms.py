@@ -1,6 +1,7 @@
-"""Merges and histories under random kills: each key once, each version once, whatever dies when.
+"""Merges, histories and child tables under kills: each key, version and item once, whatever dies when.
 
-`python -m tests.faults.test_merge_storms FIRST LAST` runs the schedules of more seeds, with Delta and Iceberg too.
+`python -m tests.faults.test_merge_storms FIRST LAST` runs the random schedules of more seeds, with Delta and Iceberg
+too; `python -m tests.faults.test_merge_storms every KIND` kills a run of `merge`, `delta` or `iceberg` at each point.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ from tests.unit.engine.jobs import job_spec
 
 KEYS, LONGEST_RUN = 5, 130
 """Number of keys; about the number of calls of one run."""
+ROWS_BEFORE, ROWS_AFTER = 5, 9
 MODES: dict[str, dict[str, Any]] = {
     "rows": {"mode": "merge"},
     "published": {"mode": "scd2"},
@@ -84,7 +86,7 @@ def _job(root: Path, rows: int, kind: str) -> JobSpec:
     )
 
 
-def _run(root: Path, rows: int, kind: str, *faults: Fault, dies: float | None = None) -> None:
+def _run(root: Path, rows: int, kind: str, *faults: Fault, dies: int | None = None) -> None:
     job = _job(root, rows, kind)
     FaultyProject.points = FaultPoints(*faults)
     with pytest.MonkeyPatch.context() as patched:
@@ -94,27 +96,30 @@ def _run(root: Path, rows: int, kind: str, *faults: Fault, dies: float | None = 
     assert faults or dies is not None or result.status is RunStatus.SUCCEEDED, result
 
 
-def _die_inside(patched: pytest.MonkeyPatch, where: float) -> None:
-    """Kill the process at a merge of a table: before it, while it reads the new rows, or right after its commit."""
-    seen, at = [0], int(where * 12)
+def _die_inside(patched: pytest.MonkeyPatch, at: int) -> None:
+    """Kill the process inside of a merge, at its point number `at`, from 0.
 
-    def count() -> None:
+    The points are before each merge of a table, each batch of new rows that one reads, and right after its commit.
+    """
+    seen = [0]
+
+    def passed() -> None:
         seen[0] += 1
         if seen[0] > at:
             os._exit(CRASHED)
 
     def around(method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **names: Any) -> Any:
-            count()
+            passed()
             found = method(*args, **names)
-            count()
+            passed()
             return found
 
         return call
 
     def reading(*args: Any, **names: Any) -> Iterator[Any]:
         for batch in batches(*args, **names):
-            count()
+            passed()
             yield batch
 
     batches = Changes.batches
@@ -167,7 +172,7 @@ def storm(root: Path, seed: int, kind: str = "merge") -> int:
         rows += chance.randint(1, 6)
         fault = Fault(chance.randint(1, LONGEST_RUN), chance.choice([crash_before, crash_after]))
         inside = kind != "merge" and chance.random() < 0.6
-        how = {"dies": chance.random()} if inside else {}
+        how = {"dies": int(chance.random() * 12)} if inside else {}
         status = run_in_child(partial(_run, root, rows, kind, *([] if inside else [fault]), **how))
         assert status in (0, CRASHED)
         kills += status == CRASHED
@@ -180,6 +185,38 @@ def storm(root: Path, seed: int, kind: str = "merge") -> int:
 @pytest.mark.parametrize("seed", range(2))
 def test_each_key_and_each_version_is_published_once_whatever_is_killed(tmp_path: Path, seed: int) -> None:
     storm(tmp_path, seed)
+
+
+def every_kill(root: Path, kind: str) -> Iterator[str]:
+    """Kill the second run after each call to storage or state store, and inside of each merge, each time anew.
+
+    The next run makes good, and all is checked. Yields a name for each kill.
+    """
+    before = root.with_name(f"{root.name}-before")
+    assert run_in_child(partial(_run, root, ROWS_BEFORE, kind)) == 0
+    shutil.copytree(root, before)
+    for where in ("call", "merge"):
+        for number in count():
+            shutil.rmtree(root)
+            shutil.copytree(before, root)
+            run = partial(_run, root, ROWS_AFTER, kind)
+            killed = partial(run, Fault(number + 1, crash_after)) if where == "call" else partial(run, dies=number)
+            status = run_in_child(killed)
+            if status == 0:  # beyond the last one
+                break
+            assert status == CRASHED, (kind, where, number)
+            assert run_in_child(run) == 0, (kind, where, number)
+            assert run_in_child(partial(_check, root, ROWS_AFTER, kind)) == 0, (kind, where, number)
+            yield f"{kind} {where} {number}"
+    shutil.rmtree(before)
+
+
+def _every(kind: str) -> None:
+    root = Path(tempfile.mkdtemp(prefix="storm"))
+    for done, name in enumerate(every_kill(root, kind), 1):
+        sys.stdout.write(f"{done} kills, {name}: nothing lost, nothing twice\n")
+        sys.stdout.flush()
+    shutil.rmtree(root)
 
 
 def _main(first: int, last: int) -> None:
@@ -195,4 +232,7 @@ def _main(first: int, last: int) -> None:
 
 
 if __name__ == "__main__":
-    _main(int(sys.argv[1]), int(sys.argv[2]))
+    if sys.argv[1] == "every":
+        _every(sys.argv[2])
+    else:
+        _main(int(sys.argv[1]), int(sys.argv[2]))
