@@ -1,7 +1,8 @@
 """Merges, histories and child tables under kills: each key, version and item once, whatever dies when.
 
 `python -m tests.faults.test_merge_storms FIRST LAST` runs the random schedules of more seeds, with Delta and Iceberg
-too; `python -m tests.faults.test_merge_storms every KIND` kills a run of `merge`, `delta` or `iceberg` at each point.
+too; `python -m tests.faults.test_merge_storms every KIND...` kills a run of `merge`, `delta` or `iceberg` (by default
+of each) at each point.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from tests.unit.engine.jobs import job_spec
 
 KEYS, LONGEST_RUN = 5, 130
 """Number of keys; about the number of calls of one run."""
+KINDS = ("merge", "delta", "iceberg")
 ROWS_BEFORE, ROWS_AFTER = 5, 9
 MODES: dict[str, dict[str, Any]] = {
     "rows": {"mode": "merge"},
@@ -211,18 +213,19 @@ def every_kill(root: Path, kind: str) -> Iterator[str]:
     shutil.rmtree(before)
 
 
-def _every(kind: str) -> None:
-    root = Path(tempfile.mkdtemp(prefix="storm"))
-    for done, name in enumerate(every_kill(root, kind), 1):
-        sys.stdout.write(f"{done} kills, {name}: nothing lost, nothing twice\n")
-        sys.stdout.flush()
-    shutil.rmtree(root)
+def _every(kinds: list[str]) -> None:
+    for kind in kinds:
+        root = Path(tempfile.mkdtemp(prefix="storm"))
+        for done, name in enumerate(every_kill(root, kind), 1):
+            sys.stdout.write(f"{done} kills, {name}: nothing lost, nothing twice\n")
+            sys.stdout.flush()
+        shutil.rmtree(root)
 
 
 def _main(first: int, last: int) -> None:
     done = kills = 0
     for seed in range(first, last):
-        for kind in ("merge", "delta", "iceberg"):
+        for kind in KINDS:
             root = Path(tempfile.mkdtemp(prefix="storm"))
             kills += storm(root, seed, kind)
             shutil.rmtree(root)
@@ -233,6 +236,6 @@ def _main(first: int, last: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "every":
-        _every(sys.argv[2])
+        _every(sys.argv[2:] or [*KINDS])
     else:
         _main(int(sys.argv[1]), int(sys.argv[2]))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -55,6 +56,31 @@ def guess(*texts: str | None, fractions: str = "float64") -> ColumnGuess:
 def test_type_holds_every_text_of_the_sample_unaltered(texts: tuple[str | None, ...], kind: str) -> None:
     assert guess(*texts).type_name == kind
     assert guess(*reversed(texts)).type_name == kind
+
+
+SAID = {
+    "text": "string",
+    "1.1, 2.5": "float64",
+    "decimal": "decimal",
+    "boolean": "bool",
+    "integer": "int64",
+    "date": "date",
+    "time without a zone": "timestamp_ntz",
+    "instant": "timestamp",
+    "NaN, 1.5": "float64",
+    "-0.0, 1.0": "float64",
+}
+"""Types, by how the page of schemas begins to tell them."""
+
+
+def test_types_are_those_that_the_comparison_with_dlt_tells() -> None:
+    page = Path(__file__).parents[4] / "docs/concepts/schemas.md"
+    rows = re.findall(r"^\| ((?:`[^`]+`(?:, )?)+) \| ([^|]+) \|[^|]+\|$", page.read_text(), re.MULTILINE)
+    assert len(rows) == 17
+    for texts, told in rows:
+        found = guess(*re.findall("`([^`]+)`", texts)).type_name
+        said = max((words for words in SAID if told.startswith(words)), key=len)
+        assert found.partition("(")[0] == SAID[said], (texts, told)
 
 
 _TEXTS = (
