@@ -175,7 +175,11 @@ class CoreServices:
         )
         self.compile = compiler.compile
         self.orchestrator = Orchestrator(
-            self.store, compiler.compile, spec.executions_per_group, spec.executions_per_user
+            self.store,
+            compiler.compile,
+            spec.executions_per_group,
+            spec.executions_per_user,
+            spec.executions_per_owning_group,
         )
         self.topology.add_listener(self.orchestrator)
         self.manager = FlowManager(self.store, compiler.compile, self.orchestrator)

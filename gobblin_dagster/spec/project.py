@@ -111,6 +111,8 @@ class ServiceSpec(SpecModel):
     executions_per_user: int | None = Field(default=None, ge=1)
     """Executions of one user that run side by side: of the one in the flow's property `user.to.proxy`, or else of who
     posted the flow. Default: as many as there are."""
+    executions_per_owning_group: int | None = Field(default=None, ge=1)
+    """Executions of flows of one `owningGroup` that run side by side. Default: as many as there are."""
     logs: Literal["text", "json"] = "text"
     """Form of log lines; `json` is one object a line, with `flow`, `execution` and `job`."""
     keep_executions: int = Field(default=1000, ge=1)

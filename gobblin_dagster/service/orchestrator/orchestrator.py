@@ -16,7 +16,6 @@ from gobblin_dagster.core.errors import (
     FlowChangedError,
     FlowCompileError,
     FlowNotFoundError,
-    QuotaExceededError,
     StorageError,
     TransientError,
 )
@@ -55,6 +54,7 @@ from gobblin_dagster.service.orchestrator.dag import (
     on_event,
     resume,
 )
+from gobblin_dagster.service.orchestrator.quotas import Quotas
 from gobblin_dagster.service.store.execution_rows import (
     Event,
     Execution,
@@ -74,8 +74,6 @@ from gobblin_dagster.service.store.execution_rows import (
     open_jobs,
     overdue_executions,
     overdue_jobs,
-    running_by_group,
-    running_by_user,
     update_execution,
     update_job,
 )
@@ -104,6 +102,7 @@ class Orchestrator:
         compile_flow: as `FlowCompiler.compile`.
         per_group: executions of one flow group that run side by side; None: as many as there are.
         per_user: executions of one user that run side by side.
+        per_owner: executions of flows of one owning group that run side by side.
 
     Source: gobblin-service `Orchestrator`, `DagManager`, `DagProcessingEngine`. Differs: there is no state in memory.
     """
@@ -114,10 +113,10 @@ class Orchestrator:
         compile_flow: Callable[..., Dag],
         per_group: int | None = None,
         per_user: int | None = None,
+        per_owner: int | None = None,
     ) -> None:
         self._store = store
-        self._per_group = per_group
-        self._per_user = per_user
+        self._quotas = Quotas(per_group, per_user, per_owner)
         self._compile = compile_flow
         self._topologies = 0
         """How often the topology has changed."""
@@ -139,7 +138,15 @@ class Orchestrator:
             How many were stored; the others were there already.
         """
         new = [
-            Execution(ExecutionId(spec.id, number), spec.version, trigger, ExecutionStatus.PENDING, now, user=spec.user)
+            Execution(
+                ExecutionId(spec.id, number),
+                spec.version,
+                trigger,
+                ExecutionStatus.PENDING,
+                now,
+                user=spec.user,
+                owner=spec.config.owning_group or "",
+            )
             for spec, number in wanted
         ]
         added = add_executions(transaction, new)
@@ -149,15 +156,7 @@ class Orchestrator:
 
     def require_room(self, transaction: Transaction, spec: FlowSpec) -> None:
         """Raise QuotaExceededError if another execution of a flow would have to wait for others, of other flows too."""
-        group, user = spec.id.group, spec.user
-        if self._per_group is not None:
-            there = running_by_group(transaction, group, waiting=True).get(group, 0)
-            if there >= self._per_group:
-                raise QuotaExceededError(whose=f"flow group {group}", executions=there, quota=self._per_group)
-        if self._per_user is not None:
-            there = running_by_user(transaction, user, waiting=True).get(user, 0)
-            if there >= self._per_user:
-                raise QuotaExceededError(whose=f"user {user}", executions=there, quota=self._per_user)
+        self._quotas.require_room(transaction, spec)
 
     def start_accepted(self, limit: int = 100) -> int:
         """Compile and start executions that were accepted; return how many of them left the queue.
@@ -170,10 +169,10 @@ class Orchestrator:
         while started < limit:
             with self._store.read() as transaction:
                 topology = self._topologies
-                full = self._full_groups(transaction), self._full_users(transaction)
+                full = self._quotas.full(transaction)
                 first = [
                     one
-                    for one in first_accepted(transaction, full_groups=full[0], full_users=full[1])
+                    for one in first_accepted(transaction, 10_000, *full)
                     if one.flow not in waits and self._without_way.get(one) != topology
                 ]
             if not first:
@@ -408,10 +407,8 @@ class Orchestrator:
             why = ""
             if other is not None and settings.concurrency is Concurrency.QUEUE:
                 why = f"waits for execution {other.number}"
-            elif self._full_groups(transaction, execution_id.flow.group):
-                why = f"waits: {self._per_group} executions of the group {execution_id.flow.group} run"
-            elif self._full_users(transaction, execution.user):
-                why = f"waits: {self._per_user} executions of the user {execution.user} run"
+            elif full := self._quotas.problem(transaction, execution):
+                why = f"waits: {full}"
             now = self._store.now(transaction)
             update_execution(
                 transaction,
@@ -531,10 +528,7 @@ class Orchestrator:
             self._end(transaction, execution_id, ExecutionStatus.FAILED, message, now)
             return True
         must_wait = in_the_way is not None and settings.concurrency is not Concurrency.ALLOW
-        is_full = self._full_groups(transaction, execution_id.flow.group) or self._full_users(
-            transaction, execution.user
-        )
-        if must_wait or is_full:
+        if must_wait or self._quotas.problem(transaction, execution):
             return False
         if is_resumed:
             self._go_on(transaction, execution, settings, now)
@@ -611,18 +605,6 @@ class Orchestrator:
         if last is None or spec is None:
             return None
         return spec.config, {one.job.name for one in load_jobs(transaction, last.id)}
-
-    def _full_groups(self, transaction: Transaction, group: str | None = None) -> set[str]:
-        """Return the flow groups with as many executions as may run side by side; counted, so it survives kills."""
-        if self._per_group is None:
-            return set()
-        return {name for name, number in running_by_group(transaction, group).items() if number >= self._per_group}
-
-    def _full_users(self, transaction: Transaction, user: str | None = None) -> set[str]:
-        """Return the users with as many executions as may run side by side."""
-        if self._per_user is None:
-            return set()
-        return {name for name, number in running_by_user(transaction, user).items() if number >= self._per_user}
 
     def _save_report(self, transaction: Transaction, report: JobReport, now: datetime) -> None:
         values: dict[str, Any] = {"message": report.message}

@@ -41,6 +41,8 @@ class Execution:
     on_failure: FailureOption = FailureOption.FINISH_ALL_POSSIBLE
     user: str = ""
     """For whom it runs; empty: for nobody who has a quota."""
+    owner: str = ""
+    """The group that owns the flow; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ def add_executions(transaction: Transaction, new: Sequence[Execution]) -> list[E
             "created_at": execution.created_at,
             "ended_at": execution.ended_at,
             "user_name": execution.user,
+            "owning_group": execution.owner,
         }
         for execution in new
     ]
@@ -170,10 +173,11 @@ def first_accepted(
     limit: int = 10_000,
     full_groups: Collection[str] = (),
     full_users: Collection[str] = (),
+    full_owners: Collection[str] = (),
 ) -> list[ExecutionId]:
     """Return the oldest execution of each flow that waits for its start, or to go on, oldest first.
 
-    Without those of flow groups and users that have as many executions as they may have.
+    Without those of flow groups, users and owning groups that have as many executions as they may have.
     """
     key = (executions.c.flow_group, executions.c.flow_name)
     first = (
@@ -187,6 +191,7 @@ def first_accepted(
         select(executions)
         .join(first, and_(*(executions.c[name] == first.c[name] for name in names)))
         .where(executions.c.flow_group.not_in(full_groups), executions.c.user_name.not_in(full_users))
+        .where(executions.c.owning_group.not_in(full_owners))
         .order_by(executions.c.created_at, executions.c.execution_id)
         .limit(limit)
     )
@@ -228,6 +233,12 @@ def running_by_group(transaction: Transaction, group: str | None = None, *, wait
 def running_by_user(transaction: Transaction, user: str | None = None, *, waiting: bool = False) -> dict[str, int]:
     """Return how many executions of each user are not over, as `running_by_group` does; nobody is no user."""
     found = _open_by(transaction, executions.c.user_name, user, waiting=waiting)
+    return {name: number for name, number in found.items() if name}
+
+
+def running_by_owner(transaction: Transaction, owner: str | None = None, *, waiting: bool = False) -> dict[str, int]:
+    """Return how many executions of each owning group are not over, as `running_by_user` does."""
+    found = _open_by(transaction, executions.c.owning_group, owner, waiting=waiting)
     return {name: number for name, number in found.items() if name}
 
 
@@ -596,6 +607,7 @@ def _execution(row: Row[Any]) -> Execution:
         row.finish_by,
         FailureOption(row.on_failure),
         row.user_name,
+        row.owning_group,
     )
 
 

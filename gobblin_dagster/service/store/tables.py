@@ -109,6 +109,8 @@ executions = Table(
     Column("on_failure", Text, nullable=False, server_default="FINISH_ALL_POSSIBLE"),
     # For whom it runs; empty in rows of programs before revision 0007.
     Column("user_name", Text, nullable=False, server_default=""),
+    # The group that owns the flow; empty if none does, and in rows of programs before revision 0010.
+    Column("owning_group", Text, nullable=False, server_default=""),
     Index("gobblin_flow_executions_open", "is_over", "created_at"),
     Index("gobblin_flow_executions_ended", "ended_at"),
 )

@@ -1,4 +1,4 @@
-"""Quotas: executions of one flow group side by side; more wait in order, and nothing is counted twice."""
+"""Quotas: executions of one flow group, user or owning group side by side; more wait in order, and nothing is counted twice."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ class Quota:
     def __init__(self, store: ServiceStore, clock: OwnClock) -> None:
         self.store = store
         self.clock = clock
-        self.orchestrator = Orchestrator(store, compile_flow, per_group=2, per_user=3)
+        self.orchestrator = Orchestrator(store, compile_flow, per_group=2, per_user=3, per_owner=2)
         self.ids: dict[str, ExecutionId] = {}
 
-    def create(self, *names: str, group: str = "g", by: str = "me", **properties: str) -> None:
+    def create(
+        self, *names: str, group: str = "g", by: str = "me", owner: str | None = None, **properties: str
+    ) -> None:
         manager = FlowManager(self.store, compile_flow, self.orchestrator)
         for name in names:
             self.clock.move(seconds=1)
             with self.store.write() as transaction:
-                config = flow(name, properties=properties, id=FlowId(group, name))
+                config = flow(name, properties=properties, id=FlowId(group, name), owning_group=owner)
                 self.ids[name] = ExecutionId(config.id, manager.create(transaction, config, by).execution)
 
     def report(self, name: str, status: ExecutionStatus, attempt: int = 1) -> None:
@@ -121,26 +123,43 @@ def test_executions_beyond_the_quota_of_their_user_wait_in_order(quota: Quota) -
     assert quota.running() == ["f0", "f2", "f3", "proxy", "bob", "f6"]
 
 
+def test_executions_beyond_the_quota_of_their_owning_group_wait_in_order(quota: Quota) -> None:
+    for number in range(4):
+        quota.create(f"f{number}", group=f"g{number}", by=f"by{number}", owner="shop")
+    quota.create("other", group="h", owner="lake")
+    quota.create("nobodys", group="i")
+    assert quota.running() == ["f0", "f1", "other", "nobodys"]
+    quota.report("f1", S.FAILED)
+    assert quota.running() == ["f0", "f2", "other", "nobodys"]
+    quota.orchestrator.resume(quota.ids["f1"])
+    with quota.store.read() as transaction:
+        [resumed] = list_executions(transaction, quota.ids["f1"].flow, 1)
+    assert resumed.message == "waits: 2 executions of the owning group shop run"
+    quota.report("f0", S.COMPLETE)
+    assert "f2" in quota.running()
+
+
 @pytest.mark.parametrize(
-    ("per_group", "per_user", "told"),
+    ("most", "told"),
     [
-        (1, None, "flow group g has 1 executions that run or wait, and a quota of 1"),
-        (None, 1, "user me has 1 executions that run or wait, and a quota of 1"),
+        ((1, None, None), "flow group g has 1 executions that run or wait, and a quota of 1"),
+        ((None, 1, None), "user me has 1 executions that run or wait, and a quota of 1"),
+        ((None, None, 1), "owning group shop has 1 executions that run or wait, and a quota of 1"),
     ],
 )
 def test_flow_that_does_not_wait_is_refused_and_nothing_is_stored(
-    quota: Quota, per_group: int | None, per_user: int | None, told: str
+    quota: Quota, most: tuple[int | None, int | None, int | None], told: str
 ) -> None:
-    quota.orchestrator = Orchestrator(quota.store, compile_flow, per_group, per_user)
-    quota.create("f0", **{"flow.whenFull": "refuse"})
+    quota.orchestrator = Orchestrator(quota.store, compile_flow, *most)
+    quota.create("f0", owner="shop", **{"flow.whenFull": "refuse"})
     with pytest.raises(QuotaExceededError, match=told):
-        quota.create("f1", **{"flow.whenFull": "refuse"})
-    quota.create("f2")
+        quota.create("f1", owner="shop", **{"flow.whenFull": "refuse"})
+    quota.create("f2", owner="shop")
     with quota.store.read() as transaction:
         assert load_flow(transaction, FlowId("g", "f1")) is None
     assert quota.running() == ["f0"]
     quota.report("f0", S.COMPLETE)
     assert quota.running() == ["f2"]
     quota.report("f2", S.COMPLETE)
-    quota.create("f1", **{"flow.whenFull": "refuse"})
+    quota.create("f1", owner="shop", **{"flow.whenFull": "refuse"})
     assert quota.running() == ["f1"]

@@ -21,6 +21,7 @@ from gobblin_dagster.service.store.execution_rows import (
     load_jobs,
     overdue_executions,
     running_by_group,
+    running_by_owner,
     running_by_user,
 )
 from gobblin_dagster.service.store.flow_rows import FlowFilter, count_flows, value_digest
@@ -112,8 +113,9 @@ def test_executions_of_revision_0006_are_nobodys(store_url: str) -> None:
     with ServiceStore(store_url, SystemClock()) as opened, opened.read() as transaction:
         found = load_execution(transaction, ExecutionId(FlowId("g", "n"), 1))
         assert found is not None
-        assert (found.user, found.on_failure) == ("", FailureOption.FINISH_RUNNING)
+        assert (found.user, found.owner, found.on_failure) == ("", "", FailureOption.FINISH_RUNNING)
         assert (running_by_group(transaction), running_by_user(transaction)) == ({"g": 1}, {})
+        assert running_by_owner(transaction) == {}
         assert transaction.execute(text("SELECT count(*) FROM gobblin_topology_files")).scalar_one() == 0
         assert transaction.execute(text("SELECT count(*) FROM gobblin_state_places")).scalar_one() == 0
 
