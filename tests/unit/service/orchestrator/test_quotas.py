@@ -1,4 +1,4 @@
-"""Quotas: executions of one flow group, user or owning group side by side; more wait in order, and nothing is counted twice."""
+"""Quotas of flow groups, users and owning groups: more executions wait in order, and nothing is counted twice."""
 
 from __future__ import annotations
 
