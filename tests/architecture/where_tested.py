@@ -472,7 +472,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/executors/store.py": ("contract/executor_worlds.py", ""),
     "service/flow_jobs.py": ("services/flow_project.py", ""),
     "service/model.py": ("unit/service/orchestrator/test_dag.py", ""),
-    "service/orchestrator/quotas.py": ("unit/service/orchestrator/test_quotas.py", ""),
     "service/security/audit.py": ("unit/service/api/test_rest.py", ""),
     "service/server.py": ("unit/service/api/test_rest.py", ""),
     "service/store/execution_rows.py": ("unit/service/orchestrator/test_orchestrator.py", ""),
@@ -499,7 +498,10 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "unit/service/store/test_schema.py",
         "gobblin_state_places",
     ),
-    "service/store/migrations/versions/r0010_owners.py": ("unit/service/store/test_schema.py", "running_by_owner"),
+    "service/store/migrations/versions/r0010_owners.py": (
+        "unit/service/store/test_schema.py",
+        "gobblin_flow_executions",
+    ),
     "service/store/state_place_rows.py": ("unit/service/orchestrator/test_moves.py", ""),
     "service/store/topology_rows.py": (
         "unit/service/topology/test_stored.py",
