@@ -18,6 +18,7 @@ import uvicorn
 from gobblin_dagster.service.api import flowexecutions
 from gobblin_dagster.service.api.body import MAX_BODY
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId, JobReport
+from gobblin_dagster.service.orchestrator.quotas import Quotas
 from gobblin_dagster.service.security.access import Access, Action, Principal
 from gobblin_dagster.service.server import CoreServices
 from gobblin_dagster.service.store import flow_rows
@@ -562,7 +563,7 @@ def test_actions_and_patches_heed_if_match(rest: Rest) -> None:
 def test_flow_that_does_not_wait_for_the_quota_is_503_with_retry_after(
     rest: Rest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rest.core.orchestrator, "_per_group", 1)
+    monkeypatch.setattr(rest.core.orchestrator, "_quotas", Quotas(per_group=1))
     slow = {"table": "orders", "rows": "5", "flow.whenFull": "refuse"}
     once = {"properties": slow, "schedule": None}
     assert rest.create(**once).status == 201
