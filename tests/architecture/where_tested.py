@@ -468,7 +468,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/compiler/jobs.py": ("unit/service/compiler/test_identity.py", ""),
     "service/executors/base.py": ("contract/executor_worlds.py", ""),
     "service/executors/dispatcher.py": ("contract/executor_worlds.py", ""),
-    "service/executors/kafka.py": ("contract/executor_worlds.py", ""),
     "service/executors/store.py": ("contract/executor_worlds.py", ""),
     "service/flow_jobs.py": ("services/flow_project.py", ""),
     "service/model.py": ("unit/service/orchestrator/test_dag.py", ""),

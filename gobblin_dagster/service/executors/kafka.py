@@ -201,8 +201,13 @@ class KafkaExecutor:
         if not self._unread:
             self._follow_partitions()
             consumer = self._assigned()
-            with _translated(self._topics):
-                self._unread = _sound(self._topics, consumer.consume(limit, _POLL_S))
+            try:
+                with _translated(self._topics):
+                    self._unread = _sound(self._topics, consumer.consume(limit, _POLL_S))
+            except GobblinDagsterError:
+                # After some errors, such as a coordinator of the group that was loading, it would never read again.
+                self._leave()
+                raise
         found = []
         for message in self._unread:
             try:
@@ -267,8 +272,12 @@ class KafkaExecutor:
             return
         self._look_at = time.monotonic() + PARTITIONS_S
         if self._require_topics() != self._partitions:
-            self._consumer.close()
-            self._consumer = None
+            self._leave()
+
+    def _leave(self) -> None:
+        """Let the next look begin with a new consumer; nothing is unread."""
+        self._consumer.close()
+        self._consumer = None
 
     def _require_topics(self) -> Sequence[int]:
         """Return the partitions of the topic of reports."""
@@ -345,8 +354,9 @@ class KafkaLink:
 
     def step(self) -> int:
         """Carry what there is; return how many orders and reports it was."""
+        found = self.receive_orders() + self.send_reports()
         self._announce()
-        return self.receive_orders() + self.send_reports()
+        return found
 
     def receive_orders(self, limit: int = 100) -> int:
         """Take orders into the store, and commit their offsets then."""
@@ -434,8 +444,8 @@ class KafkaLink:
         try:
             # Reports go on even if orders wait.
             self.send_reports()
-            self._announce()
             self.receive_orders()
+            self._announce()
         except GobblinDagsterError as error:
             if str(error) != self._problem:
                 log.warning("orders and reports wait: %s", error)
