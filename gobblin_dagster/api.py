@@ -226,6 +226,7 @@ __all__ = [
     "DatasetRunRecord",
     "DatasetState",
     "DateWatermark",
+    "DeclaresSchema",
     "Difference",
     "Differs",
     "Encoder",
@@ -404,9 +405,9 @@ _HOMES: Mapping[str, str] = {
     "core.commit": "CommitSequence CommitStep PublishedFile SequenceState StoredSequence",
     "core.constructs": (
         "BatchObserver BranchView ChecksExtract ChecksPositions ChoosesFolder Chunk ConstructContext Converter "
-        "DataPublisher DataWriter DatasetOffer Extractor ForkOperator FrameSource JudgesExtract JudgesRows "
-        "JudgesTargets JudgesWriter KeepsLedger MarksRows NamesTargets NotedCommit PartitionStartpointResolver "
-        "PositionedExtractor PositionedSource PreviewsSchema Publication PublishView ReadsPaths RewritesFiles "
+        "DataPublisher DataWriter DatasetOffer DeclaresSchema Extractor ForkOperator FrameSource JudgesExtract "
+        "JudgesRows JudgesTargets JudgesWriter KeepsLedger MarksRows NamesTargets NotedCommit "
+        "PartitionStartpointResolver PositionedExtractor PositionedSource PreviewsSchema Publication PublishView ReadsPaths RewritesFiles "
         "Rewritten RowLevelPolicy Source SourceContext StartpointResolver TaskLevelPolicy WriterContext"
     ),
     "core.dataset_state": "DatasetState Totals",

@@ -11,6 +11,7 @@ from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.core.utils.table import Column, Table
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.allowed import faults_of
+from gobblin_dagster.engine.plan.declared_columns import unknown_columns
 from gobblin_dagster.engine.validation import check_construct, check_parts
 from gobblin_dagster.spec.load import LoadedJob, load_jobs, load_project, shown_path
 from gobblin_dagster.spec.project import PROJECT_FILE, ProjectSpec
@@ -67,7 +68,7 @@ class ProjectCheck(Table[CheckedFile]):
 
 
 def check_project(root: Path) -> ProjectCheck:
-    """Check `gobblin.yaml` and all job files of a folder: keys, constructs, SQL, packages, and what the project allows.
+    """Check `gobblin.yaml` and all job files of a folder: keys, constructs, SQL, packages, columns, what is allowed.
 
     Reads no data. Constructs of the user's own must be importable.
 
@@ -105,4 +106,5 @@ def _faults(job: LoadedJob, root: Path, project: ProjectSpec) -> tuple[SpecFault
         check_parts(job.spec, root)
     except UsageError as error:
         return (SpecFault("", error.message()),)
-    return tuple(SpecFault(place, problem) for place, problem in missing_extras(job.spec))
+    lacking = tuple(SpecFault(place, problem) for place, problem in missing_extras(job.spec))
+    return lacking or unknown_columns(job.spec, root)

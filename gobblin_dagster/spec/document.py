@@ -193,6 +193,8 @@ def _syntax(error: yaml.MarkedYAMLError, line: bytes = b"") -> str:
         return f"{problem}; indent with spaces, not tabs"
     if reference := _UNQUOTED.search(line.decode(errors="replace")):
         return f'{problem}; inside {{...}} and [...] a reference needs quotes: "{reference[1]}"'
+    if "got '{'" in problem:
+        return f"{problem}; inside {{...}} and [...] a text with braces needs quotes"
     if "mapping values are not allowed" in problem:
         return f"{problem}; check the indentation, or put the value in quotes where it holds ': '"
     return problem

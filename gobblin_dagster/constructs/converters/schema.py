@@ -41,23 +41,24 @@ class SchemaConverter(EachRowConverter):
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._options = options
         self._context = context
-        self._schema = pa.schema([(name, arrow_shape(shape)) for name, shape in options.columns.items()])
+        self.declared = pa.schema([(name, arrow_shape(shape)) for name, shape in options.columns.items()])
+        """The columns of all rows behind it."""
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
         if self._options.missing == "fail":
-            require_columns(self._schema.names, schema, _NAME, self._context)
-        others = pa.schema([field for field in schema if field.name not in self._schema.names])
+            require_columns(self.declared.names, schema, _NAME, self._context)
+        others = pa.schema([field for field in schema if field.name not in self.declared.names])
         if others.names and self._options.others == "fail":
-            problem = f"expected columns {columns_text(self._schema)}; got also {columns_text(others)}"
+            problem = f"expected columns {columns_text(self.declared)}; got also {columns_text(others)}"
             raise convert_error(problem, _NAME, self._context)
-        for field in self._schema:
+        for field in self.declared:
             if field.name in schema.names:
                 self._require_fields(field.name, schema.field(field.name).type, field.type)
                 self._cast(field, pa.array([], schema.field(field.name).type))
-        return self._schema
+        return self.declared
 
     def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays([self._column(field, batch) for field in self._schema], schema=self._schema)
+        return pa.RecordBatch.from_arrays([self._column(field, batch) for field in self.declared], schema=self.declared)
 
     def _require_fields(self, path: str, given: pa.DataType, declared: pa.DataType) -> None:
         """Apply `missing` and `others` to struct fields too: Arrow's cast fills and drops them silently."""

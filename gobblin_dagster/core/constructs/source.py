@@ -193,6 +193,14 @@ class PreviewsSchema(Protocol):
 
 
 @runtime_checkable
+class DeclaresSchema(Protocol):
+    """Optional addition to `Source`: its options may name all columns; `gobblin check` asks for them."""
+
+    def declared_schema(self) -> pa.Schema | None:
+        """Return the schema of all rows by the options alone; None if only reading can tell. Called on the driver."""
+
+
+@runtime_checkable
 class StartpointResolver(Protocol):
     """Optional addition to `Source`: it finds the position of a startpoint, e.g. the first offset after an instant.
 

@@ -161,6 +161,12 @@ def test_short_values_are_left_in_messages() -> None:
     assert read("a: ${N}\n", N="7").hide_values(("a",), "expected 17, got 7") == "expected 17, got 7"
 
 
+def test_braces_without_quotes_in_flow_style_say_to_quote_the_text() -> None:
+    ((_, problem, line),) = read("a: 1\nsource: {type: files, path: in/{dataset}.csv}\n").faults
+    assert problem.endswith("inside {...} and [...] a text with braces needs quotes")
+    assert line == 2
+
+
 def test_number_that_is_too_long_says_so_and_how_to_mean_a_text() -> None:
     document = read(f"a: 1\nb: {'9' * 5000}\n")
     ((place, problem, line),) = document.faults

@@ -105,6 +105,11 @@ class PythonSource:
         limit = self._context.limit_rows
         return PythonExtractor(unit, function, self._options.read, self._options.columns, limit)
 
+    def declared_schema(self) -> pa.Schema | None:
+        """Return the columns of `columns`; None without it."""
+        shapes = self._options.columns
+        return pa.schema([(name, arrow_shape(shape)) for name, shape in shapes.items()]) if shapes else None
+
     def tells_positions(self) -> bool:
         """Return True: whether the function yields `ReadUpTo` is known only when it runs.
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
+import pyarrow as pa
 from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.clients.http import HttpClient, HttpOptions
@@ -16,6 +17,7 @@ from gobblin_dagster.constructs.sources.rest.extractor import RestCursor, RestEx
 from gobblin_dagster.constructs.sources.rest.paging import NoPaging, read_pages
 from gobblin_dagster.constructs.sources.startpoints import position_before
 from gobblin_dagster.constructs.sources.work_units import open_units, require_replacement, state_problem
+from gobblin_dagster.constructs.types.shapes import json_type
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import ExtractError, GobblinDagsterError
@@ -107,6 +109,10 @@ class RestSource:
 
     def extractor(self, unit: WorkUnit) -> Extractor:
         return RestExtractor(unit, self._options, self._options, self._context)
+
+    def declared_schema(self) -> pa.Schema:
+        """Return the columns of `columns`."""
+        return pa.schema([(name, json_type(shape)) for name, shape in self._options.columns.items()])
 
     def tells_positions(self) -> bool:
         """Return True for a sorted list: only then is the position behind a record known."""
