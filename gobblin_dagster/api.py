@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         DataPublisher,
         DatasetOffer,
         DataWriter,
+        DeclaresSchema,
         Extractor,
         ForkOperator,
         FrameSource,
@@ -407,8 +408,9 @@ _HOMES: Mapping[str, str] = {
         "BatchObserver BranchView ChecksExtract ChecksPositions ChoosesFolder Chunk ConstructContext Converter "
         "DataPublisher DataWriter DatasetOffer DeclaresSchema Extractor ForkOperator FrameSource JudgesExtract "
         "JudgesRows JudgesTargets JudgesWriter KeepsLedger MarksRows NamesTargets NotedCommit "
-        "PartitionStartpointResolver PositionedExtractor PositionedSource PreviewsSchema Publication PublishView ReadsPaths RewritesFiles "
-        "Rewritten RowLevelPolicy Source SourceContext StartpointResolver TaskLevelPolicy WriterContext"
+        "PartitionStartpointResolver PositionedExtractor PositionedSource PreviewsSchema Publication PublishView "
+        "ReadsPaths RewritesFiles Rewritten RowLevelPolicy Source SourceContext StartpointResolver TaskLevelPolicy "
+        "WriterContext"
     ),
     "core.dataset_state": "DatasetState Totals",
     "core.errors": (
