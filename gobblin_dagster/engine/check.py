@@ -11,7 +11,7 @@ from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.core.utils.table import Column, Table
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.allowed import faults_of
-from gobblin_dagster.engine.plan.declared_columns import unknown_columns
+from gobblin_dagster.engine.declared_columns import unknown_columns
 from gobblin_dagster.engine.validation import check_construct, check_parts
 from gobblin_dagster.spec.load import LoadedJob, load_jobs, load_project, shown_path
 from gobblin_dagster.spec.project import PROJECT_FILE, ProjectSpec

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gobblin_dagster.engine.plan.declared_columns import unknown_columns
+from gobblin_dagster.engine.declared_columns import unknown_columns
 from gobblin_dagster.spec.job import JobSpec
 
 EXACT = {"type": "schema", "columns": {"id": "int64", "lines": ["string"]}}
