@@ -23,12 +23,13 @@ from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job
 from gobblin_dagster.orchestration.errors import without_secrets
-from gobblin_dagster.orchestration.flow_runs import EXECUTION_TAG, FLOW_TAG, JOB_TAG, FlowRuns
+from gobblin_dagster.orchestration.flow_runs import FlowRuns
 from gobblin_dagster.orchestration.flows import has_service
 from gobblin_dagster.orchestration.sensors import RUNNING
 from gobblin_dagster.orchestration.translator import BranchData, GobblinTranslator
 from gobblin_dagster.service.catalog.flow_config import EXECUTOR, ExecutorName
 from gobblin_dagster.service.executors.job_body import read_job_body
+from gobblin_dagster.service.executors.remote_dagster import EXECUTION_TAG, FLOW_TAG, JOB_TAG
 from gobblin_dagster.service.flow_compiler import open_flow_compiler
 from gobblin_dagster.service.model import DagJob, ExecutionId, FlowId, FlowSpec
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator

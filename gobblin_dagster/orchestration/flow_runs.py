@@ -15,15 +15,13 @@ import dagster as dg
 from gobblin_dagster.core.run_record import DatasetOutcome, RunRecord, RunStatus
 from gobblin_dagster.orchestration._internal import end_run
 from gobblin_dagster.service.catalog.flow_config import ExecutorName
+from gobblin_dagster.service.executors.remote_dagster import KEY_TAG, run_tags
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, JobKey, JobReport
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.store.execution_rows import JobExecution, Order, drop_orders, list_orders, open_jobs
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.state.store import StateStore
 
-FLOW_TAG, EXECUTION_TAG, JOB_TAG = "gobblin/flow", "gobblin/flow_execution", "gobblin/job"
-KEY_TAG = "gobblin/job_execution"
-"""Tag with which a run is found again: one attempt of one job of one execution."""
 AT_ONCE = 50
 """Runs that one call requests: Dagster makes 5 to 6 a second."""
 _ALL = 1_000_000
@@ -179,13 +177,7 @@ class FlowRuns:
 
 
 def _request(key: JobKey) -> dg.RunRequest:
-    tags = {
-        FLOW_TAG: f"{key.group}/{key.flow}",
-        EXECUTION_TAG: str(key.execution),
-        JOB_TAG: key.job,
-        KEY_TAG: str(key),
-    }
-    return dg.RunRequest(run_key=str(key), job_name=f"{key.job}_job", tags=tags)
+    return dg.RunRequest(run_key=str(key), job_name=f"{key.job}_job", tags=run_tags(key))
 
 
 def _key(order: Order) -> JobKey:

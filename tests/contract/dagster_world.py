@@ -18,9 +18,10 @@ from dagster._core.storage.runs import InMemoryRunStorage
 
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
-from gobblin_dagster.orchestration.flow_runs import KEY_TAG, FlowRuns
+from gobblin_dagster.orchestration.flow_runs import FlowRuns
 from gobblin_dagster.service.executors.base import SpecExecutor, job_key
 from gobblin_dagster.service.executors.embedded import QueuedExecutor
+from gobblin_dagster.service.executors.remote_dagster import KEY_TAG
 from gobblin_dagster.service.model import JobKey
 from gobblin_dagster.service.store.execution_rows import open_jobs
 from gobblin_dagster.state import open_store

@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from gobblin_dagster.service.executors.base import ReportingExecutor, SpecExecut
 from gobblin_dagster.service.executors.dispatcher import Dispatcher
 from gobblin_dagster.service.executors.embedded import EmbeddedExecutor
 from gobblin_dagster.service.executors.kafka import KafkaExecutor, KafkaLink
-from gobblin_dagster.service.executors.messages import JobNews, Message, RunOrder, StopOrder
+from gobblin_dagster.service.executors.messages import JobNews, Message, RunOrder, StopOrder, from_line
 from gobblin_dagster.service.executors.monitor import JobMonitor
+from gobblin_dagster.service.executors.remote_dagster import OUTCOME_TAG, DagsterExecutor, FoundRun, outcome_tag
 from gobblin_dagster.service.executors.rest import RestExecutor, RestInlet
 from gobblin_dagster.service.executors.store import Inbox, StoreExecutor
 from gobblin_dagster.service.manager import FlowManager
@@ -42,7 +44,7 @@ from gobblin_dagster.service.model import (
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.store.execution_rows import JobExecution, load_execution, load_jobs, open_jobs
 from gobblin_dagster.service.store.store import ServiceStore
-from gobblin_dagster.service.topology.model import KafkaTopics
+from gobblin_dagster.service.topology.model import DagsterAddress, KafkaTopics
 from tests.contract.memory_kafka import MemoryKafka
 
 NEVER = "0 0 0 ? 1 1 2050"
@@ -360,3 +362,87 @@ class RestWorld(RemoteWorld):
 
     def lose_it(self) -> None:
         self.line.is_cut = True
+
+
+class MemoryDagster:
+    """A Dagster instance in memory; the caller is killed before it hears an answer that changed something."""
+
+    def __init__(self, point: Callable[[], None] = lambda: None) -> None:
+        self.runs: dict[str, FoundRun] = {}
+        """By id, the oldest first."""
+        self.orders: dict[str, RunOrder] = {}
+        self.announced = ""
+        self.is_cut = False
+        self._point = point
+
+    def look(self) -> str:
+        self._answer()
+        return self.announced
+
+    def find(self, tags: Sequence[Mapping[str, str]]) -> Sequence[FoundRun | None]:
+        self._answer()
+        return [next((run for run in self.runs.values() if one.items() <= run.tags.items()), None) for one in tags]
+
+    def read(self, run_ids: Sequence[str]) -> Mapping[str, FoundRun]:
+        self._answer()
+        return {run_id: self.runs[run_id] for run_id in run_ids if run_id in self.runs}
+
+    def launch(self, order: str, tags: Mapping[str, str]) -> str:
+        self._answer()
+        run_id = f"run-{len(self.runs)}"
+        found = from_line(order)
+        assert isinstance(found, RunOrder)
+        self.orders[run_id] = found
+        self.runs[run_id] = FoundRun(run_id, "QUEUED", tags)
+        self._point()
+        return run_id
+
+    def end(self, run_id: str, *, at_once: bool) -> None:
+        self._answer()
+        self.show(run_id, "CANCELED")
+        self._point()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def show(self, run_id: str, status: str, **tags: str) -> None:
+        """Change a run."""
+        run = self.runs[run_id]
+        self.runs[run_id] = replace(run, status=status, tags={**run.tags, **tags})
+
+    def _answer(self) -> None:
+        if self.is_cut:
+            raise TransientError(problem="the line is cut")
+
+
+FAR = DagsterAddress(url="https://far.example/dagster", location="gobblin")
+
+
+class RemoteDagsterWorld(RemoteWorld):
+    """The service launches runs of another Dagster instance."""
+
+    queue = "far"
+    stride = 2
+    there: MemoryDagster | None = None
+
+    def start(self) -> None:
+        self.there = self.there or MemoryDagster(self.kills.point)
+        executor = DagsterExecutor(self.queue, FAR, self.store, self.there, wait_s=0)
+        self.dispatcher = Dispatcher(self.store, executor, self._report)
+
+    def worker_pass(self) -> None:
+        """Let all runs that wait begin, and end."""
+        assert self.there is not None
+        for run in list(self.there.runs.values()):
+            if run.status == "QUEUED":
+                key = self.there.orders[run.run_id].key
+                self.begun.append(key)
+                self.published.add(key)
+                self.kills.point()
+                attempt = key.execution_id, key.job, key.generation, key.attempt
+                outcome = outcome_tag(JobReport(*attempt, ExecutionStatus.COMPLETE, "", run.run_id, 7))
+                self.there.show(run.run_id, "FAILURE", **{OUTCOME_TAG: outcome})  # Dagster's word does not count
+
+    def lose_it(self) -> None:
+        assert self.there is not None
+        self.there.is_cut = True

@@ -26,6 +26,7 @@ from tests.contract.executor_worlds import (
     KafkaWorld,
     Killed,
     PostgresStoreWorld,
+    RemoteDagsterWorld,
     RestWorld,
     StoreWorld,
     World,
@@ -41,6 +42,7 @@ WORLDS = [
     pytest.param((GobblinKafkaWorld, "sqlite"), id="kafka-gobblin"),
     pytest.param((DagsterWorld, "sqlite"), id="dagster"),
     pytest.param((RestWorld, "sqlite"), id="rest"),
+    pytest.param((RemoteDagsterWorld, "sqlite"), id="dagster-remote"),
     pytest.param((PostgresStoreWorld, "postgres"), id="store-postgres", marks=pytest.mark.postgres),
 ]
 

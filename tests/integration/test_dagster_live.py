@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gobblin_dagster.core.errors import TransientError
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration.ops import run_config
-from tests.integration.dagster_server import Webserver, running_webserver
+from gobblin_dagster.service.executors.dispatcher import Dispatcher
+from gobblin_dagster.service.executors.remote_dagster import JOB_TAG, DagsterExecutor, GraphqlDagster
+from gobblin_dagster.service.model import ExecutionId, ExecutionStatus
+from gobblin_dagster.service.topology.model import DagsterAddress
+from tests.contract.executor_worlds import RemoteWorld
+from tests.integration.dagster_server import STATUS, Webserver, running_webserver, wait_for
 from tests.unit.engine.jobs import TWO_BRANCHES
 from tests.unit.orchestration.world import BAD_BRANCH
 
@@ -19,11 +25,12 @@ pytestmark = pytest.mark.slow
 
 DEFINITIONS = '''
 """Runs every job of this folder without Spark; kills a run between its commits and its events where it is told to."""
-import os, signal
+import os, signal, time
 from pathlib import Path
 import dagster as dg
 import pyarrow as pa
 from gobblin_dagster.orchestration import build_definitions
+from gobblin_dagster.orchestration.order_job import order_definitions
 from gobblin_dagster.orchestration.report import RunReport
 from gobblin_dagster.testing.inline_runner import InlineRunner
 
@@ -39,12 +46,23 @@ def killed(self, commit, result, failed_before):
 
 RunReport.log_commits = killed
 
+class HeldRunner(InlineRunner):
+    def run(self, *given):
+        while (ROOT / "hold").exists():
+            (ROOT / "held").touch()
+            time.sleep(0.05)
+        return super().run(*given)
+
 @dg.asset(ins={"rows": dg.AssetIn(key=["test", "below", "all"])},
           partitions_def=dg.DynamicPartitionsDefinition(name="below.dataset_urn"))
 def count(rows: pa.Table) -> dg.MaterializeResult:
     return dg.MaterializeResult(metadata={"rows": rows.num_rows})
 
-defs = dg.Definitions.merge(build_definitions(ROOT, runner=InlineRunner()), dg.Definitions([count]))
+defs = dg.Definitions.merge(
+    build_definitions(ROOT, runner=InlineRunner()),
+    order_definitions(ROOT, runner=HeldRunner()),
+    dg.Definitions([count]),
+)
 '''
 GOOD: dict[str, dict[str, Any]] = {"a": {"rows": 30}, "b": {"rows": 5}, "c": {"rows": 20}}
 JOBS = ("partial", "branch", "ranges", "again", "below", "killed")
@@ -164,3 +182,85 @@ def test_killed_run_is_failed_and_its_commits_appear_once_in_the_next(live: Live
         assert (shown.materialized, shown.failed) == ({"a", "b", "c"}, set())
         assert shown.events == {key: [after] for key in "abc"}
         assert {shown.latest[key][md.RUN_ID] for key in "abc"} == {killed}
+
+
+RUNS = "query ($filter: RunsFilter!) { runsOrError(filter: $filter) { ... on Runs { results { runId } } } }"
+
+
+class LosingDagster(GraphqlDagster):
+    """Loses the answer of the first launch."""
+
+    has_lost = False
+
+    def launch(self, order: str, tags: Mapping[str, str]) -> str:
+        run_id = super().launch(order, tags)
+        if not self.has_lost:
+            self.has_lost = True
+            raise TransientError(problem="the answer is lost")
+        return run_id
+
+
+class Service(RemoteWorld):
+    """A service elsewhere, one of whose executors is the webserver's instance."""
+
+    queue = "far"
+    port = 0
+
+    def start(self) -> None:
+        address = DagsterAddress(url=f"http://127.0.0.1:{self.port}", location="gobblin")
+        executor = DagsterExecutor(self.queue, address, self.store, LosingDagster(address, self.folder))
+        self.dispatcher = Dispatcher(self.store, executor, self._report)
+
+    def worker_pass(self) -> None:
+        """The instance's runs go on by themselves."""
+
+    def status(self, execution: ExecutionId) -> ExecutionStatus:
+        """Look once, and return what is known of the execution's job."""
+        try:
+            self.dispatcher.step()
+        except TransientError as error:
+            assert "is lost" in str(error)
+        return self.job(execution).status
+
+    def has_ended(self, execution: ExecutionId) -> bool:
+        """Look once, and tell whether the execution is over."""
+        self.status(execution)
+        return self.is_over(execution)
+
+
+def test_service_elsewhere_orders_jobs_from_the_instance_once_and_ends_them(
+    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = {"type": "gobblin_dagster.testing.rows_source:RowsSource", "datasets": {"a": {"rows": 30}}}
+    extract = {"namespace": "test", "table": "ordered"}
+    job = {"job": "ordered", "source": source, "extract": extract, "output": {"path": "lake"}}
+    monkeypatch.setattr(Service, "body", json.dumps(job))
+    monkeypatch.setattr(Service, "port", live.server.port)
+    service = Service(f"sqlite:///{tmp_path}/service.db", tmp_path)
+    assert service.executor().health() == ""
+    [announced] = service.executor().take_announcements()
+    assert "source.files" in announced.about["constructs"]
+
+    hold = live.root / "hold"
+    hold.touch()
+    stopped = service.order()
+    wait_for(lambda: service.status(stopped), ExecutionStatus.RUNNING.__eq__, 180)
+    wait_for((live.root / "held").exists, bool, 180)
+    service.orchestrator.kill(stopped)
+    service.dispatcher.step()
+    run_id = service.job(stopped).run_id
+    wait_for(lambda: live.server.ask(STATUS, id=run_id)["runOrError"]["status"], "CANCELING".__eq__, 60)
+    hold.unlink()
+    wait_for(lambda: service.has_ended(stopped), bool, 180)
+    assert service.job(stopped).status is ExecutionStatus.CANCELLED
+
+    whole = service.order()
+    wait_for(lambda: service.has_ended(whole), bool, 180)
+    done = service.job(whole)
+    assert (done.status, done.processed_count) == (ExecutionStatus.COMPLETE, 30), done.message
+    for execution in (stopped, whole):
+        name = service.job(execution).job.name
+        filter_ = {"tags": [{"key": JOB_TAG, "value": name}]}
+        [run] = live.server.ask(RUNS, filter=filter_)["runsOrError"]["results"]
+        assert run["runId"] == service.job(execution).run_id
+    service.close()

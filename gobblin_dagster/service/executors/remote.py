@@ -13,6 +13,7 @@ from gobblin_dagster.service.executors.base import ReportingExecutor, job_key
 from gobblin_dagster.service.executors.dispatcher import Dispatcher
 from gobblin_dagster.service.executors.kafka import KafkaExecutor
 from gobblin_dagster.service.executors.rates import Rate
+from gobblin_dagster.service.executors.remote_dagster import DagsterExecutor, GraphqlDagster
 from gobblin_dagster.service.executors.rest import HttpsClient, RestExecutor
 from gobblin_dagster.service.executors.store import StoreExecutor
 from gobblin_dagster.service.model import JobKey, JobReport
@@ -40,6 +41,9 @@ def make_executor(name: str, spec: TopologySpec, store: ServiceStore, root: Path
     if spec.rest is not None:
         client = HttpsClient(spec.rest, root)
         return RestExecutor(name, spec.rest.url, client, spec.description, spec.capabilities)
+    if spec.dagster is not None:
+        dagster = GraphqlDagster(spec.dagster, root)
+        return DagsterExecutor(name, spec.dagster, store, dagster, spec.description, spec.capabilities)
     return None
 
 

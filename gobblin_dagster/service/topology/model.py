@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
@@ -139,16 +140,43 @@ class RestAddress(SpecModel):
     """PEM file of its private key."""
 
 
+class DagsterAddress(SpecModel):
+    """Another Dagster instance, and the job of it that runs what is ordered."""
+
+    url: str = Field(pattern=r"^https?://[^\s/?#@\\]+(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?$")
+    """Its webserver, with the path before `/graphql` if there is one: `https://dagster.example`."""
+    location: str = Field(min_length=1)
+    """Name of the code location."""
+    repository: str = Field(default="__repository__", min_length=1)
+    """Name of the repository in it."""
+    job: str = Field(default="gobblin_order", min_length=1)
+    """The Dagster job that runs orders; `order_definitions` makes it."""
+    token_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """Names the variable of the service's environment with the token that each request shows."""
+    token_header: str = Field(default="Authorization", pattern=r"^[A-Za-z0-9-]+$")
+    """Header of the token: as `Bearer TOKEN` in `Authorization`, alone in another one."""
+    ca: str | None = None
+    """PEM file of the authority that signed the webserver's certificate, relative to the service's project; default:
+    those that the machine trusts."""
+
+    @model_validator(mode="after")
+    def _keeps_its_token(self) -> DagsterAddress:
+        is_here = urlsplit(self.url).hostname in ("127.0.0.1", "localhost", "::1")
+        if self.token_env is not None and self.url.startswith("http:") and not is_here:
+            raise ValueError("`token_env` needs a URL that begins with https://, or anybody on the way reads the token")
+        return self
+
+
 class TopologySpec(SpecModel):
     """An executor and what it can do.
 
     Source: gobblin-runtime `TopologySpec`, `SpecExecutor.getCapabilities`.
     """
 
-    type: Literal["embedded", "store", "kafka", "rest"] = "embedded"
-    """How jobs reach it: `embedded` is the worker process of the service itself; the others are workers
-    (`gobblin worker --executor NAME`) that poll the service's database (`store`), read a topic (`kafka`) or listen for
-    the service (`rest`)."""
+    type: Literal["embedded", "store", "kafka", "rest", "dagster"] = "embedded"
+    """How jobs reach it: `embedded` is the worker process of the service itself, `dagster` another Dagster instance; the
+    others are workers (`gobblin worker --executor NAME`) that poll the service's database (`store`), read a topic
+    (`kafka`) or listen for the service (`rest`)."""
     jobs_at_once: int | None = Field(default=None, ge=1)
     """Jobs that it has side by side at most; more wait in the service, in order. Default: as many as there are. For
     `embedded`, `service.jobs_at_once` of each node says it."""
@@ -163,6 +191,8 @@ class TopologySpec(SpecModel):
     """Brokers and topics, for the type `kafka`."""
     rest: RestAddress | None = None
     """Address and certificates, for the type `rest`."""
+    dagster: DagsterAddress | None = None
+    """Webserver, code location and token, for the type `dagster`."""
     state: str = ""
     """Names the state store in which its jobs keep their watermarks, if it is not the one of the service's project.
     Executors of one edge need the same one."""
@@ -178,6 +208,7 @@ class TopologySpec(SpecModel):
         transports = {
             "kafka": (self.kafka, "kafka: {brokers: ..., orders: ..., reports: ...}"),
             "rest": (self.rest, "rest: {url: ..., ca: ..., certificate: ..., key: ...}"),
+            "dagster": (self.dagster, "dagster: {url: ..., location: ...}"),
         }
         for kind, (given, wanted) in transports.items():
             if kind == self.type and given is None:

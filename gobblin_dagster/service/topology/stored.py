@@ -106,6 +106,9 @@ class StoredTopology:
         if spec.rest is not None:
             files = {f"{name}_file": getattr(spec.rest, name) for name in ("ca", "certificate", "key")}
             return option_problems({"url": spec.rest.url, **files}, self._root, self._allow)
+        if spec.dagster is not None:
+            about = {"url": spec.dagster.url, "token_env": spec.dagster.token_env, "ca_file": spec.dagster.ca}
+            return option_problems(about, self._root, self._allow)
         return []
 
 

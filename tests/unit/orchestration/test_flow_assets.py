@@ -15,7 +15,7 @@ import pytest
 
 from gobblin_dagster.core.run_record import RunRecord, RunStatus
 from gobblin_dagster.orchestration.flow_assets import flow_definitions
-from gobblin_dagster.orchestration.flow_runs import KEY_TAG
+from gobblin_dagster.service.executors.remote_dagster import KEY_TAG
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowConfig, FlowId, Schedule
 from gobblin_dagster.service.server import CoreServices
 from gobblin_dagster.service.store.execution_rows import (

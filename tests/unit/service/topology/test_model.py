@@ -59,3 +59,24 @@ def test_speed_of_an_executor_needs_the_number_of_jobs_that_share_it() -> None:
     for kind in ("store", "embedded"):
         with pytest.raises(ValidationError, match="are divided by `jobs_at_once`, which is missing"):
             TopologySpec.model_validate({**every, "type": kind, "bytes_per_second": 5})
+
+
+def test_executors_in_another_dagster_name_its_webserver_and_show_their_token_to_nobody_else() -> None:
+    about = {"url": "https://far.example:3000/dagster", "location": "gobblin"}
+    every: dict[str, object] = {"type": "dagster", "capabilities": [{}]}
+    found = TopologySpec.model_validate({**every, "dagster": about})
+    assert found.dagster is not None
+    assert (found.queue("far"), found.dagster.job, found.dagster.repository) == (
+        "far",
+        "gobblin_order",
+        "__repository__",
+    )
+    with pytest.raises(ValidationError, match="the type dagster needs `dagster:"):
+        TopologySpec.model_validate(every)
+    for url in ("ftp://a", "https://u:p@a", "https://a/../b", "https://a/b?c", "https://a/b#c", "https://", "a:3000"):
+        with pytest.raises(ValidationError, match="url"):
+            TopologySpec.model_validate({**every, "dagster": {**about, "url": url}})
+    for url in ("http://127.0.0.1:3000", "http://localhost", "http://[::1]:3000/x"):
+        TopologySpec.model_validate({**every, "dagster": {**about, "url": url, "token_env": "TOKEN"}})
+    with pytest.raises(ValidationError, match="needs a URL that begins with https://"):
+        TopologySpec.model_validate({**every, "dagster": {**about, "url": "http://far.example", "token_env": "TOKEN"}})

@@ -124,6 +124,8 @@ executors:
      config: {plugin.library.paths: /tmp/x.so}, config_env: {sasl.password: SERVICE_PASSWORD}}}
   caller:
     {type: rest, capabilities: [{}], rest: {url: "https://far:1", ca: tls/ca.pem, certificate: /etc/c.pem, key: tls/k}}
+  pages:
+    {type: dagster, capabilities: [{}], dagster: {url: "https://far:2/x", location: g, token_env: SERVICE_TOKEN, ca: /etc/c.pem}}
 """
     with pytest.raises(InvalidSpecError) as raised:
         stored.put("west", refused, "me", no_note)
@@ -131,6 +133,9 @@ executors:
     assert sorted(told) == [
         ("executors.caller", 5, "certificate_file"),
         ("executors.caller", 5, "url"),
+        ("executors.pages", 7, "ca_file"),
+        ("executors.pages", 7, "token_env"),
+        ("executors.pages", 7, "url"),
         ("executors.queue", 2, "brokers"),
         ("executors.queue", 2, "config.plugin.library.paths"),
         ("executors.queue", 2, "config_env.sasl.password"),
