@@ -134,7 +134,7 @@ def _run(context: dg.OpExecutionContext, project: Project, runner: TaskRunner) -
 
 
 def _end_if_second(context: dg.OpExecutionContext) -> None:
-    """End the run if the same order has an older one: a launch whose answer was lost came twice, or somebody ran it again."""
+    """End the run if the order has an older one: its launch came twice, or somebody ran it again."""
     tags = {name: context.run.tags[name] for name in (KEY_TAG, SERVICE_TAG) if name in context.run.tags}
     if len(tags) < 2:
         return  # launched by hand

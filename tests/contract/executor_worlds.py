@@ -422,7 +422,7 @@ class RemoteDagsterWorld(RemoteWorld):
     """The service launches runs of another Dagster instance."""
 
     queue = "far"
-    stride = 2
+    stride = 3
     there: MemoryDagster | None = None
 
     def start(self) -> None:

@@ -195,7 +195,9 @@ class GraphqlDagster:
         for at in range(0, len(tags), _FIND_AT_ONCE):
             asked = [{"tags": _pairs(one)} for one in tags[at : at + _FIND_AT_ONCE]]
             names = ", ".join(f"$f{number}: RunsFilter!" for number in range(len(asked)))
-            parts = " ".join(f"r{number}: runsOrError(filter: $f{number}) {{ ...Found }}" for number in range(len(asked)))
+            parts = " ".join(
+                f"r{number}: runsOrError(filter: $f{number}) {{ ...Found }}" for number in range(len(asked))
+            )
             variables = {f"f{number}": one for number, one in enumerate(asked)}
             data = self._ask(f"query ({names}) {{ {parts} }} {_FOUND}", variables)
             for number in range(len(asked)):
@@ -497,5 +499,7 @@ def _outcome(key: JobKey, run: FoundRun) -> JobReport:
                 return told
     status = _FINISHED[run.status]
     is_complete = status is ExecutionStatus.COMPLETE
-    message = "" if is_complete else f"its Dagster run {run.run_id} ended as {run.status} before the job did; see its log"
+    message = (
+        "" if is_complete else f"its Dagster run {run.run_id} ended as {run.status} before the job did; see its log"
+    )
     return _report(key, status, message)

@@ -174,8 +174,8 @@ class TopologySpec(SpecModel):
     """
 
     type: Literal["embedded", "store", "kafka", "rest", "dagster"] = "embedded"
-    """How jobs reach it: `embedded` is the worker process of the service itself, `dagster` another Dagster instance; the
-    others are workers (`gobblin worker --executor NAME`) that poll the service's database (`store`), read a topic
+    """How jobs reach it: `embedded` is the worker process of the service itself, `dagster` another Dagster instance;
+    the others are workers (`gobblin worker --executor NAME`) that poll the service's database (`store`), read a topic
     (`kafka`) or listen for the service (`rest`)."""
     jobs_at_once: int | None = Field(default=None, ge=1)
     """Jobs that it has side by side at most; more wait in the service, in order. Default: as many as there are. For

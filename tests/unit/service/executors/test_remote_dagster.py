@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import delete
 
+from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.errors import TransientError, UsageError
 from gobblin_dagster.service.executors.messages import RunOrder
 from gobblin_dagster.service.executors.remote_dagster import (
@@ -22,6 +24,7 @@ from gobblin_dagster.service.executors.remote_dagster import (
 )
 from gobblin_dagster.service.model import ExecutionStatus, JobKey, JobReport
 from gobblin_dagster.service.store.store import ServiceStore
+from gobblin_dagster.service.store.tables import worker_jobs
 from gobblin_dagster.service.topology.model import DagsterAddress
 from tests.contract.executor_worlds import FAR, MemoryDagster
 from tests.services.json_api import Asked, JsonApi, Reply, running_api
@@ -56,6 +59,19 @@ class Line(MemoryDagster):
 
 
 LOST = TransientError(problem="no answer")
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceStore]:
+    with ServiceStore(f"sqlite:///{tmp_path_factory.mktemp('far')}/service.db", SystemClock()) as made:
+        yield made
+
+
+@pytest.fixture
+def store(opened: ServiceStore) -> Iterator[ServiceStore]:
+    yield opened
+    with opened.write() as transaction:
+        transaction.execute(delete(worker_jobs))
 
 
 @pytest.fixture
@@ -225,9 +241,14 @@ def test_requests_show_the_token_and_go_to_the_path_of_the_url(monkeypatch: pyte
         (Reply(b"<html>", 200), "does not answer"),
         (Reply([]), "answers 200"),
         (Reply({"errors": [{"message": f"no {TOKEN}"}]}, 400), "answers 400: .*no \\${FAR_TOKEN}"),
-        (Reply({"data": LOADED | {"workspaceLocationEntryOrError": None}}), "has not loaded .*'gobblin': there is none"),
         (
-            Reply({"data": LOADED | {"pipelineOrError": {"__typename": "PipelineNotFoundError", "message": "no such"}}}),
+            Reply({"data": LOADED | {"workspaceLocationEntryOrError": None}}),
+            "has not loaded .*'gobblin': there is none",
+        ),
+        (
+            Reply(
+                {"data": LOADED | {"pipelineOrError": {"__typename": "PipelineNotFoundError", "message": "no such"}}}
+            ),
             "has no job 'gobblin_order' to run orders: no such",
         ),
     ],

@@ -125,7 +125,7 @@ executors:
   caller:
     {type: rest, capabilities: [{}], rest: {url: "https://far:1", ca: tls/ca.pem, certificate: /etc/c.pem, key: tls/k}}
   pages:
-    {type: dagster, capabilities: [{}], dagster: {url: "https://far:2/x", location: g, token_env: SERVICE_TOKEN, ca: /etc/c.pem}}
+    {type: dagster, capabilities: [{}], dagster: {url: "https://far:2", location: g, token_env: TOKEN, ca: /etc/c.pem}}
 """
     with pytest.raises(InvalidSpecError) as raised:
         stored.put("west", refused, "me", no_note)
