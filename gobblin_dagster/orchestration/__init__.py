@@ -11,6 +11,7 @@ from gobblin_dagster.orchestration.component import GobblinJobComponent
 from gobblin_dagster.orchestration.definitions import build_definitions
 from gobblin_dagster.orchestration.flows import flow_schedule_sensor
 from gobblin_dagster.orchestration.io_manager import CommitStepIOManager
+from gobblin_dagster.orchestration.orders import order_definitions
 from gobblin_dagster.orchestration.published import PublishedDatasets
 from gobblin_dagster.orchestration.resources import GobblinSparkResource
 from gobblin_dagster.orchestration.schedules import job_schedule
@@ -33,6 +34,7 @@ __all__ = [
     "gobblin_job",
     "job_schedule",
     "new_data_sensor",
+    "order_definitions",
     "run_alert_sensor",
     "sla_sensor",
     "sweep_sensor",

@@ -1,4 +1,4 @@
-"""order_definitions: a Dagster job that runs what the service of another project orders from this instance.
+"""The Dagster job of `order_definitions`: it runs what a service elsewhere orders from this instance.
 
 The service launches it by GraphQL and reads the run's tags (`service.executors.remote_dagster`). No
 `from __future__ import annotations` here: Dagster reads the annotations.
@@ -6,7 +6,6 @@ The service launches it by GraphQL and reads the run's tags (`service.executors.
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import dagster as dg
 
@@ -30,7 +29,6 @@ from gobblin_dagster.service.model import ExecutionStatus, JobReport
 from gobblin_dagster.service.store.node_rows import Node
 from gobblin_dagster.service.topology.capabilities import announce
 from gobblin_dagster.service.worker import Worker
-from gobblin_dagster.spec.load import load_project
 from gobblin_dagster.state.place import state_place
 
 ORDER_JOB = "gobblin_order"
@@ -38,20 +36,8 @@ _LOOK_S = 0.5
 """How often a run looks whether its job is over; it is interrupted at once."""
 
 
-def order_definitions(project: Project | Path | str, *, runner: TaskRunner | None = None) -> dg.Definitions:
-    """Return the Dagster job `gobblin_order`, which runs what an executor of the type `dagster` is ordered to.
-
-    Merge it into the definitions of an instance that services may order jobs from. What jobs may touch is what `allow`
-    in the project's `gobblin.yaml` says, whatever an order says. Who may launch runs of the instance can order them.
-
-    Args:
-        project: a project or its folder; its state store keeps the watermarks.
-        runner: runs work units; default: the project's Spark.
-
-    Raises:
-        InvalidSpecError, UsageError: the project cannot be loaded.
-    """
-    opened = project if isinstance(project, Project) else Project(Path(project).resolve(), load_project(Path(project)))
+def order_job(opened: Project, runner: TaskRunner | None) -> dg.JobDefinition:
+    """Return the Dagster job; arguments as in `order_definitions`."""
 
     @dg.op(
         name=ORDER_OP,
@@ -71,7 +57,7 @@ def order_definitions(project: Project | Path | str, *, runner: TaskRunner | Non
     def gobblin_order() -> None:
         run_order()
 
-    return dg.Definitions(jobs=[gobblin_order])
+    return gobblin_order
 
 
 def _announcement(project: Project) -> str:

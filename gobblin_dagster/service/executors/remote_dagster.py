@@ -61,8 +61,8 @@ _FIND_AT_ONCE = 50
 """Runs that are looked up by their tags in one query."""
 _READ_AT_ONCE = 200
 """Runs that are looked up by their ids in one query."""
-_LONGEST = {"message": 1200, "low_watermark": 500, "high_watermark": 500}
-"""Characters of JSON that a text of an outcome has at most: PostgreSQL indexes no tag of more than 2,700 bytes."""
+_MOST_OF_A_MESSAGE, _MOST_OF_A_MARK = 1000, 400
+"""Characters of JSON that texts of an outcome have at most: PostgreSQL indexes no tag of more than 2,700 bytes."""
 _HOLDER = "dagster"
 """Holds all jobs: each node of the service may launch and watch them."""
 _ASKED = "asked for"
@@ -111,8 +111,9 @@ def run_tags(key: JobKey) -> dict[str, str]:
 
 def outcome_tag(report: JobReport) -> str:
     """Return what became of a job as the value of a tag; long texts are cut."""
-    cut = {name: _cut(getattr(report, name), most) for name, most in _LONGEST.items()}
-    return write_report(replace(report, **cut))
+    low, high = (_cut(text, _MOST_OF_A_MARK) for text in (report.low_watermark, report.high_watermark))
+    message = _cut(report.message, _MOST_OF_A_MESSAGE)
+    return write_report(replace(report, message=message, low_watermark=low, high_watermark=high))
 
 
 def _cut(text: str, most: int) -> str:

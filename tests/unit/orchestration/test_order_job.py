@@ -10,7 +10,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from gobblin_dagster.orchestration.order_job import ORDER_JOB, order_definitions
+from gobblin_dagster.orchestration import order_definitions
+from gobblin_dagster.orchestration.order_job import ORDER_JOB
 from gobblin_dagster.service.executors.announcements import STATE, read_announcement
 from gobblin_dagster.service.executors.messages import RunOrder, StopOrder, to_line
 from gobblin_dagster.service.executors.remote_dagster import (
