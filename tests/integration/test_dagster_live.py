@@ -112,7 +112,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 def test_bad_file_and_failing_branch_are_failed_partitions_with_metadata_on_the_others(live: Live) -> None:
     live.write("partial", GOOD | {"b": {"rows": 5, "fail_at": 2}, "bad_branch": {"rows": 5}}, BAD_BRANCH)
-    status, run_id = live.run("partial")
+    status, run_id = live.run("partial", "a", "b", "bad_branch", "c")
     assert status == "FAILURE"
     for branch in ("all", "masked"):
         shown = live.server.shown(("test", "partial", branch), ["a", "b", "c"])

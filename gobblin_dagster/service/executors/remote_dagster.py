@@ -403,6 +403,9 @@ class DagsterExecutor:
             jobs = list_jobs(transaction, self.name)
         if not jobs:
             return
+        if not all(job.holder for job in jobs):
+            with self._store.write() as transaction:
+                take_jobs(transaction, self.name, _HOLDER, len(jobs))
         known = [job for job in jobs if job.run_id not in ("", _ASKED)]
         runs = self._dagster.read([job.run_id for job in known])
         for job in known:
@@ -428,7 +431,6 @@ class DagsterExecutor:
     def _launch(self, key: JobKey) -> None:
         """Launch a job whose run was just looked for."""
         with self._store.write() as transaction:
-            take_jobs(transaction, self.name, _HOLDER, 1_000_000)
             now = self._store.now(transaction)
             # Before the launch: from here on an order to end the job waits until the run is found.
             body = begin_job(transaction, key, _HOLDER, _ASKED, now)

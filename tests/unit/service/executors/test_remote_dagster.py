@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,17 @@ def test_launch_whose_answer_is_lost_is_looked_for_by_its_tags_and_not_repeated(
     line.show("run-0", "STARTED")
     [told] = reports(executor)
     assert (told.status, told.run_id) == (S.RUNNING, "run-0")
+
+
+def test_run_that_is_there_before_the_first_launch_is_the_jobs(line: Line, executor: DagsterExecutor) -> None:
+    executor.add(RunOrder(KEY, "", "{}"))
+    reports(executor)
+    [run] = line.runs.values()
+    other = replace(KEY, attempt=2)  # as if the service's database were put back to a copy from before the launch
+    line.runs["run-2"] = replace(run, run_id="run-2", status="STARTED", tags={**run.tags, **run_tags(other)})
+    executor.add(RunOrder(other, "", "{}"))
+    told = {one.attempt: (one.status, one.run_id) for one in reports(executor)}
+    assert (told, line.launches) == ({2: (S.RUNNING, "run-2")}, 1)
 
 
 def test_launch_that_may_be_under_way_is_not_repeated_before_its_time(line: Line, store: ServiceStore) -> None:
