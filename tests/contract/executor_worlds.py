@@ -422,7 +422,7 @@ class RemoteDagsterWorld(RemoteWorld):
     """The service launches runs of another Dagster instance."""
 
     queue = "far"
-    stride = 3
+    stride = 4
     there: MemoryDagster | None = None
 
     def start(self) -> None:
