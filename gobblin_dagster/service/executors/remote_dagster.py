@@ -275,6 +275,10 @@ class GraphqlDagster:
         token = variable(about.token_env)
         if not token:
             raise self._problem(f"is not asked: its token is taken from {about.token_env}, which is not set here")
+        if not (token.isascii() and token.isprintable()):  # the library's error would quote it
+            raise self._problem(
+                f"is not asked: {about.token_env} holds a sign that no header takes, such as a line end"
+            )
         return {about.token_header: f"Bearer {token}" if about.token_header.lower() == "authorization" else token}
 
     def _runs(self, answer: Mapping[str, Any]) -> list[FoundRun]:

@@ -240,6 +240,11 @@ def test_requests_show_the_token_and_go_to_the_path_of_the_url(monkeypatch: pyte
         )
         [request] = found[1].asked
         assert (found[0], request.path, request.headers[header]) == ("{}", "/far/graphql", value)
+    for token in (f"{TOKEN}\n", f"{TOKEN}ß"):
+        monkeypatch.setenv("FAR_TOKEN", token)
+        with pytest.raises(TransientError, match="FAR_TOKEN holds a sign that no header takes") as raised:
+            asked(Reply({"data": LOADED}), lambda one: one.look(), token_env="FAR_TOKEN")
+        assert TOKEN not in str(raised.value)
     monkeypatch.delenv("FAR_TOKEN")
     with pytest.raises(TransientError, match="taken from FAR_TOKEN, which is not set"):
         asked(Reply({"data": LOADED}), lambda one: one.look(), token_env="FAR_TOKEN")
