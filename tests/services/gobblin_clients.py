@@ -13,6 +13,7 @@ import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http.client import HTTPResponse, IncompleteRead
 from typing import Any
 from urllib.parse import quote
 
@@ -74,9 +75,7 @@ class Wire:
         lines += [f"content-length: {len(body or b'')}", "connection: close", "", ""]
         with socket.create_connection(("127.0.0.1", self.port), self.timeout_s) as connection:
             connection.sendall("\r\n".join(lines).encode("latin-1") + (body or b""))
-            with connection.makefile("rb") as file:
-                whole = file.read()
-        told = _parse(whole)
+            told = _read(connection, method)
         self.sent.append((method, target, told.status))
         if not target.startswith(("/health", "/version", "/openapi")):
             version = self.version or "1.0.0"
@@ -88,16 +87,14 @@ class Wire:
         return told
 
 
-def _parse(whole: bytes) -> Told:
-    head, end, body = whole.partition(b"\r\n\r\n")
-    if not end:
-        raise ConnectionError("the service ended the connection without an answer")
-    first, *lines = head.decode("latin-1").split("\r\n")
-    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    if len(body) < int(headers["content-length"]):
-        raise ConnectionError("the service ended the connection in the middle of an answer")
-    assert len(body) == int(headers["content-length"])
-    return Told(int(first.split()[1]), headers, body)
+def _read(connection: socket.socket, method: str) -> Told:
+    with HTTPResponse(connection, method=method) as answer:
+        answer.begin()
+        try:
+            body = answer.read()
+        except IncompleteRead as error:
+            raise ConnectionError("the service ended the connection in the middle of an answer") from error
+        return Told(answer.status, {name.lower(): value for name, value in answer.getheaders()}, body)
 
 
 def _scalars(document: Any) -> set[str]:
