@@ -112,9 +112,12 @@ class World(ABC):
 
         def killed() -> None:
             with counted(FaultPoints(Fault(number, crash_before, call))):
-                run(self.root, spec)
+                print(
+                    [(one.dataset_urn, one.outcome, one.failures) for one in run(self.root, spec).datasets], flush=True
+                )
 
-        assert run_in_child(killed) == CRASHED, f"there is no call {number} of {call}"
+        status = run_in_child(killed)
+        assert status == CRASHED, f"there is no call {number} of {call}, the run ended with status {status}"
 
     @contextmanager
     def store(self) -> Iterator[StateStore]:
