@@ -112,9 +112,8 @@ class World(ABC):
 
         def killed() -> None:
             with counted(FaultPoints(Fault(number, crash_before, call))):
-                print(
-                    [(one.dataset_urn, one.outcome, one.failures) for one in run(self.root, spec).datasets], flush=True
-                )
+                ended = run(self.root, spec).datasets
+                raise AssertionError([(one.dataset_urn, one.outcome, one.failures) for one in ended])
 
         status = run_in_child(killed)
         assert status == CRASHED, f"there is no call {number} of {call}, the run ended with status {status}"
