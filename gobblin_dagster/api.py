@@ -153,6 +153,7 @@ if TYPE_CHECKING:
     from gobblin_dagster.engine.maintenance.replay import Replay
     from gobblin_dagster.engine.maintenance.rollback import RollbackPlan
     from gobblin_dagster.engine.maintenance.sequence_status import SequenceStatus
+    from gobblin_dagster.engine.maintenance.startpoint_history import StartpointHistoryEntry
     from gobblin_dagster.engine.maintenance.state_change import Change
     from gobblin_dagster.engine.maintenance.state_export import ImportPlan
     from gobblin_dagster.engine.maintenance.state_history import HistoryEntry
@@ -339,6 +340,7 @@ __all__ = [
     "Startpoint",
     "StartpointError",
     "StartpointEvent",
+    "StartpointHistoryEntry",
     "StartpointKey",
     "StartpointManager",
     "StartpointMethods",
@@ -453,6 +455,7 @@ _HOMES: Mapping[str, str] = {
     "engine.maintenance.replay": "Replay",
     "engine.maintenance.rollback": "RollbackPlan",
     "engine.maintenance.sequence_status": "SequenceStatus",
+    "engine.maintenance.startpoint_history": "StartpointHistoryEntry",
     "engine.maintenance.state_change": "Change",
     "engine.maintenance.state_export": "ImportPlan",
     "engine.maintenance.state_history": "HistoryEntry",

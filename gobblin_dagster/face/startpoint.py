@@ -14,7 +14,6 @@ from gobblin_dagster.core.startpoint import (
     OnRewind,
     Specific,
     Startpoint,
-    StartpointEvent,
     StartpointPosition,
     Timestamp,
     Upcoming,
@@ -25,6 +24,7 @@ from gobblin_dagster.core.utils.arguments import checked_methods
 from gobblin_dagster.core.utils.table import Column, Listing, mark
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.core.watermark import Watermark
+from gobblin_dagster.engine.maintenance.startpoint_history import StartpointHistoryEntry, startpoint_history
 from gobblin_dagster.engine.plan.model import DatasetPlan
 from gobblin_dagster.engine.run.startpoint_preview import (
     job_of_dataset,
@@ -58,13 +58,15 @@ _STARTPOINTS: tuple[Column[Startpoint], ...] = (
     Column("set by", "text", lambda one: one.who),
     Column("why", "text", lambda one: one.why or None),
 )
-_EVENTS: tuple[Column[StartpointEvent], ...] = (
+_EVENTS: tuple[Column[StartpointHistoryEntry], ...] = (
     Column("at", "instant", lambda one: one.at),
     Column("dataset", "text", lambda one: one.startpoint.dataset_urn),
     Column("job", "text", lambda one: one.startpoint.job),
     Column("startpoint", "text", lambda one: str(one.startpoint)),
     Column("change", "text", lambda one: one.change),
     Column("by", "text", lambda one: one.who),
+    Column("commit", "text", lambda one: one.commit_id or None),
+    Column("watermark", "text", lambda one: mark(one.watermark)),
 )
 _SET: tuple[Column[SetStartpoint], ...] = (
     Column("dataset", "text", lambda one: one.startpoint.dataset_urn),
@@ -167,15 +169,14 @@ class StartpointMethods:
         title = count(len(found), "startpoint") + (f", {expired:,} expired" if expired else "")
         return Listing(title, _STARTPOINTS, found)
 
-    def history(self, job: str | Sequence[str] | None = None) -> Listing[StartpointEvent]:
-        """Return what happened to startpoints: set, replaced, fanned out, removed, expired; the newest last.
+    def history(self, job: str | Sequence[str] | None = None) -> Listing[StartpointHistoryEntry]:
+        """Return what happened to startpoints: set, replaced, fanned out, applied, removed, expired; the newest last.
 
-        The commit that applied one is in `state.history`.
+        Commits that applied one are in it as long as the store holds them: `clean` deletes old ones.
         """
         with self._session.use_store() as store:
-            names = known_jobs(store, several(job))
-            found = [event for name in (*names, ALL_JOBS) for event in store.load_startpoint_events(name)]
-        return Listing(count(len(found), "event"), _EVENTS, sorted(found, key=lambda one: one.at))
+            found = startpoint_history(store, known_jobs(store, several(job)))
+        return Listing(count(len(found), "event"), _EVENTS, found)
 
     def remove(
         self, dataset: str, *, job: str | None = None, partition: str | None = None, all_jobs: bool = False

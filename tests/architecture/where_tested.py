@@ -229,6 +229,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "engine/maintenance/sequence_status.py": ("unit/test_api.py", "gobblin_dagster.api"),
     "engine/maintenance/state_change.py": ("unit/engine/test_damaged_state.py", ""),
     "engine/maintenance/state_export.py": ("unit/engine/test_older_stores.py", ""),
+    "engine/maintenance/startpoint_history.py": ("contract/test_state_maintenance.py", ""),
     "engine/maintenance/state_history.py": ("unit/engine/test_older_stores.py", ""),
     "engine/plan/commit_preview.py": ("unit/cli/commands/test_plan.py", "watermark, add the snapshot, end"),
     "engine/plan/model.py": ("unit/engine/plan/test_cost.py", ""),

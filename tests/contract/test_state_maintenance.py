@@ -47,6 +47,7 @@ from gobblin_dagster.core.watermark.text import parse_watermark
 from gobblin_dagster.engine.commit.codec import encode_sequence
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.maintenance import state_export
+from gobblin_dagster.engine.maintenance.startpoint_history import startpoint_history
 from gobblin_dagster.engine.maintenance.state_change import apply_change, plan_reset, plan_set, require_free
 from gobblin_dagster.engine.maintenance.state_export import (
     Exported,
@@ -495,6 +496,33 @@ def test_history_of_startpoints_comes_along(store: StateStore, tmp_path: Path) -
     assert [event.change for event in there.load_startpoint_events("another")] == ["set", "removed"]
     assert not plan_import(there, exported).has_changes
     there.close()
+
+
+def test_history_of_startpoints_tells_the_commits_that_applied_them(store: StateStore) -> None:
+    """By commit, run and watermark, for the job that applied it; what the store holds stays as it is."""
+    own, wide = wish("a", Specific("5")), replace(wish("a", Upcoming()), job=ALL_JOBS)
+    store.save_startpoint(own)
+    store.save_startpoint(wide)
+    commit(store, "a", 0, 10)
+    assert store.pin_startpoint(replace(own, generation=2), "run-2")
+    first = commit(store, "a", 10, 20, startpoint=own.id)
+    assert store.fan_out_startpoint(replace(wide, job=JOB, is_copy=True, generation=3), "run-3")
+    second = commit(store, "a", 20, 30, startpoint=wide.id)
+    told = startpoint_history(store, [JOB])
+    assert [(one.change, one.who) for one in told if one.startpoint.id == own.id] == [
+        ("set", "anna@host"),
+        ("fanned out", "run-2"),
+        ("applied", "run-2"),
+    ]
+    assert [(one.startpoint.job, one.change, one.who) for one in told if one.startpoint.id == wide.id] == [
+        (ALL_JOBS, "set", "anna@host"),
+        (JOB, "fanned out", "run-3"),
+        (JOB, "applied", "run-3"),
+    ]
+    applied = [(one.startpoint.id, one.commit_id, str(one.watermark)) for one in told if one.commit_id]
+    assert applied == [(own.id, first.id, "20"), (wide.id, second.id, "30")]
+    assert [one.change for one in startpoint_history(store, [])] == ["set"]
+    assert [one.change for one in store.load_startpoint_events(JOB)] == ["set", "fanned out", "fanned out"]
 
 
 def test_export_without_history_of_startpoints_is_imported(filled: StateStore, store: StateStore) -> None:

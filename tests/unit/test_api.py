@@ -349,6 +349,7 @@ def test_startpoint_is_previewed_set_honoured_and_removed(ran: GobblinProject, p
     assert [one.dataset_urn for one in ran.startpoint.remove("*")] == ["a"]
     with pytest.raises(UsageError, match="has no startpoint"):
         ran.startpoint.remove("a")
+    assert [(one.change, one.commit_id) for one in ran.startpoint.history()] == [("set", ""), ("removed", "")]
 
 
 def test_startpoint_of_all_datasets_leaves_those_that_have_one(ran: GobblinProject) -> None:
@@ -358,6 +359,12 @@ def test_startpoint_of_all_datasets_leaves_those_that_have_one(ran: GobblinProje
     ]
     assert [one.rows_read for one in ran.run()] == [2, 2]
     assert list(ran.startpoint.list()) == []
+    applied = [one for one in ran.startpoint.history() if one.change == "applied"]
+    newest = {one: ran.state.history(one)[-1] for one in ("a", "b")}
+    assert {one.startpoint.dataset_urn: one.commit_id for one in applied} == {
+        urn: entry.sequence_id for urn, entry in newest.items()
+    }
+    assert applied[0].commit_id in repr(ran.startpoint.history())
 
 
 def test_startpoint_that_is_no_position_is_told_and_not_stored(ran: GobblinProject) -> None:

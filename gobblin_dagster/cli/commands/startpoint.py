@@ -1,4 +1,4 @@
-"""`gobblin startpoint set|list|remove`: choose where the next run of a dataset begins, instead of at its watermark."""
+"""`gobblin startpoint set|list|remove|history`: where the next run of a dataset begins instead of at its watermark."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from gobblin_dagster.core.startpoint import (
     parse_startpoint_position,
 )
 from gobblin_dagster.core.utils.text import count
+from gobblin_dagster.engine.maintenance.startpoint_history import startpoint_history
 from gobblin_dagster.engine.plan.model import DatasetPlan
 from gobblin_dagster.engine.run.startpoint_preview import (
     job_of_dataset,
@@ -224,19 +225,34 @@ def remove(
 def history(
     ctx: typer.Context, jobs: JobsArgument = None, flow: FlowOption = None, output: OutputOption = Output.TEXT
 ) -> None:
-    """List what happened to startpoints; `gobblin state history` shows the commits that applied them."""
+    """List what happened to startpoints, with the commits that applied them: who or which run, and the watermark."""
     with closing(open_store_here(ctx)) as store:
-        names = (*jobs_with_flow(ctx, store, flow, jobs), ALL_JOBS)
-        found = sorted((e for name in names for e in store.load_startpoint_events(name)), key=lambda event: event.at)
+        found = startpoint_history(store, jobs_with_flow(ctx, store, flow, jobs))
         now = store.now()
     if output is Output.JSON:
-        print_json(events=[_view(e.startpoint, now) | {"at": e.at, "change": e.change, "by": e.who} for e in found])
+        print_json(
+            events=[
+                _view(e.startpoint, now)
+                | {"at": e.at, "change": e.change, "by": e.who}
+                | {"commit": e.commit_id or None, "watermark": mark(e.watermark)}
+                for e in found
+            ]
+        )
         return
     out = console(sys.stdout)
     out.print(count(len(found), "event"), style="bold")
-    columns = dict.fromkeys(("at", "dataset", "job", "startpoint", "change", "by"), "left")
+    columns = dict.fromkeys(("at", "dataset", "job", "startpoint", "change", "by", "commit", "watermark"), "left")
     rows = [
-        (instant(e.at), dataset_name(e.startpoint.dataset_urn), e.startpoint.job, str(e.startpoint), e.change, e.who)
+        (
+            instant(e.at),
+            dataset_name(e.startpoint.dataset_urn),
+            e.startpoint.job,
+            str(e.startpoint),
+            e.change,
+            e.who,
+            e.commit_id or "-",
+            mark(e.watermark) or "-",
+        )
         for e in found
     ]
     if found:

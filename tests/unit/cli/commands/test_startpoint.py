@@ -233,10 +233,25 @@ def test_startpoint_for_all_jobs_is_previewed_for_each_and_applied_by_each(
     assert [(one["job"], one["change"]) for one in events] == [
         ("*", "set"),
         ("numbers", "fanned out"),
+        ("numbers", "applied"),
         ("second", "fanned out"),
+        ("second", "applied"),
         ("*", "removed"),
     ]
     assert "fanned out" in cli("startpoint", "history").out
+
+
+def test_history_tells_the_commit_that_applied_it(cli: Cli, ran: Path) -> None:
+    cli("startpoint", "set", "a", "20", *WHY, "--yes")
+    cli("run")
+    *_, set_, fanned, applied = cli("startpoint", "history", "-o", "json").json()["events"]
+    commits = cli("state", "history", "a", "-o", "json").json()["history"]
+    runs = cli("state", "runs", "-o", "json").json()["runs"]
+    assert (applied["change"], applied["commit"], applied["watermark"]) == ("applied", commits[-1]["sequence"], "25")
+    assert (applied["by"], applied["id"], applied["why"]) == (runs[0]["run_id"], set_["id"], "snow")
+    assert [(one["commit"], one["watermark"]) for one in (set_, fanned)] == [(None, None)] * 2
+    shown = cli("startpoint", "history").out.splitlines()[-1]
+    assert (applied["commit"] in shown, applied["by"] in shown, shown.endswith("  25")) == (True, True, True)
 
 
 def test_partition_of_a_dataset_without_partitions_is_refused(cli: Cli, ran: Path) -> None:
