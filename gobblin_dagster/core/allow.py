@@ -1,4 +1,4 @@
-"""What job files may use, for people who run job files of others: folders, environment variables, modules and hosts.
+"""What job files may use, for people who run job files of others: folders, variables, modules, hosts and sources.
 
 A job file is as powerful as code: it names files, environment variables, functions and servers. A list that is not set
 allows everything. A list that is set allows only what it names; an empty list allows nothing. Each method returns an
@@ -60,6 +60,8 @@ class AllowLists:
     """Modules with all their submodules, or a single `module:name`."""
     hosts: tuple[str, ...] | None = None
     """`host`, `host:port`, `*.domain`, an address or a network (`10.0.0.0/8`)."""
+    sources: tuple[str, ...] | None = None
+    """Types of sources, such as `files`; a source of a module by its whole target `module:name`."""
 
     def path_problem(self, path: str, base_dir: str = "/") -> str:
         """Check the path or URL of a file, a folder, or a pattern of files; return the problem or an empty text.
@@ -91,6 +93,12 @@ class AllowLists:
         if any(one in (target, module) or module.startswith(f"{one}.") for one in self.modules):
             return ""
         return f"the module of {target!r} is not in `allow.modules` of gobblin.yaml{_remedy('it')}"
+
+    def source_problem(self, type_name: str) -> str:
+        """Check the type of a source, by our own name of it; return the problem or an empty text."""
+        if self.sources is None or type_name in self.sources:
+            return ""
+        return f"the source {type_name!r} is not in `allow.sources` of gobblin.yaml{_remedy('it')}"
 
     def host_problem(self, host: str, port: int | None = None) -> str:
         """Check a server; return the problem or an empty text.

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.allow import AllowLists
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault
 from gobblin_dagster.spec.document import Loc, show_loc
@@ -57,6 +58,9 @@ def _faults(job_json: str, base_dir: str, lists: AllowLists) -> tuple[SpecFault,
     found: list[tuple[Loc, str]] = []
     found += _Checker("output", "", base_dir, lists).problems(("output",), {"path": document["output"]["path"]})
     for loc, kind, node in constructs(document):
+        if kind == ConstructKind.SOURCE:
+            source = registry.short_name(ConstructKind.SOURCE, node["type"])
+            found.append(((*loc, "type"), lists.source_problem(source)))
         found += _Checker(kind, node["type"], base_dir, lists).problems(loc, node)
     return tuple(SpecFault(show_loc(loc), problem) for loc, problem in found if problem)
 

@@ -293,7 +293,10 @@ def _construct_faults(
     """
     for loc, kind, node in constructs(data) if check else ():
         options = {key: value for key, value in node.items() if key not in _FIELDS.get(kind, {"type"})}
-        if refused := [(at, one) for at, name in _modules(node, loc) if (one := allow.module_problem(name))]:
+        named = [(at, allow.module_problem(name)) for at, name in _modules(node, loc)]
+        if kind == "source" and ":" in node["type"]:
+            named.append(((*loc, "type"), allow.source_problem(node["type"])))
+        if refused := [(at, problem) for at, problem in named if problem]:
             yield from refused  # do not check further: that would import the module
             continue
         for inner, problem in check(kind, node["type"], options) if check else ():

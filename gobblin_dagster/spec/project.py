@@ -65,11 +65,14 @@ class AllowSpec(SpecModel):
     `module:name`."""
     hosts: tuple[str, ...] | None = None
     """Servers that may be used: `host`, `host:port`, `*.domain`, an address, or a network (`10.0.0.0/8`)."""
+    sources: tuple[str, ...] | None = None
+    """Types of sources that jobs may read from, such as `files` or `kafka`; `module:Class` for a class of a module,
+    which `modules` must allow too."""
 
     @property
     def lists(self) -> AllowLists:
         """The lists in the form that checks them."""
-        return AllowLists(self.paths, self.environment, self.modules, self.hosts)
+        return AllowLists(self.paths, self.environment, self.modules, self.hosts, self.sources)
 
 
 class SecretSpec(SpecModel):

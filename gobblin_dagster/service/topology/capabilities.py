@@ -1,7 +1,8 @@
 """What workers announce that they can do, and what the templates of edges need of them.
 
-A worker announces the constructs that it can make, the extras that are installed, and the modules and roots that its
-`gobblin.yaml` allows. Roots are announced for people: paths are checked by the worker, on its own machine.
+A worker announces the constructs that it can make, without sources that its `gobblin.yaml` does not allow, the extras
+that are installed, and the modules and roots that it allows. Roots are announced for people: paths are checked by the
+worker, on its own machine.
 """
 
 from __future__ import annotations
@@ -66,7 +67,12 @@ def announce(allow: AllowLists) -> dict[str, Any]:
         UsageError: an installed package declares a construct with a fault.
     """
     return {
-        "constructs": sorted(f"{kind}.{name}" for kind in ConstructKind for name in registry.types(kind)),
+        "constructs": sorted(
+            f"{kind}.{name}"
+            for kind in ConstructKind
+            for name in registry.types(kind)
+            if kind is not ConstructKind.SOURCE or not allow.source_problem(name)
+        ),
         "extras": installed_extras(),
         "modules": None if allow.modules is None else list(allow.modules),
         "roots": None if allow.paths is None else list(allow.paths),

@@ -58,6 +58,8 @@ def allow(root: Path, **lists: list[str]) -> None:
             "source.brokers",
             "'evil:9092'",
         ),
+        ({"sources": ["kafka"]}, {"source": FILES}, "source.type", "the source 'files' is not in `allow.sources`"),
+        ({"sources": ["files"]}, {}, "source.type", f"'{ROWS}:RowsSource' is not in `allow.sources` of gobblin.yaml"),
         (
             {"environment": ["SHOP_*"]},
             {"converters": [{"type": "add", "columns": {"leak": "${STATE_URL}"}}]},
@@ -104,11 +106,13 @@ def test_modules_that_are_not_allowed_are_not_even_imported(cli: Cli, project: P
     write_job(project, {}, source={"type": "mine:Source"})
     allow(project, modules=["yours"])
     assert cli("check").code == cli("plan").code == 2
+    allow(project, sources=["files"])
+    assert cli("check").code == cli("plan").code == 2
     assert not (project / "imported").exists()
 
 
 def test_job_within_the_lists_runs(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
-    allow(project, paths=["lake"], modules=[ROWS], environment=[], hosts=[])
+    allow(project, paths=["lake"], modules=[ROWS], environment=[], hosts=[], sources=[f"{ROWS}:RowsSource"])
     called = cli("run")
     assert called.code == 0, called.err + called.out
 

@@ -14,20 +14,27 @@ OPEN = AllowLists()
 def test_without_lists_everything_is_allowed() -> None:
     assert OPEN.is_open
     said = (OPEN.path_problem("/etc/shadow"), OPEN.variable_problem("X"), OPEN.module_problem("os:system"))
-    assert (*said, OPEN.host_problem("h"), OPEN.url_problem("http://h/x")) == ("",) * 5
+    assert (*said, OPEN.host_problem("h"), OPEN.url_problem("http://h/x"), OPEN.source_problem("files")) == ("",) * 6
 
 
 def test_empty_lists_allow_nothing_and_say_which_list_to_change() -> None:
-    closed = AllowLists(paths=(), environment=(), modules=(), hosts=())
+    closed = AllowLists(paths=(), environment=(), modules=(), hosts=(), sources=())
     for problem, name in (
         (closed.path_problem("/etc/shadow"), "paths"),
         (closed.variable_problem("X"), "environment"),
         (closed.module_problem("os:system"), "modules"),
         (closed.host_problem("h", 1), "hosts"),
+        (closed.source_problem("files"), "sources"),
     ):
         assert f"`allow.{name}` of gobblin.yaml; who runs the project may add it" in problem.replace(
             "its root", "it"
         ).replace("its name", "it")
+
+
+def test_sources_are_allowed_by_their_whole_name() -> None:
+    lists = AllowLists(sources=("files", "shop.sources:Orders"))
+    named = ("files", "shop.sources:Orders", "file", "Files", "shop.sources", "shop.sources:Orders2")
+    assert [not lists.source_problem(one) for one in named] == [True, True, False, False, False, False]
 
 
 @pytest.fixture

@@ -57,6 +57,14 @@ def test_endpoints_without_a_scheme_are_hosts(tmp_path: Path) -> None:
     assert [fault.path for fault in faults_of(spec, str(tmp_path), LISTS)] == ["publisher.catalog.s3.endpoint"]
 
 
+def test_source_that_is_named_as_gobblins_class_counts_as_ours(tmp_path: Path) -> None:
+    alias = "org.apache.gobblin.source.extractor.extract.kafka.KafkaSimpleSource"
+    spec = job({**kafka(), "type": alias})
+    assert faults_of(spec, str(tmp_path), AllowLists(sources=("kafka",))) == ()
+    (fault,) = faults_of(spec, str(tmp_path), AllowLists(sources=("files",)))
+    assert (fault.path, "'kafka' is not in `allow.sources`" in fault.problem) == ("source.type", True)
+
+
 @pytest.mark.parametrize("declared", ["'shop_canary:Format'", "{type: 'shop_canary:Format'}"])
 def test_format_of_a_module_that_is_not_allowed_is_not_imported(declared: str, tmp_path: Path) -> None:
     (tmp_path / "jobs").mkdir()

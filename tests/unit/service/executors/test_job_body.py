@@ -42,6 +42,12 @@ def test_job_of_a_flow_finds_the_secrets_of_its_executor(tmp_path: Path) -> None
     assert hidden("word-of-a-file, key-of-16-bytes-or-more") == "${WORD}, ${KEY}"
 
 
+def test_job_with_a_source_that_the_executors_project_does_not_allow_is_refused(tmp_path: Path) -> None:
+    spec = ProjectSpec.model_validate({"project": "p", "allow": {"sources": ["kafka"]}})
+    with pytest.raises(InvalidSpecError, match=r"source.type: the source 'files' is not in `allow.sources`"):
+        read_job_body("shop", BODY.replace("${WORD}", "word"), tmp_path, spec)
+
+
 def test_secret_that_cannot_be_found_fails_the_job_with_its_place(tmp_path: Path) -> None:
     spec = ProjectSpec.model_validate({"project": "p", "secrets": {"WORD": {"file": "nowhere"}}})
     with pytest.raises(InvalidSpecError, match=r"secrets\.WORD: nowhere cannot be used: No such file"):

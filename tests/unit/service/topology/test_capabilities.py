@@ -93,6 +93,15 @@ def test_worker_announces_what_is_installed_and_what_its_project_allows() -> Non
     assert announce(EVERYTHING)["modules"] is None
 
 
+def test_worker_announces_no_source_that_its_project_does_not_allow() -> None:
+    about = announce(AllowLists(sources=("files",)))
+    assert [one for one in about["constructs"] if one.startswith("source.")] == ["source.files"]
+    assert {*announce(EVERYTHING)["constructs"]} - {*about["constructs"]} >= {"source.kafka", "source.query"}
+    assert [one for one in announce(EVERYTHING)["constructs"] if not one.startswith("source.")] == [
+        one for one in about["constructs"] if not one.startswith("source.")
+    ]
+
+
 def test_announcement_of_another_form_says_nothing() -> None:
     for about in ({}, {"constructs": "all", "extras": []}, {"constructs": [], "extras": [1]}):
         assert read_announced(about) is None
