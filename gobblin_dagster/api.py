@@ -2,9 +2,9 @@
 
     from gobblin_dagster import open_project
 
-All of them are names of the package `gobblin_dagster` too. Whoever writes a converter needs no engine, and whoever
-reads published data no commit protocol, so importing this module loads nothing else. Modules inside of the package
-never import it. The Dagster layer is `gobblin_dagster.orchestration`, tools for tests are in `gobblin_dagster.testing`.
+All of them are names of the package `gobblin_dagster` too. A converter needs no engine, and a reader of published
+data no commit protocol, so importing this module loads nothing else. Modules inside of the package never import it.
+The Dagster layer is `gobblin_dagster.orchestration`, tools for tests are in `gobblin_dagster.testing`.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class FlowClient:
             template_uris: URIs of templates, with commas between them.
             properties: parameters of the templates, and settings of the flow.
             cron: Quartz cron; None: the flow runs once, now.
-            run_immediately: whether it runs once now, besides its schedule.
+            run_immediately: whether it runs once now, in addition to its schedule.
             explain: whether it is only compiled.
             idempotency_key: a second request with the same key gets the first one's answer.
             managed_by: the folder of flow files that the flow comes from.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes an authority in the folder tls, and a certificate with its key for each NAME=ADDRESS:
 #   ./certificates.sh service=IP:127.0.0.1 south=IP:127.0.0.1
-# Whoever has a certificate of this authority can order jobs: keep ca.key away from the machines.
+# Everybody who has a certificate of this authority can order jobs: keep ca.key away from the machines.
 set -euo pipefail
 mkdir -p tls
 cd tls

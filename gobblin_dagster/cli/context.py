@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Globals:
-    """Facts of a call besides the command: options before it, and the jobs that it names."""
+    """Facts of a call: options before the command, and the jobs that it names."""
 
     project: Path | None = None
     jobs: tuple[str, ...] = ()

@@ -52,7 +52,7 @@ class WorkUnit:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to read: the range is empty, and the source expects no rows besides."""
+        """Whether there is nothing to read: the range is empty, and the source expects no rows."""
         if self.is_noted:
             return True
         return self.low == self.expected_high and (self.rows == 0 or (self.rows is None and not self.read))

@@ -1,7 +1,7 @@
 """Connections to PostgreSQL whose calls come to an end: a server that falls silent is given up after a while.
 
 libpq waits for an answer as long as the connection stands. One whose other end hangs, or is behind a network that drops
-everything, stands for ever, and so would whoever waits.
+everything, stands for ever, and so would the program that waits.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The Dagster layer: jobs as assets, datasets as partitions, commits as materializations.
 
-The only package besides `cli` that imports Dagster; may import everything up to `testing`.
+Only this package and `cli` import Dagster; it may import everything up to `testing`.
 
 Read first: `assets.py` (a job as an asset), then `io_manager.py` (its `handle_output` publishes) and `sensors.py`.
 """

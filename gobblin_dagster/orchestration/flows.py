@@ -28,7 +28,7 @@ def flow_schedule_sensor(
     """Return a sensor that fires flows of the service whose time has come.
 
     It may run together with the loop of `gobblin serve`, and with other Dagster instances on the same store: a fire
-    time is a row, so whoever comes first stores the execution and the next fire time in one transaction, and nobody
+    time is a row, so the first to come stores the execution and the next fire time in one transaction, and nobody
     fires it again. The nodes of the service compile the executions and run their jobs; the sensor requests no runs of
     Dagster's. If all drivers were away, flows catch up as their `flow.catchUp` says.
 

@@ -116,7 +116,7 @@ def _links(pages: Mapping[str, str]) -> dict[str, dg.UrlMetadataValue]:
     return {keys[name]: dg.UrlMetadataValue(address) for name, address in pages.items()}
 
 
-# Whoever annotates a parameter with one of these types has imported its package.
+# A program that annotates a parameter with one of these types has imported its package.
 _FORMS: Mapping[tuple[str, str], Callable[[PublishedDatasets], Any]] = {
     ("pyarrow", "Table"): PublishedDatasets.to_arrow,
     ("pyarrow", "Dataset"): PublishedDatasets.to_dataset,

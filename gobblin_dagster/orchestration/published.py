@@ -128,6 +128,6 @@ class PublishedDatasets:
 
 
 def _literal(text: str) -> Any:
-    from pyspark.sql.functions import lit  # noqa: PLC0415  # whoever asks for a frame has Spark
+    from pyspark.sql.functions import lit  # noqa: PLC0415  # a caller that asks for a frame has Spark
 
     return lit(text)

@@ -1,7 +1,7 @@
 """Tell in Dagster where rejected rows came from and why, but never what stands in them.
 
 Dagster's database is often open to more people than the data, and keeps events for ever. So the metadata name policy,
-rule, file and row, and the command that shows the rows to whoever may read the quarantine.
+rule, file and row, and the command that shows the rows to people who may read the quarantine.
 """
 
 from __future__ import annotations

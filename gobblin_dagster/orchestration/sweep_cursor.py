@@ -1,6 +1,6 @@
 """SweepCursor: how far the sweep of one job has compared commits with what its Dagster instance shows.
 
-Each Dagster instance keeps cursors of its own, so each hears of all commits, whoever made them.
+Each Dagster instance keeps cursors of its own, so each hears of all commits, also of those that others made.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from gobblin_dagster.spec.job import ConstructSpec, Name, SpecModel
 
 PROJECT_FILE = "gobblin.yaml"
 TOKEN_FILE = ".gobblin/service.token"  # noqa: S105 - a path below the project's folder, no secret
-"""What whoever uses the service must know; readable for the owner of the project alone."""
+"""The token that users of the service must know; readable for the owner of the project alone."""
 
 STATE_STORE = "sqlite:///.gobblin/state.db"
 """The state store of projects that name none."""

@@ -1,4 +1,4 @@
-"""Values of variables that come from a file or a command, as `secrets` of gobblin.yaml says, besides the environment.
+"""Values of variables: from the environment, or from a file or a command that `secrets` of gobblin.yaml names.
 
 A value is looked up when it is first needed, and once per load of a project.
 """

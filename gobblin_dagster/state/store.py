@@ -159,8 +159,8 @@ class StateStore(Protocol):
     def commit(self, sequence_id: str, epoch: int, effect: CommitEffect) -> None:
         """Commit a publication: replace the dataset's state, add the snapshot's files, set PREPARED to COMMITTED.
 
-        All in one transaction, the only one besides `record` that moves a watermark. If the sequence is COMMITTED
-        already, nothing changes.
+        All in one transaction. Only this method and `record` move a watermark. If the sequence is COMMITTED already,
+        nothing changes.
 
         Raises:
             StaleEpochError: `epoch` is not the current epoch of the dataset's lease.

@@ -238,7 +238,7 @@ class WarmServer:
 
     def _end_if_idle(self) -> None:
         with self._address.locked(), self._lock:
-            # Under the lock nobody is connecting; whoever connected before is served.
+            # Under the lock nobody is connecting; a client that connected before is served.
             if self._current is None and not _has_waiting(self._listener):
                 log.info("idle for %.0f s", self._keep_s)
                 self._close()

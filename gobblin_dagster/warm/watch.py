@@ -75,7 +75,7 @@ class Watch:
 
 
 def surroundings() -> dict[str, str]:
-    """Return what a process takes from whoever starts it: its environment, and its umask as if it were a variable."""
+    """Return what a process takes from its parent process: environment, and umask as if it were a variable."""
     mask = os.umask(0o077)
     os.umask(mask)
     return {**os.environ, "(umask)": f"{mask:04o}"}

@@ -161,7 +161,7 @@ def test_table_that_we_may_not_read_is_its_problem_alone(
 def test_view_that_we_may_not_look_at_is_its_problem_alone(
     mariadb_server: MariadbServer, database: str, tmp_path: Path
 ) -> None:
-    """Whoever may select from a view may not look at its columns without SHOW VIEW."""
+    """A user who may select from a view may not look at its columns without SHOW VIEW."""
     mariadb_server.execute(
         "CREATE TABLE open (id bigint)",
         "INSERT INTO open VALUES (1)",

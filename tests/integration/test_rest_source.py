@@ -73,7 +73,7 @@ class RestJob:
     issues: Issues
     options: dict[str, Any] = field(default_factory=dict)
     parts: dict[str, Any] = field(default_factory=dict)
-    """What the job has besides its source."""
+    """The parts of the job without its source."""
 
     @property
     def spec(self) -> JobSpec:

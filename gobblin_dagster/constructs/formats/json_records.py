@@ -1,7 +1,7 @@
 """Cut one JSON document into its records, one line each, without holding the document in memory.
 
-Only texts and brackets are looked at; whoever parses the records judges the rest. No library does this for us: pyarrow
-and the standard library read a document whole.
+Only texts and brackets are looked at; the reader that parses the records judges the rest. No library does this for us:
+pyarrow and the standard library read a document whole.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from gobblin_dagster.spec.job import SpecModel
 
 
 class _NoOptions(SpecModel):
-    """No keys besides `type`."""
+    """No keys but `type`."""
 
 
 class _FilesPublisher:

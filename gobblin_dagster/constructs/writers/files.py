@@ -28,7 +28,7 @@ from gobblin_dagster.core.task_state import StagedFile
 from gobblin_dagster.spec.job import SpecModel
 
 _COLUMN_BYTES = 600
-"""Memory of each column of a collected part besides its values, measured; it matters for many folders with few rows."""
+"""Memory of each column of a collected part without its values, measured; it matters for many folders with few rows."""
 
 
 def _known_fields(template: str) -> str:

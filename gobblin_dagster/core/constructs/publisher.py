@@ -1,4 +1,4 @@
-"""Data publishers decide which staged files become visible, and which commit steps run besides.
+"""Data publishers decide which staged files become visible, and which other commit steps run.
 
 Below `DataPublisher` stand the optional additions to it.
 """

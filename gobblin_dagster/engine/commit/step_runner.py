@@ -123,7 +123,7 @@ class StepRunner:
         errors = [error for _, found in results for error in found]
         if errors:
             raise min(errors, key=_gravity)
-        # Whoever replaced a folder while files were moved took them away.
+        # A program that replaced a folder while files were moved took them away.
         require_no_way_out(self._storage, sequence.output_root, targets)
         # The renames must survive a power loss before the watermark may move.
         self.sync_folders(targets)

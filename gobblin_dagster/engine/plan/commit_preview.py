@@ -20,7 +20,7 @@ def commit_outline(spec: JobSpec) -> tuple[str, ...]:
     if permissions := _permissions(spec):
         lines.append(f"set permissions: {permissions}")
     if publishers := _publishers(spec):
-        lines.append(f"what publishers do besides: {publishers}")
+        lines.append(f"what publishers do in addition: {publishers}")
     if spec.commit.steps:
         lines.append(f"steps of your own: {', '.join(step.type for step in spec.commit.steps)}")
     once = "once all datasets are so far, " if is_all_or_none(spec) else ""

@@ -38,7 +38,7 @@ class Principal:
 
 
 OWNER = Principal("owner")
-"""Whoever holds the token that the service printed at its first start."""
+"""Everybody who holds the token that the service printed at its first start."""
 ANONYMOUS = Principal("anonymous")
 
 
@@ -77,7 +77,7 @@ def digest(token: str) -> str:
 def load_token(path: Path) -> tuple[str, bool]:
     """Return the service's token, and whether it was made now.
 
-    The file is readable for its owner alone: whoever reads it may do everything.
+    The file is readable for its owner alone: everybody who reads it may do everything.
 
     Raises:
         StorageError: the file cannot be read or made.

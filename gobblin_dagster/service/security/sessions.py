@@ -25,7 +25,7 @@ TICKET_TIME = timedelta(minutes=15)
 """How long a one-time link can be used."""
 
 MOST_COOKIES = 16_384
-"""Characters of a header `Cookie` that are read: whoever has not logged in must not keep the service busy with it."""
+"""Characters of a header `Cookie` that are read: clients without a login must not keep the service busy."""
 
 
 class Sessions:

@@ -127,8 +127,8 @@ def save_flow(
         transaction: open for writing.
         spec: the flow; its version and number are ignored.
         next_fire_ms: when it fires next; None: never.
-        newest: the newest version that is stored, 0 if there is none; None: it is looked for. Whoever tells it has
-            called `serialize_changes` before it was read.
+        newest: the newest version that is stored, 0 if there is none; None: it is looked for. A caller that
+            gives it has called `serialize_changes` before reading it.
     """
     serialize_changes(transaction)
     body = serialization.to_json(spec.config)

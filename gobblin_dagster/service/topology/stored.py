@@ -26,8 +26,8 @@ class StoredTopology:
         store: the service's store.
         folder: the folder of topology files.
         templates: where the templates of edges are.
-        allow: what executors of stored files may name. The folder's files come from whoever runs the project, these
-            from whoever may send requests.
+        allow: what executors of stored files may name. The folder's files come from the people who run the
+            project, these from all who may send requests.
         root: the project's folder; default: `folder`.
     """
 

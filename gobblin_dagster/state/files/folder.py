@@ -102,7 +102,7 @@ class StoreFolder:
             except OSError as error:
                 if error.errno not in _STAYS:
                     raise
-                # Whoever may only read, or has no room left, can still look at the store.
+                # A user who may only read, or has no room left, can still look at the store.
 
     def _layout_version(self) -> int:
         """Return the version of the layout, making a store where there is none."""

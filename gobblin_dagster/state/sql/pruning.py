@@ -19,7 +19,7 @@ def prune(connection: Connection, job: str, dataset_urn: str, below: int) -> int
     newest = (connection.scalar(select(states.version).where(*of_state)) or 0) - 1
     of_dataset = (columns.job == job, columns.dataset_urn == dataset_urn)
     is_old = (columns.version_read < min(below, newest), columns.state.in_([state.value for state in ENDED]))
-    # In the order of all transactions: sequences, then the lease. Whoever stores a body holds the lease's row, so no
+    # In the order of all transactions: sequences, then the lease. A run that stores a body holds the lease's row, so no
     # new one names a part that is deleted here.
     query = select(columns.number).where(*of_dataset, *is_old).order_by(columns.number).with_for_update()
     old = connection.scalars(query).all()

@@ -205,7 +205,7 @@ class StepStoreConformance(OpensStore):
         assert DatasetStateStep.from_json(step.to_json()) == step
 
     def test_sequence_keeps_what_the_state_holds_besides_the_watermark(self, store: StateStore, lake: Lake) -> None:
-        """A commit keeps what the state holds besides the watermark."""
+        """A commit changes the watermark and keeps all else that the state holds."""
         steps = lake.steps(store)
         assert steps.begin(JOB, URN).high_watermark("0", 7).end().commit()
         rich = replace(

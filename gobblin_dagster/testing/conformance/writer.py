@@ -27,7 +27,7 @@ TARGET = "raw/orders/main/a/b"
 
 
 class WriterConformance(ConstructConformance):
-    """Tests of a writer; those of `FileWriterConformance` besides where it stages files.
+    """Tests of a writer; `FileWriterConformance` adds those of a writer that stages files.
 
     Example:
         ::

@@ -1,4 +1,4 @@
-"""The sensor that fires flows: each fire time once, whoever else fires at the same time."""
+"""The sensor that fires flows: each fire time once, also if others fire at the same time."""
 
 from __future__ import annotations
 

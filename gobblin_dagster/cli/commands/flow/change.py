@@ -43,7 +43,7 @@ ScheduleOption = Annotated[
         "--schedule", metavar="CRON", help="Quartz cron of 6 or 7 fields: '0 0/5 * ? * *' is every 5 minutes."
     ),
 ]
-RunNowOption = Annotated[bool, typer.Option("--run-now", help="Run once at once, besides the schedule.")]
+RunNowOption = Annotated[bool, typer.Option("--run-now", help="Run once now, in addition to the schedule.")]
 
 
 def create(

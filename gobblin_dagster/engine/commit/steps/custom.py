@@ -22,7 +22,7 @@ ENTRY_POINT_GROUP = "gobblin_dagster.commit_steps"
 
 
 class CustomStep(CommitStep, Protocol):
-    """Methods of a class named in `commit.steps`, besides those of a `CommitStep`.
+    """Methods that a class named in `commit.steps` has in addition to those of a `CommitStep`.
 
     `plan` is called on the driver, once per dataset and run, before anything is stored; it must change nothing.
     `verify` and `execute` are called before COMMIT and again after a crash, maybe by another process. So a second

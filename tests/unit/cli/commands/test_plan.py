@@ -174,7 +174,7 @@ def test_plan_lists_what_the_commit_does_for_this_job(cli: Cli, project: Path) -
     out = cli("plan").out
     assert "Commit, for all datasets together:" in out
     assert "set permissions: files 0640, folders 0750" in out
-    assert "what publishers do besides: replace (" in out
+    assert "what publishers do in addition: replace (" in out
     assert f"steps of your own: {OWN_STEP}" in out
     assert "once all datasets are so far, one transaction" in out
 

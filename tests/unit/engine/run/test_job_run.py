@@ -209,7 +209,7 @@ def test_staging_is_gone_after_a_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scope", ["dataset", "job"])
 def test_run_that_lost_its_lease_while_it_froze_publishes_nothing(tmp_path: Path, scope: str) -> None:
-    """Whoever had the lease meanwhile may have deleted what it staged, and have left without moving anything."""
+    """The run that had the lease meanwhile may have deleted what it staged, and have left without moving anything."""
     job = job_spec({"a": {"rows": 10}, "b": {"rows": 10}}, commit={"scope": scope})
     store = project(tmp_path, job).open_store()
     with JobRun(JobContext.of(project(tmp_path, job), job, store), InlineRunner()) as frozen:

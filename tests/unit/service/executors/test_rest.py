@@ -96,7 +96,7 @@ def test_what_cannot_be_taken_is_told(sides: Sides) -> None:
 
 
 def test_order_is_not_carried_on_to_another_address(sides: Sides) -> None:
-    """The certificate and the order are for the worker, not for whoever it names."""
+    """The certificate and the order are for the worker, not for the address that it names."""
 
     async def elsewhere(_: Request) -> Response:
         return RedirectResponse(f"https://127.0.0.1:{sides.link.port}/executors/east/orders", 307)

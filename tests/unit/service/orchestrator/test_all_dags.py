@@ -63,7 +63,7 @@ class Reach:
     """What may happen in a search through all states."""
 
     events: tuple[ExecutionStatus, ...]
-    """What executors say, besides the end of a job."""
+    """What executors say before the end of a job."""
     kills_jobs: bool
     """Whether persons end single jobs, and deadlines of starts pass."""
 
