@@ -477,6 +477,14 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/flow_jobs.py": ("services/flow_project.py", ""),
     "service/model.py": ("unit/service/orchestrator/test_dag.py", ""),
     "service/security/audit.py": ("unit/service/api/test_rest.py", ""),
+    "service/orchestrator/kept_way.py": (
+        "unit/service/orchestrator/test_topology_changes.py",
+        "gobblin_dagster.service.orchestrator.orchestrator",
+    ),
+    "service/orchestrator/step_rows.py": (
+        "unit/service/orchestrator/test_orchestrator.py",
+        "gobblin_dagster.service.orchestrator.orchestrator",
+    ),
     "service/server.py": ("unit/service/api/test_rest.py", ""),
     "service/store/execution_rows.py": ("unit/service/orchestrator/test_orchestrator.py", ""),
     "service/store/store.py": ("unit/service/store/test_schema.py", ""),

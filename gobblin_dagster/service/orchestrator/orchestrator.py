@@ -6,11 +6,9 @@ All it knows is in the store: each method is one transaction, and a new process 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
-from types import MappingProxyType
-from typing import Any
+from datetime import datetime
 
 from gobblin_dagster.core.errors import (
     FlowChangedError,
@@ -22,12 +20,9 @@ from gobblin_dagster.core.errors import (
 from gobblin_dagster.core.utils.text import count, storable
 from gobblin_dagster.database.engine import refuses_values
 from gobblin_dagster.service.catalog.flow_config import Concurrency, FlowSettings
-from gobblin_dagster.service.compiler.routed_flow import is_routed, read_routed_flow
 from gobblin_dagster.service.logs import about
 from gobblin_dagster.service.model import (
-    Change,
     Dag,
-    DagJob,
     ExecutionId,
     ExecutionStatus,
     FlowConfig,
@@ -38,28 +33,29 @@ from gobblin_dagster.service.model import (
 )
 from gobblin_dagster.service.orchestrator.dag import (
     WAITING,
-    FlowProgress,
     JobEvent,
-    JobProgress,
-    Start,
-    Step,
-    Stop,
     begin,
-    flow_status,
     give_up_start,
-    is_over,
     kill,
     kill_job,
     move,
     on_event,
     resume,
 )
+from gobblin_dagster.service.orchestrator.kept_way import compile_keeping_way
 from gobblin_dagster.service.orchestrator.quotas import Quotas
+from gobblin_dagster.service.orchestrator.step_rows import (
+    dag_of,
+    end_execution,
+    locked_execution,
+    orders_of,
+    progress_of,
+    save_report,
+    save_step,
+)
 from gobblin_dagster.service.store.execution_rows import (
     Event,
     Execution,
-    JobExecution,
-    Order,
     add_event,
     add_events,
     add_executions,
@@ -67,7 +63,6 @@ from gobblin_dagster.service.store.execution_rows import (
     add_orders,
     first_accepted,
     first_in_the_way,
-    last_with_jobs,
     load_execution,
     load_job,
     load_jobs,
@@ -77,14 +72,11 @@ from gobblin_dagster.service.store.execution_rows import (
     update_execution,
     update_job,
 )
-from gobblin_dagster.service.store.flow_rows import is_last_run, load_flow, load_version, save_flow
+from gobblin_dagster.service.store.flow_rows import load_version
 from gobblin_dagster.service.store.store import ServiceStore, Transaction, serialize_changes
 from gobblin_dagster.service.topology.graph import FlowGraph
 
 log = logging.getLogger(__name__)
-
-SERVICE = "service"
-"""The name under which the service itself changes flows."""
 
 Note = Callable[[Transaction], None]
 """Leaves a row of the audit trail in the transaction of a change."""
@@ -232,7 +224,7 @@ class Orchestrator:
         return moved
 
     def _move(self, transaction: Transaction, execution_id: ExecutionId, lost: str, all_lost: Collection[str]) -> int:
-        execution = _locked(transaction, execution_id)
+        execution = locked_execution(transaction, execution_id)
         spec = None if execution is None else load_version(transaction, execution_id.flow, execution.version)
         if execution is None or spec is None or execution.is_over:
             return 0
@@ -250,18 +242,18 @@ class Orchestrator:
         moved = 0
         for position, job in enumerate(jobs):
             name, other = job.job.name, others.get(job.job.name)
-            before = _progress(execution, jobs)
+            before = progress_of(execution, jobs)
             step = move(before, name)
             if job.job.executor != lost or other is None or other.executor in all_lost or step.progress == before:
                 continue
             message = f"executor {lost} is lost; the job goes to {other.executor}"
             log.warning("job %s: %s", name, message)
-            add_orders(transaction, _orders(execution_id, {name: lost}, replace(step, actions=step.actions[:1])))
+            add_orders(transaction, orders_of(execution_id, {name: lost}, replace(step, actions=step.actions[:1])))
             given = {"executor": other.executor, "body": other.body, "message": message, "holder": ""}
             update_job(transaction, execution_id, name, given)
             add_event(transaction, Event(execution_id, now, ExecutionStatus.PENDING, name, message))
             jobs[position] = replace(job, job=replace(job.job, executor=other.executor, body=other.body))
-            self._save(transaction, execution, jobs, before, replace(step, actions=step.actions[1:]), now)
+            save_step(transaction, execution, jobs, before, replace(step, actions=step.actions[1:]), now)
             jobs = load_jobs(transaction, execution_id)
             moved += 1
         return moved
@@ -282,15 +274,15 @@ class Orchestrator:
         now = self._store.now(transaction)
         for name in names:
             jobs = load_jobs(transaction, execution.id)
-            before = _progress(execution, jobs)
+            before = progress_of(execution, jobs)
             known = before.jobs[name]
             cancelled = JobEvent(name, known.generation, known.attempt, ExecutionStatus.CANCELLED)
             message = f"killed while executor {lost} is lost; it is told to end its copy when it is back"
             log.warning("job %s: %s", name, message)
             update_job(transaction, execution.id, name, {"message": message, "ended_at": now})
             add_event(transaction, Event(execution.id, now, ExecutionStatus.CANCELLED, name, message))
-            step = on_event(_dag(execution, jobs), before, cancelled)
-            self._save(transaction, execution, jobs, before, step, now)
+            step = on_event(dag_of(execution, jobs), before, cancelled)
+            save_step(transaction, execution, jobs, before, step, now)
         return bool(names)
 
     def report(self, report: JobReport) -> None:
@@ -314,19 +306,19 @@ class Orchestrator:
 
     def _take_in(self, report: JobReport) -> None:
         with self._store.write() as transaction:
-            execution = _locked(transaction, report.execution, may_end=report.status.is_final)
+            execution = locked_execution(transaction, report.execution, may_end=report.status.is_final)
             if execution is None or execution.is_over:
                 return
             jobs = load_jobs(transaction, report.execution)
-            before = _progress(execution, jobs)
+            before = progress_of(execution, jobs)
             event = JobEvent(report.job, report.generation, report.attempt, report.status, report.may_retry)
-            step = on_event(_dag(execution, jobs), before, event)
+            step = on_event(dag_of(execution, jobs), before, event)
             if step.progress == before:
                 # An execution that waits to go on has jobs that are all over, and is not over.
                 return
             now = self._store.now(transaction)
-            self._save_report(transaction, report, now)
-            self._save(transaction, execution, jobs, before, step, now)
+            save_report(transaction, report, now)
+            save_step(transaction, execution, jobs, before, step, now)
 
     def kill(self, execution_id: ExecutionId, note: Note = _no_note) -> None:
         """End an execution: what waits is cancelled, what runs is asked to stop and commits what is whole.
@@ -362,18 +354,18 @@ class Orchestrator:
         with about(execution_id, name), self._store.write() as transaction:
             execution = self._require(transaction, execution_id)
             jobs = load_jobs(transaction, execution_id)
-            before = _progress(execution, jobs)
+            before = progress_of(execution, jobs)
             if name not in before.jobs:
                 known = ", ".join(before.jobs) or "none"
                 raise FlowNotFoundError(problem=f"Execution {execution_id} has no job {name[:80]!r}; it has: {known}.")
-            step = kill_job(_dag(execution, jobs), before, name)
+            step = kill_job(dag_of(execution, jobs), before, name)
             if step.progress == before:
                 state = "is over" if before.jobs[name].status.is_final else "is being killed already"
                 raise FlowChangedError(problem=f"Job {name} of execution {execution_id} {state}.")
             now = self._store.now(transaction)
             if step.actions:
                 add_event(transaction, Event(execution_id, now, before.jobs[name].status, name, "asked to end"))
-            self._save(transaction, execution, jobs, before, step, now)
+            save_step(transaction, execution, jobs, before, step, now)
             note(transaction)
 
     def resume(self, execution_id: ExecutionId, note: Note = _no_note) -> None:
@@ -434,8 +426,8 @@ class Orchestrator:
             execution, status=ExecutionStatus.PENDING_RESUME, is_kill_requested=False, message="", generation=generation
         )
         jobs = load_jobs(transaction, execution.id)
-        before = _progress(execution, jobs)
-        self._save(transaction, execution, jobs, before, resume(_dag(execution, jobs), before), now)
+        before = progress_of(execution, jobs)
+        save_step(transaction, execution, jobs, before, resume(dag_of(execution, jobs), before), now)
 
     def _kill(self, transaction: Transaction, execution: Execution, now: datetime) -> None:
         update_execution(transaction, execution.id, is_kill_requested=True)
@@ -443,13 +435,13 @@ class Orchestrator:
         waits_again = execution.status is ExecutionStatus.PENDING_RESUME
         if not jobs or waits_again:
             message = "killed before it went on" if waits_again else "killed before it started"
-            self._end(transaction, execution.id, ExecutionStatus.CANCELLED, message, now)
+            end_execution(transaction, execution.id, ExecutionStatus.CANCELLED, message, now)
             return
-        before = _progress(execution, jobs)
-        self._save(transaction, execution, jobs, before, kill(_dag(execution, jobs), before), now)
+        before = progress_of(execution, jobs)
+        save_step(transaction, execution, jobs, before, kill(dag_of(execution, jobs), before), now)
 
     def _expire_finish(self, transaction: Transaction, execution_id: ExecutionId) -> None:
-        execution = _locked(transaction, execution_id)
+        execution = locked_execution(transaction, execution_id)
         now = self._store.now(transaction)
         if execution is None or execution.is_over or execution.is_kill_requested:
             return
@@ -462,15 +454,15 @@ class Orchestrator:
         self._kill(transaction, replace(execution, message=message), now)
 
     def _expire_start(self, transaction: Transaction, execution_id: ExecutionId, name: str) -> None:
-        execution = _locked(transaction, execution_id)
+        execution = locked_execution(transaction, execution_id)
         job = load_job(transaction, execution_id, name)
         now = self._store.now(transaction)
         if execution is None or job is None or job.start_by is None or job.start_by > now:
             return
         update_job(transaction, execution_id, name, {"start_by": None})
         jobs = load_jobs(transaction, execution_id)
-        before = _progress(execution, jobs)
-        step = give_up_start(_dag(execution, jobs), before, name)
+        before = progress_of(execution, jobs)
+        step = give_up_start(dag_of(execution, jobs), before, name)
         if execution.is_over or step.progress == before:
             return
         message = f"start deadline exceeded: it was to start by {_shown(job.start_by)} (gobblin.job.start.sla.time)"
@@ -481,7 +473,7 @@ class Orchestrator:
         if status.is_final:
             execution = replace(execution, message=f"{name}: {message}")
             update_execution(transaction, execution_id, message=execution.message)
-        self._save(transaction, execution, jobs, before, step, now)
+        save_step(transaction, execution, jobs, before, step, now)
 
     def _settings(self, transaction: Transaction, execution: Execution) -> FlowSettings:
         spec = load_version(transaction, execution.id.flow, execution.version)
@@ -498,10 +490,11 @@ class Orchestrator:
             log.exception("execution %s cannot be started", execution_id)
             message = storable(f"it could not be started: {type(error).__name__}: {error}")
             with self._store.write() as transaction:
-                execution = _locked(transaction, execution_id)
+                execution = locked_execution(transaction, execution_id)
                 # Somebody may have killed it since.
                 if execution is not None and execution.status in _WAITS and not execution.is_over:
-                    self._end(transaction, execution_id, ExecutionStatus.FAILED, message, self._store.now(transaction))
+                    now = self._store.now(transaction)
+                    end_execution(transaction, execution_id, ExecutionStatus.FAILED, message, now)
             return True
 
     def _require(self, transaction: Transaction, execution_id: ExecutionId) -> Execution:
@@ -513,7 +506,7 @@ class Orchestrator:
 
     def _start(self, transaction: Transaction, execution_id: ExecutionId) -> bool:
         """Compile an execution and start its first jobs, or let it go on; return False if it has to wait."""
-        execution = _locked(transaction, execution_id)
+        execution = locked_execution(transaction, execution_id)
         if execution is None or execution.status not in _WAITS or execution.is_over:
             return False
         spec = load_version(transaction, execution_id.flow, execution.version)
@@ -525,7 +518,7 @@ class Orchestrator:
         is_resumed = execution.status is ExecutionStatus.PENDING_RESUME
         if in_the_way is not None and settings.concurrency is Concurrency.REFUSE and not is_resumed:
             message = f"refused: execution {in_the_way.number} still runs, and flow.concurrency is refuse"
-            self._end(transaction, execution_id, ExecutionStatus.FAILED, message, now)
+            end_execution(transaction, execution_id, ExecutionStatus.FAILED, message, now)
             return True
         must_wait = in_the_way is not None and settings.concurrency is not Concurrency.ALLOW
         if must_wait or self._quotas.problem(transaction, execution):
@@ -547,7 +540,7 @@ class Orchestrator:
         execution_id = execution.id
         topology = self._topologies
         try:
-            dag = self._compile_further(transaction, execution, config, settings)
+            dag = compile_keeping_way(transaction, execution, config, settings, self._compile)
         except FlowCompileError as error:
             if error.is_without_way and settings.waits_for_way:
                 self._without_way[execution_id] = topology
@@ -557,7 +550,7 @@ class Orchestrator:
                     update_execution(transaction, execution_id, message=message)
                     add_event(transaction, Event(execution_id, now, ExecutionStatus.PENDING, message=message))
                 return False
-            self._end(transaction, execution_id, ExecutionStatus.FAILED, str(error), now)
+            end_execution(transaction, execution_id, ExecutionStatus.FAILED, str(error), now)
             return True
         if self._without_way.pop(execution_id, None) is not None:
             update_execution(transaction, execution_id, message="")
@@ -568,175 +561,13 @@ class Orchestrator:
         add_jobs(transaction, execution_id, dag)
         add_event(transaction, Event(execution_id, now, ExecutionStatus.COMPILED, message=count(len(dag.jobs), "job")))
         jobs = load_jobs(transaction, execution_id)
-        self._save(transaction, execution, jobs, _progress(execution, jobs), begin(dag), now)
+        save_step(transaction, execution, jobs, progress_of(execution, jobs), begin(dag), now)
         return True
-
-    def _compile_further(
-        self, transaction: Transaction, execution: Execution, config: FlowConfig, settings: FlowSettings
-    ) -> Dag:
-        """Compile a flow so that it goes on where its last execution ended.
-
-        A way through other edges has jobs with watermarks of their own, which would publish rows again that the former
-        ones have brought. So a flow keeps its way as long as there is one, and takes another one only if it says so,
-        or if it was changed to lead elsewhere.
-        """
-        former = (
-            self._former_jobs(transaction, execution) if is_routed(config.properties, config.template_uris) else None
-        )
-        if former is None:
-            return self._compile(config)
-        before, names = former
-        dag = self._compile(config, names)
-        new = [job.name for job in dag.jobs if job.name not in names]
-        is_same = read_routed_flow(before.properties)[0] == read_routed_flow(config.properties)[0]
-        if new and is_same and not settings.may_change_edges:
-            reason = (
-                f"its way is gone, and the next one has other jobs ({', '.join(new)}), whose watermarks begin again: "
-                "rows that are there already may come again. Say where they begin (`gobblin flow startpoint`) and set "
-                "flow.mayChangeEdges=true, or bring the way back"
-            )
-            raise FlowCompileError(flow=str(config.id), reasons=(reason,), is_without_way=True)
-        return dag
-
-    def _former_jobs(self, transaction: Transaction, execution: Execution) -> tuple[FlowConfig, set[str]] | None:
-        """Return the flow as it was in the last execution that had jobs, and the names of these jobs."""
-        last = last_with_jobs(transaction, execution.id)
-        spec = None if last is None else load_version(transaction, execution.id.flow, last.version)
-        if last is None or spec is None:
-            return None
-        return spec.config, {one.job.name for one in load_jobs(transaction, last.id)}
-
-    def _save_report(self, transaction: Transaction, report: JobReport, now: datetime) -> None:
-        values: dict[str, Any] = {"message": report.message}
-        if report.run_id:
-            values["run_id"] = report.run_id
-        if report.status is ExecutionStatus.RUNNING:
-            values["started_at"] = now
-        if report.status.is_final:
-            values["ended_at"] = now
-            values["processed_count"] = report.processed_count
-            values["low_watermark"] = report.low_watermark
-            values["high_watermark"] = report.high_watermark
-        log.info("job %s is %s%s", report.job, report.status, f": {report.message}" if report.message else "")
-        update_job(transaction, report.execution, report.job, values)
-        add_event(transaction, Event(report.execution, now, report.status, report.job, report.message))
-
-    def _save(
-        self,
-        transaction: Transaction,
-        execution: Execution,
-        jobs: list[JobExecution],
-        before: FlowProgress,
-        step: Step,
-        now: datetime,
-    ) -> None:
-        """Store what a step changed: statuses of jobs and of the flow, and orders to executors."""
-        dag_jobs = {job.job.name: job.job for job in jobs}
-        begun = {action.job for action in step.actions if isinstance(action, Start)}
-        for name, progress in step.progress.jobs.items():
-            old = before.jobs[name]
-            if progress != old:
-                values: dict[str, Any] = {
-                    "status": progress.status.value,
-                    "generation": progress.generation,
-                    "attempt": progress.attempt,
-                    "is_kill_requested": progress.is_killed,
-                }
-                if progress.status is ExecutionStatus.PENDING_RETRY or progress.generation > old.generation:
-                    values |= {"ended_at": None, "started_at": None, "run_id": ""}
-                if name in begun:
-                    values["start_by"] = _start_by(dag_jobs[name], now)
-                elif progress.status not in WAITING:
-                    values["start_by"] = None
-                update_job(transaction, execution.id, name, values)
-                if progress.status is ExecutionStatus.CANCELLED and old.status is ExecutionStatus.COMPILED:
-                    message = _why_skipped(execution, dag_jobs[name], step.progress)
-                    update_job(transaction, execution.id, name, {"message": message, "ended_at": now})
-                    event = Event(execution.id, now, ExecutionStatus.CANCELLED, name, message)
-                    add_event(transaction, event)
-        executors = {name: job.executor for name, job in dag_jobs.items()}
-        add_orders(transaction, _orders(execution.id, executors, step))
-        status = flow_status(step.progress)
-        if is_over(step.progress):
-            told = _end_message(transaction, execution.id)
-            # What was said before the end is the reason for it: a deadline that passed.
-            self._end(transaction, execution.id, status, f"{execution.message}; {told}".removeprefix("; "), now)
-        elif status is not execution.status:
-            update_execution(transaction, execution.id, status=status.value)
-            add_event(transaction, Event(execution.id, now, status))
-
-    def _end(
-        self, transaction: Transaction, execution_id: ExecutionId, status: ExecutionStatus, message: str, now: datetime
-    ) -> None:
-        # Written before the transaction ends: if it fails after all, a line with the error follows.
-        log.info("execution %s is %s: %s", execution_id, status, message)
-        update_execution(transaction, execution_id, status=status.value, message=message, is_over=True, ended_at=now)
-        add_event(transaction, Event(execution_id, now, status, message=message))
-        spec = load_flow(transaction, execution_id.flow) if is_last_run(transaction, execution_id) else None
-        if spec is not None:
-            # As in Gobblin, a flow without a schedule leaves the catalog once it has run.
-            done = FlowSpec(spec.config, 0, Change.FINISHED, now, SERVICE, managed_by=spec.managed_by)
-            save_flow(transaction, done, None)
 
 
 _WAITS = (ExecutionStatus.PENDING, ExecutionStatus.PENDING_RESUME)
 """Statuses of executions that wait for their start, or to go on."""
 
 
-def _locked(transaction: Transaction, execution_id: ExecutionId, *, may_end: bool = True) -> Execution | None:
-    """Return an execution, and keep others from changing it until the transaction ends.
-
-    If its flow leaves the catalog with the end of it, the catalog's lock is taken first, as by all who take both. A
-    flow that was changed since can never be the one that ran again.
-    """
-    if may_end and transaction.dialect.name == "postgresql" and is_last_run(transaction, execution_id):
-        serialize_changes(transaction)
-    return load_execution(transaction, execution_id, for_update=True)
-
-
-def _start_by(job: DagJob, now: datetime) -> datetime | None:
-    return None if job.start_within_s is None else now + timedelta(seconds=job.start_within_s)
-
-
 def _shown(instant: datetime) -> str:
     return f"{instant:%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _dag(execution: Execution, jobs: Iterable[JobExecution]) -> Dag:
-    return Dag(tuple(job.job for job in jobs), execution.on_failure)
-
-
-def _progress(execution: Execution, jobs: Iterable[JobExecution]) -> FlowProgress:
-    known = {job.job.name: JobProgress(job.status, job.generation, job.attempt, job.is_kill_requested) for job in jobs}
-    return FlowProgress(MappingProxyType(known), execution.is_kill_requested)
-
-
-def _orders(execution: ExecutionId, executors: dict[str, str], step: Step) -> list[Order]:
-    return [
-        Order(executors[action.job], execution, action.job, action.generation, action.attempt, isinstance(action, Stop))
-        for action in step.actions
-        if isinstance(action, Start | Stop)
-    ]
-
-
-def _why_skipped(execution: Execution, job: DagJob, progress: FlowProgress) -> str:
-    """Return why a job is over that was never given to an executor."""
-    if progress.jobs[job.name].is_killed:
-        return "killed before it started"
-    if progress.is_killed:
-        return "not started: the flow was killed"
-    for parent in job.parents:
-        status = progress.jobs[parent].status
-        if status.is_final and status is not ExecutionStatus.COMPLETE:
-            return f"not started: job {parent} before it is {status}"
-    return f"not started: another job did not complete, and flow.failureOption is {execution.on_failure}"
-
-
-def _end_message(transaction: Transaction, execution: ExecutionId) -> str:
-    """Return what people read of an execution that is over: messages of failed jobs, or the rows that were read."""
-    jobs = load_jobs(transaction, execution)
-    failed = [f"{job.job.name}: {job.message}" for job in jobs if job.status is ExecutionStatus.FAILED]
-    if failed:
-        return "; ".join(failed)
-    rows = sum(job.processed_count for job in jobs)
-    return f"{rows:,} rows in {len(jobs)} job{'s' if len(jobs) != 1 else ''}"
