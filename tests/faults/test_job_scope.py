@@ -6,7 +6,7 @@ import errno
 import random
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -45,7 +45,7 @@ from gobblin_dagster.testing.faults import (
     run_in_child,
 )
 from gobblin_dagster.testing.inline_runner import InlineRunner
-from gobblin_dagster.testing.protocol.scenario import SetClock
+from gobblin_dagster.testing.protocol.scenario import START, SetClock
 from tests.unit.engine.jobs import job_spec
 
 URNS = ("a", "b", "c")
@@ -61,9 +61,15 @@ class World(Project):
     """A project whose store and storage pass fault points."""
 
     points: FaultPoints = field(default_factory=FaultPoints)
+    stores: dict[str, StateStore] = field(default_factory=dict)
+    """The SQL store that was opened, by its URL."""
 
     def open_store(self) -> StateStore:
-        return counted_store(super().open_store(), self.points)
+        url = self.spec.state
+        # The closed store is used again: it holds no connection, and its compiled statements save most of the time.
+        if url.startswith("sqlite") and url not in self.stores:
+            self.stores[url] = super().open_store()
+        return counted_store(self.stores.get(url) or super().open_store(), self.points)
 
     def storage(self, job: JobSpec) -> Storage:
         return counted_storage(super().storage(job), self.points)
@@ -98,12 +104,14 @@ class Lake:
     loses: str = ""
     """Dataset whose staged files vanish in the run under test; empty for none."""
     hour: int = 0
+    clock: SetClock = field(default_factory=SetClock)
+    stores: dict[str, StateStore] = field(default_factory=dict)
+    """See `World`; with one clock for all that share it."""
 
     def project(self, points: FaultPoints | None = None) -> Project:
-        clock = SetClock()
-        clock.instant += timedelta(hours=self.hour)
+        self.clock.instant = START + timedelta(hours=self.hour)
         spec = ProjectSpec(project="tests", state=self.state)
-        return World(self.root, spec, (job(NEW),), clock, points=points or FaultPoints())
+        return World(self.root, spec, (job(NEW),), self.clock, points=points or FaultPoints(), stores=self.stores)
 
     def run(self, rows: int = NEW, points: FaultPoints | None = None) -> None:
         listener: CommitListener | None = Loser(self.loses) if self.loses and points else None
@@ -113,37 +121,28 @@ class Lake:
         """Do as `gobblin commit recover`, after all leases have expired."""
         self.hour += 1
         project = self.project(points)
-        store = project.open_store()
-        try:
+        with closing(project.open_store()) as store:
             return recover_job(JobContext.of(project, job(NEW), store))
-        finally:
-            store.close()
-
-    def published(self) -> dict[str, list[int]]:
-        """Return the ids in the newest snapshot of each dataset, read from its files."""
-        store = self.project().open_store()
-        try:
-            return {urn: self._ids(store, urn) for urn in URNS}
-        finally:
-            store.close()
 
     def _ids(self, store: StateStore, urn: str) -> list[int]:
+        """Return the ids in the newest snapshot of a dataset, read from its files."""
         files = [file for file in store.load_snapshot("numbers", urn) if file.branch == "all"]
-        return sorted(value for file in files for value in pq.read_table(file.path)["id"].to_pylist())
+        tables = [pq.ParquetFile(file.path).read(["id"], use_threads=False) for file in files]
+        return sorted(value for table in tables for value in table["id"].to_pylist())
 
     def check_at_rest(self) -> int:
         """Require that all datasets show the same rows, that nothing is unfinished, and return how many rows."""
-        found = self.published()
-        counts = {len(ids) for ids in found.values()}
-        assert len(counts) == 1, f"some are published and some are not: {found}"
-        rows = counts.pop()
-        assert all(ids == list(range(rows)) for ids in found.values())
-        store = self.project().open_store()
-        states = store.load_dataset_states("numbers")
-        assert {str(state.watermark) for state in states.values()} == {str(rows)}
-        assert not store.load_sequences("numbers", {*SequenceState} - {SequenceState.COMMITTED, SequenceState.ABORTED})
-        named = {file.path for urn in URNS for file in store.load_snapshot("numbers", urn)}
-        store.close()
+        with closing(self.project().open_store()) as store:
+            found = {urn: self._ids(store, urn) for urn in URNS}
+            counts = {len(ids) for ids in found.values()}
+            assert len(counts) == 1, f"some are published and some are not: {found}"
+            rows = counts.pop()
+            assert all(ids == list(range(rows)) for ids in found.values())
+            states = store.load_dataset_states("numbers")
+            assert {str(state.watermark) for state in states.values()} == {str(rows)}
+            ended = {SequenceState.COMMITTED, SequenceState.ABORTED}
+            assert not store.load_sequences("numbers", {*SequenceState} - ended)
+            named = {file.path for urn in URNS for file in store.load_snapshot("numbers", urn)}
         assert {str(path) for path in self.root.glob("lake/test/**/*.parquet")} == named
         return rows
 
@@ -167,11 +166,12 @@ def fresh(request: pytest.FixtureRequest, scratch: Path) -> Maker:
     state, root, template = STORES[request.param], scratch / "lake", scratch / "template"
     Lake(root, state).run(OLD)
     root.rename(template)
+    clock, stores = SetClock(), dict[str, StateStore]()
 
     def make(loses: str = "") -> Lake:
         shutil.rmtree(root, ignore_errors=True)
         shutil.copytree(template, root)
-        return Lake(root, state, loses)
+        return Lake(root, state, loses, clock=clock, stores=stores)
 
     return make
 
@@ -183,15 +183,15 @@ def trace_of(fresh: Maker, loses: str = "") -> list[str]:
     return points.trace
 
 
+def disturb(lake: Lake, number: int, action: Action) -> None:
+    """Let a run meet a fault at a call."""
+    with suppress(GobblinDagsterError, OSError):
+        lake.run(points=FaultPoints(Fault(number, action)))
+
+
 def strike(lake: Lake, number: int, action: Action) -> None:
-    """Let a run in a process of its own meet a fault at a call."""
-    points = FaultPoints(Fault(number, action))
-
-    def work() -> None:
-        with suppress(GobblinDagsterError, OSError):
-            lake.run(points=points)
-
-    assert run_in_child(work) in {0, CRASHED}
+    """Let a run in a process of its own be killed at a call."""
+    assert run_in_child(partial(disturb, lake, number, action)) in {0, CRASHED}
 
 
 def test_run_killed_at_any_call_publishes_all_datasets_or_none(fresh: Maker) -> None:
@@ -212,7 +212,7 @@ def test_run_that_gets_an_error_at_any_call_publishes_all_datasets_or_none(fresh
         if fault == "answer lost" and is_look(name):
             continue  # as EIO
         lake = fresh()
-        strike(lake, number, ERRORS[fault])
+        disturb(lake, number, ERRORS[fault])
         seen.add(lake.settle())
     assert seen == ({OLD, NEW} if fault == "EIO" else {NEW}), "the run itself goes on where only an answer was lost"
 
@@ -240,11 +240,10 @@ def test_recovery_killed_at_any_call_comes_to_the_same_end(fresh: Maker) -> None
 
 
 def test_run_frozen_at_any_call_while_another_recovers_tears_no_group(fresh: Maker) -> None:
+    clock, stores = SetClock(), dict[str, StateStore]()
     for number, _ in kills(trace_of(fresh)):
         lake = fresh()
-        other = Lake(lake.root, lake.state)
-        points = FaultPoints(Fault(number, freeze_while(other.recover)))
-        with suppress(GobblinDagsterError, OSError):
-            lake.run(points=points)
+        other = Lake(lake.root, lake.state, clock=clock, stores=stores)
+        disturb(lake, number, freeze_while(other.recover))
         lake.hour = 2
         assert lake.settle() in {OLD, NEW}
