@@ -3,7 +3,7 @@
 set -euo pipefail
 gobblin=$PWD/.venv/bin/gobblin
 
-[ -e demo/gobblin.yaml ] || "$gobblin" init demo
+[ -e demo/gobblin.yaml ] || "$gobblin" init demo --template demo
 cd demo
 "$gobblin" run
 cat <<'NEXT'

@@ -65,7 +65,7 @@ app = typer.Typer(
     invoke_without_command=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Begin with: gobblin init demo && cd demo && gobblin run",
+    epilog="Begin with: gobblin init demo --template demo && cd demo && gobblin run",
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,7 +51,7 @@ _WHERE = {
 
 @app.command(
     epilog=examples(
-        "gobblin init demo && cd demo && gobblin run",
+        "gobblin init demo --template demo && cd demo && gobblin run",
         "gobblin init lakehouse --source files --from exports",
         "gobblin init shop --source query --from '${SHOP_URL}'",
         "gobblin init issues --source rest --from https://api.example.org/issues --header Authorization=API_TOKEN",
@@ -60,8 +61,8 @@ _WHERE = {
 def init(
     name: Annotated[Path, typer.Argument(metavar="NAME", help="Folder to make; must not hold anything yet.")],
     template: Annotated[
-        Template, typer.Option(help="`demo`: real flights, two branches, a quarantine.")
-    ] = Template.DEMO,
+        Template | None, typer.Option(help="`demo`: real flights, two branches, a quarantine. Nothing is asked.")
+    ] = None,
     service: Annotated[
         bool, typer.Option("--service", help="A project for `gobblin serve`: templates of flows instead of jobs.")
     ] = False,
@@ -81,15 +82,41 @@ def init(
     """Make a project folder that runs at once.
 
     With --source, look at your own data and write jobs that read it: datasets, types, watermark columns and keys are
-    found. The plan shows what a run would read.
+    found. The plan shows what a run would read. On a terminal, init asks for what is not given; without one, a project
+    without --source is the demo.
     """
+    if template is None and not service and (source is None or not where) and sys.stdin.isatty():
+        refuse_in_use(name)
+        source, where = _asked(source, where)
     if source is not None or where:
         _init_own(name, source, where, header or [])
         return
-    files = write_service(name) if service else {Template.DEMO: write_demo}[template](name)
+    files = write_service(name) if service else {Template.DEMO: write_demo}[template or Template.DEMO](name)
     shown = [str(path.relative_to(name)) for path in files]
     typer.echo(f"Made {name} with {len(files)} files: {', '.join(shown[:4])}{', ...' if len(shown) > 4 else ''}")
     typer.echo(f"Next: cd {name} && gobblin {'serve' if service else 'run'}")
+
+
+def _asked(source: SourceKind | None, where: str) -> tuple[SourceKind | None, str]:
+    """Ask for the source and its place, what is missing of both; (None, "") for the demo."""
+    if source is None:
+        answers = [*(() if where else Template), *SourceKind]
+        answer = typer.prompt(
+            f"Which data ({', '.join(answers)})",
+            default=None if where else Template.DEMO.value,
+            value_proc=lambda text: _one_of(answers, text.strip().lower()),
+            err=True,
+        )
+        if answer == Template.DEMO:
+            return None, ""
+        source = SourceKind(answer)
+    return source, where or typer.prompt(f"Place ({_WHERE[source]})", value_proc=str.strip, err=True)
+
+
+def _one_of(answers: Sequence[str], answer: str) -> str:
+    if answer not in answers:
+        raise typer.BadParameter(f"expected one of {', '.join(answers)}, got {answer[:40]!r}")
+    return answer
 
 
 def _init_own(name: Path, source: SourceKind | None, where: str, header: list[str]) -> None:
@@ -130,7 +157,7 @@ def _found_jobs(name: Path, source: SourceKind, where: str, header: list[str]) -
 
     namespace = own_data.plain_name(name.resolve().name)
     if source is SourceKind.FILES:
-        return own_data.jobs_of_folder(Path(where).resolve(), namespace)
+        return own_data.jobs_of_folder(Path(where).expanduser().resolve(), namespace)
     if source is SourceKind.KAFKA:
         return [own_data.job_of_broker(where, namespace)]
     if source is SourceKind.REST:
