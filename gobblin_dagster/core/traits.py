@@ -81,6 +81,9 @@ class PublisherTraits:
     """Whether `gobblin compact` may merge its files: true if only snapshots name the files."""
     publishes_files: bool = True
     """False if no file of its branch is ever published: an audit expects no rows in files then."""
+    widens_numbers: bool = False
+    """Whether rows that were published as whole numbers are read as decimals once later rows are decimals. If so, types
+    that were inferred from text may become wider."""
     is_in_output: bool = False
     """Whether its table lies in the folders of its branch, so that each branch of a job has another."""
     on_again: str = "append"

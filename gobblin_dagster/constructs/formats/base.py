@@ -178,6 +178,14 @@ class InfersTypes(Protocol):
         """Return the format with inferred types of columns, by name; columns with a declared type keep it."""
 
 
+@runtime_checkable
+class WidensTypes(Protocol):
+    """Optional addition to `InfersTypes`: inferred types can become wider, if texts of later files do not fit them."""
+
+    def widening(self, known: Mapping[str, str]) -> TypeSample:
+        """Return an empty sample whose types are `known`, and wider ones as soon as it has looked at such texts."""
+
+
 T = TypeVar("T")
 
 

@@ -148,6 +148,12 @@ class CsvFormat:
 
         return CsvSample(self._open_texts, self._options.infer_fractions, settled)
 
+    def widening(self, known: Mapping[str, str]) -> TypeSample:
+        from gobblin_dagster.constructs.formats.csv_sample import CsvWidening  # noqa: PLC0415  # as above
+
+        inferred = {name: kind for name, kind in known.items() if name not in self._declared}
+        return CsvWidening(self._open_texts, inferred)
+
     def with_types(self, types: Mapping[str, str]) -> CsvFormat:
         typed = CsvFormat(self._options, self._context)
         typed._inferred = {name: kind for name, kind in types.items() if name not in self._declared}
@@ -156,12 +162,13 @@ class CsvFormat:
     def open(self, file: InputFile, schema: pa.Schema | None) -> FileReader:
         return CsvReader(file, self._options, self._block_bytes, self._wanted(schema), self._inferred)
 
-    def _open_texts(self, file: InputFile) -> FileReader:
-        """Open the columns without a declared type as texts."""
+    def _open_texts(self, file: InputFile, wanted: Collection[str] | None = None) -> FileReader:
+        """Open the columns without a declared type as texts; only those of `wanted`, if it is given."""
 
         def texts(header: list[str]) -> pa.Schema:
             require_columns(self._options.include, header, "named in `include`")
             names = [name for name in self._options.include or header if name not in self._declared]
+            names = [name for name in names if wanted is None or name in wanted]
             return pa.schema([(name, pa.string()) for name in names])
 
         return CsvReader(file, self._options, self._block_bytes, texts)

@@ -1,4 +1,4 @@
-"""CsvSample: guess the types of CSV columns from the first bytes of some files."""
+"""Guess the types of CSV columns from the first bytes of some files, and wider ones for columns that have types."""
 
 from __future__ import annotations
 
@@ -54,6 +54,47 @@ class CsvSample:
     def hints(self) -> list[str]:
         """Return a hint on columns that are text only for words like `NA`, which may mean null."""
         return list(_null_hints(self._guesses))
+
+
+class CsvWidening:
+    """The wider types of columns whose inferred types texts of later files do not fit; see `TypeSample`."""
+
+    def __init__(
+        self, open_texts: Callable[[InputFile, Collection[str]], FileReader], known: Mapping[str, str]
+    ) -> None:
+        self._open_texts = open_texts
+        self._types = dict(known)
+        self._numbers = {name for name, kind in known.items() if kind.startswith(("int64", "decimal"))}
+        """The columns whose types may become wider."""
+        self.files = self.rows = self.bytes_read = 0
+
+    def look(self, file: InputFile, most_bytes: int) -> None:
+        try:
+            reader = self._open_texts(file, self._numbers)
+        except _UNREADABLE:
+            return  # the task that reads it says why, with file and row
+        guesses: dict[str, ColumnGuess] = {}
+        with closing(reader):
+            self.files += 1
+            try:
+                for batch in reader.batches() if reader.schema.names else ():
+                    self.rows += batch.num_rows
+                    for name in reader.schema.names:
+                        guesses.setdefault(name, ColumnGuess()).look(batch.column(name))
+                    if reader.bytes_read >= most_bytes:
+                        break
+            except _UNREADABLE:
+                pass  # as above
+            self.bytes_read += reader.bytes_read
+        for name, guess in guesses.items():
+            self._types[name] = guess.widened(self._types[name]) or self._types[name]
+
+    def types(self) -> dict[str, str]:
+        return dict(self._types)
+
+    def hints(self) -> list[str]:
+        """Return nothing: the source says which file made a type wider."""
+        return []
 
 
 def _null_hints(guesses: Mapping[str, ColumnGuess]) -> Iterator[str]:

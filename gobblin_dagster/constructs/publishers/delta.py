@@ -61,6 +61,7 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
     Options = DeltaOptions
     published_elsewhere = "a Delta table"
     is_in_output = True
+    widens_numbers = True
     ledger = "the log of the branch's Delta table"
 
     def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:

@@ -21,6 +21,7 @@ class _FilesPublisher:
 
     Options = _NoOptions
     allows_compaction: ClassVar = True
+    widens_numbers: ClassVar = True
 
     def __init__(self, options: BaseModel, context: ConstructContext) -> None:
         """Ignore both arguments."""

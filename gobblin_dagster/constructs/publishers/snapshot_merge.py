@@ -48,6 +48,7 @@ class MergePublisher(JudgesMerges[SnapshotOptions]):
     Options = SnapshotOptions
     reads_current: ClassVar = True
     allows_compaction: ClassVar = True
+    widens_numbers: ClassVar = True
 
     def publish(self, view: PublishView) -> Publication:
         return Publication()

@@ -27,6 +27,7 @@ class TimestampedPublisher:
 
     Options = TimestampedOptions
     allows_compaction: ClassVar = True
+    widens_numbers: ClassVar = True
 
     def __init__(self, options: TimestampedOptions, context: ConstructContext) -> None:
         self._options = options

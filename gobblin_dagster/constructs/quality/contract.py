@@ -26,6 +26,8 @@ _WIDER: dict[str, tuple[str, ...]] = {
     "date32[day]": ("date64[ms]",),
 }
 """For each type, the types that hold all its values exactly; by pyarrow's names."""
+_DIGITS = {"int8": 3, "int16": 5, "int32": 10, "int64": 19, "uint8": 3, "uint16": 5, "uint32": 10, "uint64": 20}
+"""Digits of the largest number of each type of whole numbers."""
 
 
 class Contract:
@@ -162,12 +164,16 @@ def is_wider(wide: pa.DataType, narrow: pa.DataType) -> bool:
     Example:
         >>> is_wider(pa.int64(), pa.int32()), is_wider(pa.float64(), pa.int64())
         (True, False)
+        >>> is_wider(pa.decimal128(20, 1), pa.int64()), is_wider(pa.decimal128(19, 1), pa.int64())
+        (True, False)
     """
     if pa.types.is_null(narrow):
         return not pa.types.is_null(wide)
     if pa.types.is_decimal(wide) and pa.types.is_decimal(narrow):
         whole = wide.precision - wide.scale >= narrow.precision - narrow.scale
         return bool(wide != narrow and whole and wide.scale >= narrow.scale)
+    if pa.types.is_decimal(wide) and pa.types.is_integer(narrow):
+        return bool(wide.scale >= 0 and wide.precision - wide.scale >= _DIGITS[str(narrow)])
     if pa.types.is_timestamp(wide) and pa.types.is_timestamp(narrow):
         units = ("s", "ms", "us", "ns")
         return wide.tz == narrow.tz and units.index(wide.unit) > units.index(narrow.unit)

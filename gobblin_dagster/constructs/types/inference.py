@@ -27,6 +27,8 @@ _MINUS_ZERO = r"^-0(\.0*)?$"
 _PLAIN_NUMBER = r"^-?(?P<whole>0|[1-9]\d*)(?:\.(?P<fraction>\d+))?$"
 _DIGITS = 38
 """Most digits of a decimal."""
+_WHOLE_DIGITS = 20
+"""Digits before the point of a decimal that `int64` becomes; with one less, Spark does not read 64 bits as decimals."""
 _SHAPES = {
     "bool": re.compile(r"[tTfF]"),
     "int64": re.compile(r"-?\d+$"),
@@ -100,7 +102,38 @@ class ColumnGuess:
         """Return whether all texts are whole numbers."""
         return all(pc.all(pc.match_substring_regex(texts, _WHOLE)).as_py() for texts in self._seen)
 
+    def widened(self, known: str) -> str | None:
+        """Return the decimal that holds all texts seen and all numbers of a type; None if there is none, or no need.
+
+        Args:
+            known: name of the type that was inferred before; only `int64` and decimals become wider.
+        """
+        kind = arrow_type(known)
+        if self.null_words or not (known == "int64" or pa.types.is_decimal(kind)) or self._fit(kind):
+            return None
+        if (digits := self._digits()) is None:
+            return None
+        before = (_WHOLE_DIGITS, 0) if known == "int64" else (kind.precision - kind.scale, kind.scale)
+        whole, scale = map(max, before, digits)
+        return f"decimal({whole + scale}, {scale})" if whole + scale <= _DIGITS else None
+
+    def _fit(self, kind: pa.DataType) -> bool:
+        """Return whether a type alters none of the texts."""
+        try:
+            for texts in self._seen:
+                exact_values(texts, kind)
+        except MisfitError:
+            return False
+        return True
+
     def _decimal(self) -> str | None:
+        if (digits := self._digits()) is None:
+            return None
+        whole, scale = digits
+        return f"decimal({_DIGITS}, {scale})" if whole + scale <= _DIGITS else None
+
+    def _digits(self) -> tuple[int, int] | None:
+        """Return the most digits before and behind the point; None if a text is no plain number."""
         whole = scale = 0
         for texts in self._seen:
             parts = pc.extract_regex(texts, _PLAIN_NUMBER)
@@ -110,7 +143,7 @@ class ColumnGuess:
                 max(most, pc.max(pc.utf8_length(pc.struct_field(parts, name))).as_py() or 0)
                 for most, name in ((whole, "whole"), (scale, "fraction"))
             )
-        return f"decimal({_DIGITS}, {scale})" if whole + scale <= _DIGITS else None
+        return whole, scale
 
 
 @cache

@@ -70,6 +70,9 @@ class SourceContext:
     publishes_parts: bool = False
     """Whether successful work units of a dataset are published even if others failed (`commit.policy` is not
     `full`)."""
+    widens_numbers: bool = False
+    """Whether inferred whole numbers of published datasets may become decimals: the schema contract of each branch is
+    `evolve`, and each publisher `widens_numbers`."""
 
 
 class Source(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,13 @@ class Called:
 
 
 Cli = Callable[..., Called]
+
+
+class Terminal(StringIO):
+    """Somebody who types."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.fixture

@@ -1,15 +1,15 @@
 """Infer the types of a dataset's columns from a sample of the files that a run will read.
 
 Types are inferred once per dataset, when it is planned for the first time, and stored with its first commit. Later runs
-only infer types of columns that are new. A dataset that was published before, without inferred types, keeps its texts.
+only infer types of columns that are new, and widen those of numbers if the schema contract allows it. A dataset that was published before, without inferred types, keeps its texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gobblin_dagster.constructs.formats.base import InfersTypes, InputFile, listed_types
+from gobblin_dagster.constructs.formats.base import InfersTypes, InputFile, WidensTypes, listed_types
 from gobblin_dagster.core.constructs.source import TYPES_INFERRED
 from gobblin_dagster.core.utils.text import count
 
@@ -59,6 +59,33 @@ def infer_types(
     sampled = f"{count(sample.rows, 'row')} of {count(sample.files, 'file')}{of_files}"
     notes = [f"{TYPES_INFERRED}{sampled}: {listed_types(found)}.", *sample.hints()]
     return InferredTypes({**known, **found}, notes)
+
+
+def widen_types(
+    file_format: WidensTypes, files: Sequence[str], inferred: InferredTypes, label: Callable[[str], str], most_bytes: int
+) -> InferredTypes:
+    """Return the types with wider ones for the numbers of new files that they do not hold.
+
+    Args:
+        file_format: opens the files.
+        files: absolute paths or URLs of the files to be read, in their order.
+        inferred: the types so far.
+        label: returns the path of a file for notes.
+        most_bytes: bytes to look at, over all files.
+    """
+    sample, because = file_format.widening(inferred.types), dict[str, str]()
+    for path in _spread(files)[:_MOST_FILES]:
+        if sample.bytes_read >= most_bytes:
+            break
+        before = sample.types()
+        sample.look(InputFile(path), max(most_bytes // min(len(files), 8), 1))
+        because |= {name: path for name, kind in sample.types().items() if kind != before[name]}
+    types = {**inferred.types, **sample.types()}
+    notes = [
+        f"column {name!r} widens from {inferred.types[name]} to {types[name]}, because of numbers in {label(path)}."
+        for name, path in because.items()
+    ]
+    return InferredTypes(types, (*inferred.notes, *notes))
 
 
 def _spread(files: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gobblin_dagster.constructs.formats.base import FileFormat, InfersTypes, InputFile
+from gobblin_dagster.constructs.formats.base import FileFormat, InfersTypes, InputFile, WidensTypes
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.sources.files.by_date import ByDate
 from gobblin_dagster.constructs.sources.files.by_date_window import ByDateWindow
@@ -24,7 +24,12 @@ from gobblin_dagster.constructs.sources.files.by_name import ByName
 from gobblin_dagster.constructs.sources.files.checksums import Checksums, Compare
 from gobblin_dagster.constructs.sources.files.discovery import Discovery, FilesPlan, Gate, Limits
 from gobblin_dagster.constructs.sources.files.extractor import FilesExtractor, translated_errors
-from gobblin_dagster.constructs.sources.files.inferred_types import SAMPLE_BYTES, InferredTypes, infer_types
+from gobblin_dagster.constructs.sources.files.inferred_types import (
+    SAMPLE_BYTES,
+    InferredTypes,
+    infer_types,
+    widen_types,
+)
 from gobblin_dagster.constructs.sources.files.listing import (
     Examples,
     FoundFile,
@@ -318,13 +323,16 @@ class FilesSource:
         if not file_format.infers or not files or (schemas and not known):
             return InferredTypes(known)
         texts = {name for schema in schemas for name in type_texts(schema)}
-        has_failed = not known and bool(_failures(urn, context.previous_runs()))
+        may_widen = context.widens_numbers and bool(known) and isinstance(file_format, WidensTypes)
+        has_failed = (may_widen or not known) and bool(_failures(urn, context.previous_runs()))
+        sample_bytes = SAMPLE_BYTES * (_MORE_AFTER_FAILURE if has_failed else 1)
         base, allow = self._context.base_dir, self._context.allow
         paths = [path if "://" in path else os.path.join(base, path) for path in files]  # noqa: PTH118  # keeps the text
         paths = [path for path in paths if not allow.path_problem(path, base)]
-        return infer_types(
-            file_format, paths, known, texts, sample_bytes=SAMPLE_BYTES * (_MORE_AFTER_FAILURE if has_failed else 1)
-        )
+        inferred = infer_types(file_format, paths, known, texts, sample_bytes=sample_bytes)
+        if may_widen and isinstance(file_format, WidensTypes):
+            return widen_types(file_format, paths, inferred, self._label, sample_bytes)
+        return inferred
 
     def _format_of(self, urn: str) -> FileFormat:
         """Return the format with the options of one dataset."""

@@ -1,18 +1,10 @@
 from __future__ import annotations
 
-from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.conftest import Cli
-
-
-class Terminal(StringIO):
-    """Somebody who types."""
-
-    def isatty(self) -> bool:
-        return True
+from tests.unit.cli.conftest import Cli, Terminal
 
 
 def test_init_makes_a_project_that_checks_and_plans(cli: Cli, tmp_path: Path) -> None:

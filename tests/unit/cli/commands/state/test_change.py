@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from datetime import timedelta
-from io import BytesIO, StringIO, TextIOWrapper
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,9 @@ from gobblin_dagster.cli.main import main
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.engine.project import open_project
 from gobblin_dagster.testing.inline_runner import InlineRunner
-from tests.unit.cli.conftest import Cli, write_job
+from tests.unit.cli.conftest import Cli, Terminal, write_job
 
 WHY = ("--reason", "snow")
-
-
-class Terminal(StringIO):
-    """Somebody who types."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture
