@@ -209,7 +209,7 @@ def _first_units(dataset: DatasetPlan, count: int) -> DatasetPlan:
 
 
 def _widens_numbers(spec: JobSpec) -> bool:
-    """Return whether whole numbers may become decimals in all branches: by contract, for readers, in no folder's name."""
+    """Return whether whole numbers may become decimals in all branches, for all readers, and in no name of a folder."""
     branches = spec.fork.branches
     if any((branch.schema_contract or spec.schema_contract) is not SchemaContract.EVOLVE for branch in branches):
         return False

@@ -1,7 +1,8 @@
 """Infer the types of a dataset's columns from a sample of the files that a run will read.
 
 Types are inferred once per dataset, when it is planned for the first time, and stored with its first commit. Later runs
-only infer types of columns that are new, and widen those of numbers if the schema contract allows it. A dataset that was published before, without inferred types, keeps its texts.
+only infer types of columns that are new, and widen those of numbers if the schema contract allows it. A dataset that was
+published before, without inferred types, keeps its texts.
 """
 
 from __future__ import annotations
@@ -62,7 +63,13 @@ def infer_types(
 
 
 def widen_types(
-    file_format: WidensTypes, files: Sequence[str], inferred: InferredTypes, label: Callable[[str], str], most_bytes: int
+    file_format: WidensTypes,
+    files: Sequence[str],
+    inferred: InferredTypes,
+    label: Callable[[str], str],
+    *,
+    sample_bytes: int,
+    whole_files: bool = False,
 ) -> InferredTypes:
     """Return the types with wider ones for the numbers of new files that they do not hold.
 
@@ -71,14 +78,16 @@ def widen_types(
         files: absolute paths or URLs of the files to be read, in their order.
         inferred: the types so far.
         label: returns the path of a file for notes.
-        most_bytes: bytes to look at, over all files.
+        sample_bytes: bytes to look at, over all files.
+        whole_files: whether to read each file to its end, because a file was refused for a number behind the sample.
     """
+    part = 1 if whole_files else min(len(files), 8)
     sample, because = file_format.widening(inferred.types), dict[str, str]()
     for path in _spread(files)[:_MOST_FILES]:
-        if sample.bytes_read >= most_bytes:
+        if sample.bytes_read >= sample_bytes:
             break
         before = sample.types()
-        sample.look(InputFile(path), max(most_bytes // min(len(files), 8), 1))
+        sample.look(InputFile(path), max(sample_bytes // part, 1))
         because |= {name: path for name, kind in sample.types().items() if kind != before[name]}
     types = {**inferred.types, **sample.types()}
     notes = [

@@ -331,7 +331,9 @@ class FilesSource:
         paths = [path for path in paths if not allow.path_problem(path, base)]
         inferred = infer_types(file_format, paths, known, texts, sample_bytes=sample_bytes)
         if may_widen and isinstance(file_format, WidensTypes):
-            return widen_types(file_format, paths, inferred, self._label, sample_bytes)
+            return widen_types(
+                file_format, paths, inferred, self._label, sample_bytes=sample_bytes, whole_files=has_failed
+            )
         return inferred
 
     def _format_of(self, urn: str) -> FileFormat:

@@ -36,3 +36,14 @@ def test_hint_names_the_option_for_words_that_may_mean_null(tmp_path: Path) -> N
     assert look(tmp_path, "a,b\n1,x\nNA,-\n").hints() == [
         'if "NA" means null, set `null_values: ["", "NA"]`; columns that would not be text: int64: a.'
     ]
+
+
+def test_types_of_known_numbers_widen_and_others_stay(tmp_path: Path) -> None:
+    context = ConstructContext(job="j", base_dir=str(tmp_path))
+    known = {"a": "int64", "b": "date", "c": "int64", "d": "int64"}
+    sample = CsvFormat(CsvOptions(columns={"d": "int64"}), context).widening(known)
+    for number, text in enumerate(["a,b,c,d\n5.5,x,1,1\n", "e\n1\n", "", "a,d\n0.25,1\n"]):
+        (tmp_path / f"{number}.csv").write_text(text)
+        sample.look(InputFile(str(tmp_path / f"{number}.csv")), 1 << 20)
+    assert sample.types() == {"a": "decimal(22, 2)", "b": "date", "c": "int64"}
+    assert (sample.files, sample.rows) == (2, 2)

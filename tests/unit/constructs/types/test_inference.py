@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gobblin_dagster.constructs.quality.contract import is_wider
 from gobblin_dagster.constructs.types.arrow import arrow_type
 from gobblin_dagster.constructs.types.exact_text import MisfitError, exact_values
 from gobblin_dagster.constructs.types.inference import NULL_WORDS, ColumnGuess
@@ -116,3 +117,25 @@ def test_words_that_may_mean_null_keep_a_text_and_are_told() -> None:
     found = guess("1", "NA", "", "2")
     assert (found.type_name, found.ignoring_null_words, found.null_words) == ("string", "int64", {"NA", ""})
     assert guess("NA").ignoring_null_words == "string"
+
+
+@pytest.mark.parametrize(
+    ("known", "texts", "wider"),
+    [
+        ("int64", ["5.5", "1"], "decimal(21, 1)"),
+        ("int64", ["9223372036854775808"], "decimal(20, 0)"),
+        ("int64", ["9223372036854775807", "-1"], None),
+        ("int64", ["5.5", "NA"], None),
+        ("int64", ["5.5", "x"], None),
+        ("int64", ["0.1234567890123456789"], None),
+        ("decimal(21, 1)", ["1", "2.5"], None),
+        ("decimal(21, 1)", ["2.25"], "decimal(22, 2)"),
+        ("decimal(21, 1)", ["1" * 30], "decimal(31, 1)"),
+        ("decimal(38, 2)", ["2.125"], None),
+        ("float64", ["x"], None),
+        ("date", ["2024-01-31 10:00"], None),
+    ],
+)
+def test_only_numbers_widen_and_hold_all_they_held(known: str, texts: list[str], wider: str | None) -> None:
+    assert guess(*texts).widened(known) == wider
+    assert wider is None or is_wider(arrow_type(wider), arrow_type(known))

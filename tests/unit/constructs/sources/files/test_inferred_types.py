@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -19,6 +22,7 @@ from gobblin_dagster.core.errors import InvalidSpecError
 from gobblin_dagster.core.watermark.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.engine.run.job_run import plan_job
+from gobblin_dagster.engine.snapshots.reader import read_published
 from gobblin_dagster.spec.job import JobSpec
 from tests.unit.constructs.formats.reading import file_format
 from tests.unit.constructs.sources.files.test_source import plan, put, source
@@ -235,6 +239,127 @@ def test_plan_names_columns_that_are_new_or_gone(tmp_path: Path) -> None:
         "branch 'main': column 'm' (double) is new (no schema contract: it is written as it comes).",
         "branch 'main': column 'n' (int64) is gone (no schema contract: it is written as it comes).",
     )
+
+
+# -- wider numbers -----------------------------------------------------------------------------------------------------
+EVOLVE = {"schema_contract": "evolve"}
+
+
+def merged(lake: Lake, branch: str = "main") -> list[Any]:
+    """Return the values of column `n` as readers of the newest snapshot get them, sorted."""
+    table = read_published(lake.root / "lake", "j", "a").to_arrow(branch).to_table()
+    return sorted(table["n"].to_pylist())
+
+
+def plan_notes(lake: Lake, **parts: Any) -> tuple[str, ...]:
+    job = lake.job(**parts)
+    (dataset,) = plan_job(project(lake.root, job), job).datasets
+    return (*dataset.type_notes, *dataset.notes)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {},
+        {"extract": {"namespace": "n", "table": "t", "primary_keys": ["n"]}, "publisher": "merge"},
+    ],
+    ids=["append", "merge"],
+)
+def test_whole_numbers_widen_to_decimals_if_the_contract_lets_types_evolve(
+    tmp_path: Path, parts: dict[str, Any]
+) -> None:
+    lake, parts = Lake(tmp_path), EVOLVE | parts
+    put(tmp_path, "in/a/1.csv", text="n,zip\n1,007\n9007199254740993,123\n")
+    lake.run(**parts)
+    put(tmp_path, "in/a/2.csv", text="n,zip\n2,008\n")
+    put(tmp_path, "in/a/3.csv", text="n,zip\n5.5,009\n")
+    assert plan_notes(lake, **parts) == (
+        "column 'n' widens from int64 to decimal(21, 1), because of numbers in in/a/3.csv.",
+        "branch 'main': column 'n' was int64, is decimal128(21, 1) (schema contract `evolve` allows it).",
+    )
+    assert lake.run(**parts).rows_read == 2
+    assert merged(lake) == [Decimal("1.0"), Decimal("2.0"), Decimal("5.5"), Decimal("9007199254740993.0")]
+    put(tmp_path, "in/a/4.csv", text="n,zip\n7,010\n")
+    assert plan_notes(lake, **parts) == ()
+    put(tmp_path, "in/a/5.csv", text="n,zip\n0.25,011\n12345678901234567890123,012\n")
+    assert lake.run(**parts).rows_read == 3
+    assert lake.run(**parts).rows_read == 0
+    assert [str(value) for value in merged(lake)] == [
+        "0.25",
+        "1.00",
+        "2.00",
+        "5.50",
+        "7.00",
+        "9007199254740993.00",
+        "12345678901234567890123.00",
+    ]
+
+
+def test_whole_numbers_of_a_delta_table_widen(tmp_path: Path) -> None:
+    lake, parts = Lake(tmp_path), EVOLVE | {"publisher": {"type": "delta"}}
+    put(tmp_path, "in/a/1.csv", text="n\n1\n9007199254740993\n")
+    lake.run(**parts)
+    put(tmp_path, "in/a/2.csv", text="n\n5.5\n")
+    lake.run(**parts)
+    (log,) = (tmp_path / "lake").rglob("_delta_log")
+    table = deltalake.DeltaTable(str(log.parent)).to_pyarrow_table()
+    assert sorted(table["n"].to_pylist()) == [Decimal("1.0"), Decimal("5.5"), Decimal("9007199254740993.0")]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {},
+        {"schema_contract": "fail"},
+        {"schema_contract": "discard_value"},
+        EVOLVE | {"writer": "csv"},
+        EVOLVE | {"writer": {"type": "parquet", "partition_by": ["n"]}},
+        EVOLVE | {"publisher": {"type": "sql_table", "url": "sqlite:///{root}/t.db"}},
+        EVOLVE | {"fork": {"branches": [{"name": "a"}, {"name": "b", "schema_contract": "freeze"}]}},
+    ],
+    ids=["no contract", "fail", "discard", "csv", "partitioned", "sql_table", "a branch freezes"],
+)
+def test_whole_numbers_stay_if_not_all_readers_would_take_decimals(tmp_path: Path, parts: dict[str, Any]) -> None:
+    parts = json.loads(json.dumps(parts).replace("{root}", str(tmp_path)))
+    lake = Lake(tmp_path)
+    put(tmp_path, "in/a/1.csv", text="n,m\n1,1\n")
+    assert lake.run(**parts).failures == ()
+    put(tmp_path, "in/a/2.csv", text="n,m\n5.5,1\n")
+    (failure,) = lake.run(**parts).failures
+    assert "file in/a/2.csv, row 1: column 'n': '5.5' does not fit int64" in failure.message
+
+
+@pytest.mark.parametrize("text", ["x", "007", "+5", "1e3", "NaN", "-0", "0." + "1" * 19, "2024-01-31"])
+def test_what_is_no_decimal_widens_no_number(tmp_path: Path, text: str) -> None:
+    lake = Lake(tmp_path)
+    put(tmp_path, "in/a/1.csv", text="n\n1\n")
+    lake.run(**EVOLVE)
+    put(tmp_path, "in/a/2.csv", text=f"n\n{text}\n")
+    assert plan_notes(lake, **EVOLVE) == ()
+    (failure,) = lake.run(**EVOLVE).failures
+    assert f"file in/a/2.csv, row 1: column 'n': '{text}' does not fit int64" in failure.message
+
+
+def test_declared_whole_numbers_do_not_widen(tmp_path: Path) -> None:
+    put(tmp_path, "in/a/1.csv", text="n\n1\n")
+    Lake(tmp_path).run(**EVOLVE)
+    put(tmp_path, "in/a/2.csv", text="n\n5.5\n")
+    (failure,) = Lake(tmp_path, columns={"n": "int64"}).run(**EVOLVE).failures
+    assert "column 'n': CSV conversion error to int64: invalid value '5.5'" in failure.message
+
+
+def test_number_behind_the_sample_widens_the_column_in_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gobblin_dagster.constructs.sources.files.source.SAMPLE_BYTES", 400_000)
+    lake = Lake(tmp_path)
+    put(tmp_path, "in/a/1.csv", text="n\n1\n")
+    lake.run(**EVOLVE)
+    put(tmp_path, "in/a/2.csv", text="n\n" + "12345\n" * 200_000 + "5.5\n")
+    (failure,) = lake.run(**EVOLVE).failures
+    assert "file in/a/2.csv, row 200001: column 'n': '5.5' does not fit int64" in failure.message
+    assert lake.run(**EVOLVE).rows_read == 200_001
+    assert merged(lake)[:2] == [Decimal("1.0"), Decimal("5.5")]
 
 
 # -- JSON lines --------------------------------------------------------------------------------------------------------
