@@ -75,9 +75,11 @@ class CsvWidening:
             return  # the task that reads it says why, with file and row
         guesses: dict[str, ColumnGuess] = {}
         with closing(reader):
+            if not reader.schema.names:
+                return
             self.files += 1
             try:
-                for batch in reader.batches() if reader.schema.names else ():
+                for batch in reader.batches():
                     self.rows += batch.num_rows
                     for name in reader.schema.names:
                         guesses.setdefault(name, ColumnGuess()).look(batch.column(name))

@@ -1,8 +1,8 @@
 """Infer the types of a dataset's columns from a sample of the files that a run will read.
 
 Types are inferred once per dataset, when it is planned for the first time, and stored with its first commit. Later runs
-only infer types of columns that are new, and widen those of numbers if the schema contract allows it. A dataset that was
-published before, without inferred types, keeps its texts.
+only infer types of columns that are new, and widen those of numbers if the schema contract allows it. A dataset that
+was published before, without inferred types, keeps its texts.
 """
 
 from __future__ import annotations

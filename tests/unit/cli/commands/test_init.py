@@ -64,9 +64,7 @@ def test_init_makes_the_demo_on_a_terminal(
     assert (tmp_path / "demo" / "jobs" / "flights.yaml").exists()
 
 
-def test_init_asks_nothing_if_the_folder_is_in_use(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_init_asks_nothing_if_the_folder_is_in_use(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     monkeypatch.setattr("sys.stdin", Terminal("files\n"))
     called = cli("init", tmp_path)
