@@ -33,6 +33,13 @@ _DIGITS = {"int8": 3, "int16": 5, "int32": 10, "int64": 19, "uint8": 3, "uint16"
 class Contract:
     """Compare a branch's schema with the published one, and convert batches to the schema that the contract allows.
 
+    Args:
+        kind: the contract.
+        previous: the schema published last, as text.
+        schema: the schema of the batches.
+        context: job, dataset and branch, for messages.
+        widens_numbers: whether the publisher takes decimals for published whole numbers (`PublisherTraits`).
+
     Raises:
         ConvertError: (when made) the contract is broken; (in `conform`) a value does not fit. The message has column,
             expected and got.
@@ -40,7 +47,15 @@ class Contract:
     Source: none; Gobblin publishes any schema. The modes are those of dlt's schema contracts, for files.
     """
 
-    def __init__(self, kind: SchemaContract, previous: str, schema: pa.Schema, context: ConstructContext) -> None:
+    def __init__(
+        self,
+        kind: SchemaContract,
+        previous: str,
+        schema: pa.Schema,
+        context: ConstructContext,
+        *,
+        widens_numbers: bool = True,
+    ) -> None:
         self._name = f"schema contract '{kind}'"
         self._context = context
         before, now = type_texts(previous), type_texts(schema_text(schema))
@@ -52,6 +67,7 @@ class Contract:
         self.rejects = kind is SchemaContract.DISCARD_ROW
         """Whether rows that `unfit` names must be put aside before `conform`."""
         self._given = schema
+        self._widens_numbers = widens_numbers
         self.schema: pa.Schema = self._settled(kind)
         """Schema to write."""
 
@@ -94,11 +110,16 @@ class Contract:
         for name, text in self._changed.items():
             before, now = type_from_text(text), self._given.field(name).type
             readable = before is not None and (
-                now == before or is_wider(now, before) or (mends and is_wider(before, now))
+                now == before or self._may_become(now, before) or (mends and is_wider(before, now))
             )
             if not readable:
                 problems.append(f"{name!r} was {text}, is {now}, which is no wider type")
         return problems
+
+    def _may_become(self, wide: pa.DataType, narrow: pa.DataType) -> bool:
+        """Return whether a wider type may be published, by its publisher too."""
+        is_new_kind = pa.types.is_decimal(wide) and pa.types.is_integer(narrow)
+        return is_wider(wide, narrow) and (self._widens_numbers or not is_new_kind)
 
     def _wider(self, field: pa.Field) -> pa.Field:
         before = self._before(field)

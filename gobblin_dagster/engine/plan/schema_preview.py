@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from gobblin_dagster.constructs.quality.contract import Contract, differences
+from gobblin_dagster.constructs.quality.contract import differences
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.types.columns import convert_error
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, PreviewsSchema, Source
 from gobblin_dagster.core.errors import ConvertError, GobblinDagsterError
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan
-from gobblin_dagster.engine.task.branch import judge_of_rows
+from gobblin_dagster.engine.task.branch import contract_of, judge_of_rows
 from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.engine.task.row_pipeline import RowPipeline
 from gobblin_dagster.spec.job import PRE_FORK, BranchSpec, JobSpec
@@ -74,8 +74,8 @@ def _branch_notes(
     try:
         found = RowPipeline(branch.name, branch.converters, (), context, _never).open(schema)
         notes = differences(previous, found, branch.name) if previous is not None else ()
-        if previous is not None and kind is not None:
-            found = Contract(kind, previous, found, context).schema
+        contract = contract_of(job, branch, previous, found, context)
+        found = found if contract is None else contract.schema
         judge = judge_of_rows(job, branch, context)
         if judge is not None and (why := judge.unfit_columns(job.to_extract(), found)):
             raise convert_error(why, "publisher", context)

@@ -25,6 +25,7 @@ from gobblin_dagster.core.constructs import (
 )
 from gobblin_dagster.core.failure import describe_failure
 from gobblin_dagster.core.task_state import BranchCounts, PolicyOutcome, StagedFile, TaskFailure
+from gobblin_dagster.core.traits import PublisherTraits, traits_of
 from gobblin_dagster.engine.task.policy_checker import evaluate_policies
 from gobblin_dagster.engine.task.row_pipeline import Quarantine, RowPipeline
 from gobblin_dagster.engine.task.shared_files import SharedFiles
@@ -54,7 +55,7 @@ class Branch:
         self.schema: pa.Schema | None = None
         self.notes: tuple[str, ...] = ()
         self._writer_spec = job.writer_of(spec)
-        self._contract_kind = spec.schema_contract or job.schema_contract
+        self._job, self._spec = job, spec
         self._policy_specs: Sequence[TaskPolicySpec] = job.task_policies_of(spec)
         self._context = dataclasses.replace(context, branch=spec.name)
         self._pipeline = RowPipeline(spec.name, spec.converters, spec.row_policies, self._context, quarantine)
@@ -126,9 +127,9 @@ class Branch:
 
     def _agreed(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema to write, by the branch's schema contract."""
-        if self._contract_kind is None or self._previous_schema is None:
+        self._contract = contract_of(self._job, self._spec, self._previous_schema, schema, self._context)
+        if self._contract is None:
             return schema
-        self._contract = Contract(self._contract_kind, self._previous_schema, schema, self._context)
         self.notes = self._contract.notes
         return self._contract.schema
 
@@ -212,6 +213,21 @@ def judge_of_rows(job: JobSpec, branch: BranchSpec, context: ConstructContext) -
         return None
     publisher: JudgesRows = registry.create(ConstructKind.PUBLISHER, spec, context)
     return publisher
+
+
+def contract_of(
+    job: JobSpec, branch: BranchSpec, previous: str | None, schema: pa.Schema, context: ConstructContext
+) -> Contract | None:
+    """Return the branch's schema contract with the schema published last; None if there is none of the two.
+
+    Raises ConvertError if the contract is broken, others as `Registry.load`.
+    """
+    kind = branch.schema_contract or job.schema_contract
+    if kind is None or previous is None:
+        return None
+    publisher = registry.load(ConstructKind.PUBLISHER, job.publisher_of(branch).type)
+    widens = traits_of(publisher, PublisherTraits).widens_numbers
+    return Contract(kind, previous, schema, context, widens_numbers=widens)
 
 
 class _KeepFailure:

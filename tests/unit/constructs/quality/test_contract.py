@@ -167,3 +167,11 @@ def test_types_made_of_types_are_not_read_back() -> None:
 )
 def test_wider_means_every_value_fits(wide: pa.DataType, narrow: pa.DataType, is_so: bool) -> None:
     assert is_wider(wide, narrow) is is_so
+
+
+@pytest.mark.parametrize("kind", [EVOLVE, FAIL])
+def test_whole_numbers_become_decimals_only_for_publishers_that_take_them(kind: SchemaContract) -> None:
+    before, now = schema_text(pa.schema([("n", pa.int32())])), pa.schema([("n", pa.decimal128(12, 2))])
+    assert Contract(kind, before, now, BRANCH).schema == now
+    with pytest.raises(ConvertError, match=r"'n' was int32, is decimal128\(12, 2\), which is no wider type"):
+        Contract(kind, before, now, BRANCH, widens_numbers=False)
