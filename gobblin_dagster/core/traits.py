@@ -64,6 +64,8 @@ class WriterTraits:
 
     stages_files: bool = True
     """Whether it writes files. False for a writer that only prints rows: an audit expects no published rows then."""
+    widens_numbers: bool = False
+    """As of `PublisherTraits`: whether its files with whole numbers are read together with files with decimals."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.traits import PublisherTraits, WriterTraits, traits_of
 from gobblin_dagster.engine.commit.steps import load_own_steps
 from gobblin_dagster.engine.task.context import RunContext
-from gobblin_dagster.spec.job import ConstructSpec, JobSpec
+from gobblin_dagster.spec.job import ConstructSpec, JobSpec, SchemaContract
 
 
 def make_publishers(job: JobSpec, context: RunContext, dataset_urn: str) -> dict[str, DataPublisher]:
@@ -66,6 +66,21 @@ def publisher_traits(job: JobSpec) -> dict[str, PublisherTraits]:
         )
         for branch in job.fork.branches
     }
+
+
+def widens_numbers(job: JobSpec) -> bool:
+    """Return whether published whole numbers may become decimals: all branches allow it, and name no folders by them.
+
+    Raises as `Registry.create`.
+    """
+    branches = job.fork.branches
+    if any((branch.schema_contract or job.schema_contract) is not SchemaContract.EVOLVE for branch in branches):
+        return False
+    for writer in map(job.writer_of, branches):
+        cls = registry.load(ConstructKind.WRITER, writer.type)
+        if writer.options.get("partition_by") or not traits_of(cls, WriterTraits).widens_numbers:
+            return False
+    return all(traits.widens_numbers for traits in publisher_traits(job).values())
 
 
 def ledger_keepers(job: JobSpec, context: RunContext) -> list[tuple[str, KeepsLedger]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,6 +37,8 @@ class ParquetWriter(FileWriter):
 
     Source: gobblin-parquet `ParquetDataWriterBuilder`.
     """
+
+    widens_numbers: ClassVar = True
 
     class Options(FileOptions):
         """Options of `type: parquet`."""

@@ -34,9 +34,9 @@ from gobblin_dagster.engine.plan.packing import pack_units
 from gobblin_dagster.engine.plan.rewind import judge_rewind
 from gobblin_dagster.engine.plan.source_identity import source_identity
 from gobblin_dagster.engine.plan.startpoints import Start, find_starts, moved_states, other_place
-from gobblin_dagster.engine.publishers import publisher_traits
+from gobblin_dagster.engine.publishers import publisher_traits, widens_numbers
 from gobblin_dagster.engine.validation import starts_over
-from gobblin_dagster.spec.job import JobSpec, SchemaContract
+from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.startpoints import StartpointManager
 from gobblin_dagster.state.store import StateStore
 
@@ -90,7 +90,7 @@ def make_plan(
         clock=clock,
         previous_runs=cache(lambda: store.load_runs(spec.job)),
         publishes_parts=spec.commit.policy != "full",
-        widens_numbers=_widens_numbers(spec),
+        widens_numbers=widens_numbers(spec),
     )
     for_all: Collection[str] = ()
     if starts_over(spec, source):
@@ -206,17 +206,6 @@ def _first_units(dataset: DatasetPlan, count: int) -> DatasetPlan:
         # Its startpoints wait for their turn, too: nobody has judged yet whether they may go back.
         return dataclasses.replace(dataset, work_units=(), expected_high=dataset.low, notes=notes, begin=None)
     return dataclasses.replace(dataset, work_units=units, expected_high=units[-1].expected_high, notes=notes)
-
-
-def _widens_numbers(spec: JobSpec) -> bool:
-    """Return whether whole numbers may become decimals in all branches, for all readers, and in no name of a folder."""
-    branches = spec.fork.branches
-    if any((branch.schema_contract or spec.schema_contract) is not SchemaContract.EVOLVE for branch in branches):
-        return False
-    writers = [spec.writer_of(branch) for branch in branches]
-    if any(writer.type != "parquet" or writer.options.get("partition_by") for writer in writers):
-        return False
-    return all(traits.widens_numbers for traits in publisher_traits(spec).values())
 
 
 def _leftovers(job: str, store: StateStore, selection: Selection) -> tuple[Leftover, ...]:
