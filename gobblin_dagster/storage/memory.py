@@ -99,6 +99,15 @@ class MemoryStorage:
     def sha256(self, path: str) -> str:
         return hashlib.sha256(self.read(path)).hexdigest()
 
+    def digest(self) -> bytes:
+        """Return a digest of all names and contents, also of empty folders and temporary files, for tests."""
+        total = hashlib.sha256()
+        with self._lock:
+            total.update("\0".join(sorted(self._folders)).encode())
+            for path, content in sorted(self._files.items()):
+                total.update(f"\0{path}\0{len(content)}\0".encode() + content)
+        return total.digest()
+
     def read(self, path: str) -> bytes:
         with self._lock:
             if path in self._folders:

@@ -36,6 +36,7 @@ from gobblin_dagster.state import open_store
 from gobblin_dagster.state.files.store import FileStateStore
 from gobblin_dagster.state.sql.tables import leases, metadata
 from gobblin_dagster.state.store import LeaseGrant, StateStore
+from gobblin_dagster.storage import MemoryStorage
 from gobblin_dagster.testing.faults import FaultPoints, Halted, counted_storage, counted_store
 from gobblin_dagster.testing.protocol.storages import StorageSetup
 
@@ -157,13 +158,16 @@ class Example:
             shutil.copytree(self.root, self._copy(name), symlinks=True)
 
     def disk_digest(self) -> str | None:
-        """Return a digest of all names, modes and bytes of state and files; None if not all are in one local folder."""
-        if not self._is_in_one_folder:
+        """Return a digest of all names, modes and bytes of state and files; None if some are on a server."""
+        files = self.storage if isinstance(self.storage, MemoryStorage) and self.kind != "postgres" else None
+        if files is None and not self._is_in_one_folder:
             return None
         total = hashlib.sha256()
         for path in sorted(self.root.rglob("*")):
             content = path.read_bytes() if path.is_file() else b""
             total.update(f"{path}\0{path.lstat().st_mode}\0{len(content)}\0".encode() + content)
+        if files is not None:
+            total.update(files.digest())
         return total.hexdigest()
 
     def _is_copied(self, name: str) -> bool:

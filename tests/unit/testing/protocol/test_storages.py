@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.storage import MemoryStorage
+from gobblin_dagster.storage.local import TEMP_PREFIX
 from gobblin_dagster.testing.faults import Fault, FaultPoints, Halted, counted_storage, halt_before
 from gobblin_dagster.testing.protocol.invariants import check_recovered
 from gobblin_dagster.testing.protocol.scenario import FIRST_BATCH, Example
@@ -44,3 +48,21 @@ def test_late_listing_shows_what_was_there_when_asked_before() -> None:
     storage.put_if_absent("/lake/a", b"")
     assert storage.list_names("/lake") == []
     assert storage.list_names("/lake") == ["a"]
+
+
+def test_digest_of_files_in_memory_tells_each_name_and_byte() -> None:
+    storage = MemoryStorage()
+    changes: list[Callable[[], object]] = [
+        partial(storage.make_dirs, "/lake/empty"),
+        partial(storage.put_if_absent, "/lake/a", b"1"),
+        partial(storage.put_if_absent, f"/lake/{TEMP_PREFIX}b", b"1"),
+        partial(storage.replace, "/lake/a", b"2"),
+        partial(storage.move, "/lake/a", "/lake/c"),
+    ]
+    seen = [storage.digest()]
+    for change in changes:
+        change()
+        seen.append(storage.digest())
+    assert len({*seen}) == len(changes) + 1
+    storage.delete_tree("/lake")
+    assert storage.digest() == seen[0]
