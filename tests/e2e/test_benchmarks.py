@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +13,19 @@ ROOT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.slow]
 
+# What little work costs is the start of the JVMs: these compile less, and collect in one thread.
+SMALL_JVM = {
+    "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
+}
+
 
 def test_benchmark_prints_a_ratio_per_scenario_and_the_idle_run(tmp_path: Path) -> None:
     sizes = ["--rows", "3200", "--datasets", "5", "--rounds", "1"]
     done = subprocess.run(
         [sys.executable, "benchmarks/run.py", *sizes, "--cache", str(tmp_path)],
         cwd=ROOT,
+        env={**os.environ, **SMALL_JVM},
         capture_output=True,
         text=True,
         check=False,
@@ -35,6 +43,7 @@ def test_quick_benchmarks_with_little_work_make_a_page(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "benchmarks/all.py", "--smoke", "--page", str(page)],
         cwd=ROOT,
+        env={**os.environ, **SMALL_JVM},
         capture_output=True,
         text=True,
         check=False,
