@@ -25,7 +25,7 @@ from gobblin_dagster.service.executors.remote_dagster import (
     WORKER_METADATA,
     outcome_tag,
 )
-from gobblin_dagster.service.model import ExecutionStatus, JobReport
+from gobblin_dagster.service.model import ExecutionStatus
 from gobblin_dagster.service.store.node_rows import Node
 from gobblin_dagster.service.topology.capabilities import announce
 from gobblin_dagster.service.worker import Worker
@@ -98,19 +98,7 @@ def _run(context: dg.OpExecutionContext, project: Project, runner: TaskRunner) -
     Worker(project, runner, tell, 1).serve(lines())
     [news] = told
     key = order.key
-    report = JobReport(
-        key.execution_id,
-        key.job,
-        key.generation,
-        key.attempt,
-        news.status,
-        news.message,
-        context.run_id,
-        news.processed_count,
-        news.low_watermark,
-        news.high_watermark,
-        news.may_retry,
-    )
+    report = news.report(context.run_id)
     context.instance.add_run_tags(context.run_id, {OUTCOME_TAG: outcome_tag(report)})
     context.log.info(f"{key}: {news.status.value}: {news.message}; {news.processed_count} rows")
     if is_interrupted.is_set():

@@ -38,6 +38,18 @@ _EVERY_CALL = 1_000_000
 Work = Callable[[Project], object]
 
 
+class FaultyProject(Project):
+    """A project whose storage and store pass fault points."""
+
+    points = FaultPoints()
+
+    def storage(self, job: JobSpec) -> Storage:
+        return counted_storage(super().storage(job), self.points)
+
+    def open_store(self) -> StateStore:
+        return counted_store(super().open_store(), self.points)
+
+
 @contextmanager
 def counted(points: FaultPoints) -> Iterator[None]:
     """Make the stores and storages of all projects fault points."""

@@ -24,24 +24,20 @@ from gobblin_dagster.constructs.publishers.changes import Changes
 from gobblin_dagster.constructs.publishers.delta_steps import MergeIntoDeltaStep
 from gobblin_dagster.constructs.publishers.iceberg_steps import MergeIntoIcebergStep
 from gobblin_dagster.core.run_record import RunStatus
-from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.engine.snapshots.reader import read_published
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
-from gobblin_dagster.state import StateStore
 from gobblin_dagster.testing.faults import (
     CRASHED,
     Fault,
     FaultPoints,
-    counted_storage,
-    counted_store,
     crash_after,
     crash_before,
     run_in_child,
 )
 from gobblin_dagster.testing.inline_runner import InlineRunner
+from tests.faults.strikes import FaultyProject
 from tests.unit.engine.jobs import job_spec
 
 KEYS, LONGEST_RUN = 5, 130
@@ -56,18 +52,6 @@ MODES: dict[str, dict[str, Any]] = {
 }
 """Branches: one row for each key; versions from their publication on; versions from the time in a column on; the items
 of a list of each row."""
-
-
-class FaultyProject(Project):
-    """A project whose storage and store pass fault points."""
-
-    points = FaultPoints()
-
-    def storage(self, job: JobSpec) -> Storage:
-        return counted_storage(super().storage(job), self.points)
-
-    def open_store(self) -> StateStore:
-        return counted_store(super().open_store(), self.points)
 
 
 def _job(root: Path, rows: int, kind: str) -> JobSpec:

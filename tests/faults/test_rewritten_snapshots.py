@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from gobblin_dagster.core.errors import UsageError
-from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit import manifest
 from gobblin_dagster.engine.maintenance.clean import clean
 from gobblin_dagster.engine.maintenance.compact import compact
@@ -24,18 +23,16 @@ from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.engine.snapshots.reader import load_published, read_published
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
-from gobblin_dagster.state import StateStore
 from gobblin_dagster.testing.faults import (
     CRASHED,
     Fault,
     FaultPoints,
-    counted_storage,
-    counted_store,
     crash_after,
     kills,
     run_in_child,
 )
 from gobblin_dagster.testing.inline_runner import InlineRunner
+from tests.faults.strikes import FaultyProject
 from tests.unit.engine.jobs import job_spec, project, run
 
 KEEP = 3
@@ -104,18 +101,6 @@ def test_any_history_of_publications_merges_rollbacks_and_clean_ups_reads_as_it_
                 with pytest.raises(UsageError, match="has expired"):
                     read_published(tmp_path / "lake", "numbers", "a", number)
         assert _ids(tmp_path) == expected[-1]
-
-
-class FaultyProject(Project):
-    """A project whose storage and store pass fault points."""
-
-    points = FaultPoints()
-
-    def storage(self, job: JobSpec) -> Storage:
-        return counted_storage(super().storage(job), self.points)
-
-    def open_store(self) -> StateStore:
-        return counted_store(super().open_store(), self.points)
 
 
 def _run_with(points: FaultPoints, root: Path, job: JobSpec) -> None:

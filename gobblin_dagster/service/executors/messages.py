@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gobblin_dagster.core.utils.text import storable
-from gobblin_dagster.service.model import ExecutionStatus, JobKey
+from gobblin_dagster.service.model import ExecutionStatus, JobKey, JobReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,23 @@ class JobNews:
     low_watermark: str = ""
     high_watermark: str = ""
     may_retry: bool = True
+
+    def report(self, run_id: str = "") -> JobReport:
+        """Return it as the service takes it, with the run that did the job if that is known."""
+        key = self.key
+        return JobReport(
+            key.execution_id,
+            key.job,
+            key.generation,
+            key.attempt,
+            self.status,
+            self.message,
+            run_id,
+            self.processed_count,
+            self.low_watermark,
+            self.high_watermark,
+            self.may_retry,
+        )
 
 
 Message = RunOrder | StopOrder | Shutdown | JobNews

@@ -218,19 +218,7 @@ class JobMonitor:
         key = news.key
         if news.status is ExecutionStatus.CANCELLED and self._turns.is_ending and key not in self._stopped:
             return  # another monitor takes the job up again; what is whole is committed
-        report = JobReport(
-            key.execution_id,
-            key.job,
-            key.generation,
-            key.attempt,
-            news.status,
-            news.message,
-            "",
-            news.processed_count,
-            news.low_watermark,
-            news.high_watermark,
-            news.may_retry,
-        )
+        report = news.report()
         while True:
             try:
                 self._inlet.tell(report)

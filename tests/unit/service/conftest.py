@@ -20,6 +20,14 @@ from gobblin_dagster.service.store.store import ServiceStore
 from tests.services.postgres import PostgresServer
 
 NOW = datetime(2026, 11, 22, 18, 0, 30, tzinfo=UTC)
+HOP_TEMPLATE = """\
+template: hop
+job:
+  source: {type: files, path: "in/{dataset}.csv", format: {type: csv}}
+  extract: {namespace: test, table: orders}
+  output: {path: lake}
+"""
+"""A template for edges, as `hop.template`."""
 
 
 class OwnClock:

@@ -21,23 +21,16 @@ from gobblin_dagster.service.store.flow_rows import newest_version
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.topology.catalog import TopologyCatalog
 
-from .conftest import flow
+from .conftest import HOP_TEMPLATE, flow
 
 S = ExecutionStatus
-TEMPLATE = """\
-template: hop
-job:
-  source: {type: files, path: "in/{dataset}.csv", format: {type: csv}}
-  extract: {namespace: test, table: orders}
-  output: {path: lake}
-"""
 
 
 class Service:
     """A catalog with its compiler and orchestrator."""
 
     def __init__(self, root: Path, store: ServiceStore) -> None:
-        (root / "hop.template").write_text(TEMPLATE)
+        (root / "hop.template").write_text(HOP_TEMPLATE)
         self._store = store
         templates, topology = TemplateCatalog(root), TopologyCatalog(root / "topology")
         compiler = ExecutorCompiler(

@@ -23,28 +23,24 @@ from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.constructs import WriterContext
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError
 from gobblin_dagster.core.lease import LeaseOwner
-from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.maintenance import file_merger
 from gobblin_dagster.engine.maintenance.clean import clean
 from gobblin_dagster.engine.maintenance.compact import Compaction, compact
 from gobblin_dagster.engine.maintenance.file_merger import FileMerger, likeness
 from gobblin_dagster.engine.maintenance.rollback import rollback
-from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.snapshots.history import list_snapshots
 from gobblin_dagster.engine.snapshots.reader import load_published, read_published
 from gobblin_dagster.spec.job import ConstructSpec, JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
-from gobblin_dagster.state import StateStore
 from gobblin_dagster.storage import LocalStorage
 from gobblin_dagster.testing.faults import (
     CRASHED,
     Fault,
     FaultPoints,
-    counted_storage,
-    counted_store,
     kills,
     run_in_child,
 )
+from tests.faults.strikes import FaultyProject
 from tests.unit.engine.jobs import by_urn, job_spec, project, published, run
 
 
@@ -310,18 +306,6 @@ def test_csv_that_was_written_in_another_way_than_now_is_left_alone(tmp_path: Pa
     assert _likeness(tmp_path, semicolons, header=True, delimiter=";") == '"a";"b"'
     assert _likeness(tmp_path, '1;"x"\n', header=False) == "csv, 1 columns"
     assert _likeness(tmp_path, "1,2\n1,2,3\n", header=True) is None
-
-
-class FaultyProject(Project):
-    """A project whose storage and store pass fault points."""
-
-    points = FaultPoints()
-
-    def storage(self, job: JobSpec) -> Storage:
-        return counted_storage(super().storage(job), self.points)
-
-    def open_store(self) -> StateStore:
-        return counted_store(super().open_store(), self.points)
 
 
 def _compact_with(points: FaultPoints, root: Path, job: JobSpec) -> None:

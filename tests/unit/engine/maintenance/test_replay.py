@@ -14,26 +14,22 @@ import pytest
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import DatasetBusyError, UsageError
 from gobblin_dagster.core.lease import LeaseOwner
-from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.maintenance.compact import compact
 from gobblin_dagster.engine.maintenance.replay import replay_quarantine
-from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.snapshots.audit import audit_dataset
 from gobblin_dagster.engine.snapshots.reader import load_published, read_published
 from gobblin_dagster.engine.snapshots.rejected_rows import count_quarantined
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
-from gobblin_dagster.state import StateStore
 from gobblin_dagster.testing.faults import (
     CRASHED,
     Fault,
     FaultPoints,
-    counted_storage,
-    counted_store,
     kills,
     run_in_child,
 )
 from gobblin_dagster.testing.rows_source import RowsSource
+from tests.faults.strikes import FaultyProject
 from tests.unit.engine.jobs import job_spec, project, published, run
 
 HAS_VALUE = {"name": "has_value", "type": "not_null", "columns": ["value"]}
@@ -199,18 +195,6 @@ def test_replay_while_a_run_holds_the_dataset_is_refused(tmp_path: Path) -> None
         store.close()
     with pytest.raises(UsageError, match="Nothing was published of dataset 'b'"):
         replay_quarantine(project(tmp_path, job), job, "b")
-
-
-class FaultyProject(Project):
-    """A project whose storage and store pass fault points."""
-
-    points = FaultPoints()
-
-    def storage(self, job: JobSpec) -> Storage:
-        return counted_storage(super().storage(job), self.points)
-
-    def open_store(self) -> StateStore:
-        return counted_store(super().open_store(), self.points)
 
 
 def _replay_with(points: FaultPoints, root: Path, job: JobSpec) -> None:

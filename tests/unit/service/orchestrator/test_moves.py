@@ -29,16 +29,9 @@ from gobblin_dagster.service.store.state_place_rows import add_state_place, load
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.topology.catalog import TopologyCatalog
 
-from ..conftest import flow
+from ..conftest import HOP_TEMPLATE, flow
 
 S = ExecutionStatus
-TEMPLATE = """\
-template: hop
-job:
-  source: {type: files, path: "in/{dataset}.csv", format: {type: csv}}
-  extract: {namespace: test, table: orders}
-  output: {path: lake}
-"""
 TOPOLOGY = """\
 nodes: {landing: {type: files}, lake: {type: lake}, shop: {type: shop}}
 executors:
@@ -54,7 +47,7 @@ class Service:
     """Two executors whose workers poll one database; a job goes to `east` first."""
 
     def __init__(self, root: Path, store: ServiceStore) -> None:
-        (root / "hop.template").write_text(TEMPLATE)
+        (root / "hop.template").write_text(HOP_TEMPLATE)
         (root / "topology").mkdir()
         (root / "topology" / "all.yaml").write_text(TOPOLOGY)
         self.store = store
