@@ -164,7 +164,7 @@ class Orchestrator:
                 full = self._quotas.full(transaction)
                 first = [
                     one
-                    for one in first_accepted(transaction, 10_000, *full)
+                    for one in first_accepted(transaction, *full)
                     if one.flow not in waits and self._without_way.get(one) != topology
                 ]
             if not first:

@@ -170,10 +170,11 @@ def flows_with_executions(transaction: Transaction, group: str) -> list[FlowId]:
 
 def first_accepted(
     transaction: Transaction,
-    limit: int = 10_000,
     full_groups: Collection[str] = (),
     full_users: Collection[str] = (),
     full_owners: Collection[str] = (),
+    *,
+    limit: int = 10_000,
 ) -> list[ExecutionId]:
     """Return the oldest execution of each flow that waits for its start, or to go on, oldest first.
 
