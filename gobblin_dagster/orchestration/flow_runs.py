@@ -143,11 +143,8 @@ class FlowRuns:
             return
         moved = {urn: one for urn, one in record.datasets.items() if one.outcome is DatasetOutcome.COMMITTED}
         self._orchestrator.report(
-            JobReport(
-                key.execution_id,
-                key.job,
-                key.generation,
-                key.attempt,
+            JobReport.of(
+                key,
                 _STATUS[record.status],
                 _message(record),
                 run.run_id,
@@ -158,8 +155,7 @@ class FlowRuns:
         )
 
     def _tell(self, key: JobKey, status: ExecutionStatus, message: str = "", run_id: str = "") -> None:
-        report = JobReport(key.execution_id, key.job, key.generation, key.attempt, status, message, run_id)
-        self._orchestrator.report(report)
+        self._orchestrator.report(JobReport.of(key, status, message, run_id))
 
     def _drop(self, order: Order) -> None:
         with self._store.write() as transaction:

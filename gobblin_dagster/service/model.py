@@ -268,6 +268,22 @@ class JobReport:
     high_watermark: str = ""
     may_retry: bool = True
 
+    @classmethod
+    def of(
+        cls,
+        key: JobKey,
+        status: ExecutionStatus,
+        message: str = "",
+        run_id: str = "",
+        processed_count: int = 0,
+        low_watermark: str = "",
+        high_watermark: str = "",
+        may_retry: bool = True,
+    ) -> JobReport:
+        """Return the report about an attempt that is named by its key."""
+        attempt = key.execution_id, key.job, key.generation, key.attempt
+        return cls(*attempt, status, message, run_id, processed_count, low_watermark, high_watermark, may_retry)
+
     @property
     def key(self) -> JobKey:
         """The attempt that it is about."""

@@ -136,8 +136,7 @@ class EmbeddedExecutor(QueuedExecutor):
         is_other = job is None or job_key(key.execution_id, job) != key
         if job is None or is_other or job.status.is_final or job.holder != self._node:
             return None
-        status = ExecutionStatus.ORCHESTRATED
-        self.tell(JobReport(key.execution_id, key.job, key.generation, key.attempt, status, run_id=run_id))
+        self.tell(JobReport.of(key, ExecutionStatus.ORCHESTRATED, run_id=run_id))
         return with_rate(job.job.body, rate)
 
     def tell(self, report: JobReport) -> None:

@@ -134,11 +134,8 @@ def read_tracking_event(data: bytes) -> JobReport | None:
     found = {ours: metadata[theirs] for ours, theirs in {**names, **attempt}.items() if theirs in metadata}
     key = _key({**found, "job.name": job}, "")
     count = metadata.get("processedCount", "")
-    return JobReport(
-        key.execution_id,
-        key.job,
-        key.generation,
-        key.attempt,
+    return JobReport.of(
+        key,
         status,
         storable(metadata.get("message", "")),
         "",

@@ -47,12 +47,8 @@ class JobNews:
 
     def report(self, run_id: str = "") -> JobReport:
         """Return it as the service takes it, with the run that did the job if that is known."""
-        key = self.key
-        return JobReport(
-            key.execution_id,
-            key.job,
-            key.generation,
-            key.attempt,
+        return JobReport.of(
+            self.key,
             self.status,
             self.message,
             run_id,

@@ -424,7 +424,7 @@ class DagsterExecutor:
             elif job.run_id == _ASKED and self._may_be_under_way(job.key):
                 continue
             elif job.is_stop_requested:
-                self._save(_report(job.key, ExecutionStatus.CANCELLED, "stopped before it began"), has_run=False)
+                self._save(JobReport.of(job.key, ExecutionStatus.CANCELLED, "stopped before it began"), has_run=False)
             else:
                 self._launch(job.key)
 
@@ -444,7 +444,7 @@ class DagsterExecutor:
         try:
             run_id = self._dagster.launch(to_line(RunOrder(key, "", body)), self._tags(key))
         except UsageError as error:
-            refused = replace(_report(key, ExecutionStatus.FAILED, str(error)), may_retry=False)
+            refused = replace(JobReport.of(key, ExecutionStatus.FAILED, str(error)), may_retry=False)
             self._save(refused, has_run=False)
             return
         log.info("executor %s has launched run %s of job %s", self.name, run_id, key)
@@ -455,21 +455,21 @@ class DagsterExecutor:
         with self._store.write() as transaction:
             now = self._store.now(transaction)
             begin_job(transaction, key, _HOLDER, run_id, now)
-            save_report(transaction, _report(key, ExecutionStatus.ORCHESTRATED), _HOLDER, now)
+            save_report(transaction, JobReport.of(key, ExecutionStatus.ORCHESTRATED), _HOLDER, now)
         self._asked_at.pop(key, None)
 
     def _watch(self, job: WorkerJob, run: FoundRun | None) -> None:
         """Report what changed about a job's run, and ask it to end if that was ordered."""
         key = job.key
         if run is None:
-            self._save(_report(key, ExecutionStatus.FAILED, f"its run {job.run_id} is gone from Dagster"))
+            self._save(JobReport.of(key, ExecutionStatus.FAILED, f"its run {job.run_id} is gone from Dagster"))
         elif run.status in _FINISHED:
             self._save(_outcome(key, run))
         elif job.is_stop_requested:
             if run.status != "CANCELING":
                 self._dagster.end(run.run_id, at_once=run.status == _NEVER_LAUNCHED)
         elif run.status == "STARTED" and key not in self._running:
-            self._save(_report(key, ExecutionStatus.RUNNING))
+            self._save(JobReport.of(key, ExecutionStatus.RUNNING))
             self._running.add(key)
 
     def _save(self, report: JobReport, *, has_run: bool = True) -> None:
@@ -490,10 +490,6 @@ class DagsterExecutor:
         return {name: tags[name] for name in only or tags} | {SERVICE_TAG: self._service}
 
 
-def _report(key: JobKey, status: ExecutionStatus, message: str = "") -> JobReport:
-    return JobReport(key.execution_id, key.job, key.generation, key.attempt, status, message)
-
-
 def _outcome(key: JobKey, run: FoundRun) -> JobReport:
     """Return what became of a job: as its run says, or else by how Dagster ended the run."""
     if text := run.tags.get(OUTCOME_TAG):
@@ -509,4 +505,4 @@ def _outcome(key: JobKey, run: FoundRun) -> JobReport:
     message = (
         "" if is_complete else f"its Dagster run {run.run_id} ended as {run.status} before the job did; see its log"
     )
-    return _report(key, status, message)
+    return JobReport.of(key, status, message)

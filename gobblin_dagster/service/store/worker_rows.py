@@ -54,7 +54,7 @@ def change_body(transaction: Transaction, key: JobKey, body: str) -> bool:
 def stop_job(transaction: Transaction, executor: str, key: JobKey, now: datetime) -> None:
     """Ask for the end of a job; one that has not begun, or that is not known, is cancelled and never begins."""
     _add(transaction, executor, key, "", now)
-    report = _report(key, ExecutionStatus.CANCELLED, "stopped before it began")
+    report = JobReport.of(key, ExecutionStatus.CANCELLED, "stopped before it began")
     transaction.execute(
         update(jobs)
         .where(_is(key), ~jobs.c.is_over, jobs.c.run_id == "")
@@ -105,7 +105,7 @@ def take_over(transaction: Transaction, executor: str, holder: str, alive: Colle
 
 def begin_job(transaction: Transaction, key: JobKey, holder: str, run_id: str, now: datetime) -> str | None:
     """Note that a worker's job is handed over as a run; return its body, or None if it is not the worker's to run."""
-    report = _report(key, ExecutionStatus.ORCHESTRATED, run_id=run_id)
+    report = JobReport.of(key, ExecutionStatus.ORCHESTRATED, run_id=run_id)
     held = and_(_is(key), ~jobs.c.is_over, jobs.c.holder == holder)
     first = {} if _has_begun(transaction, key) else _told(report)
     changed = update(jobs).where(held).values(run_id=run_id, changed_at=now, **first).returning(jobs.c.body)
@@ -139,7 +139,7 @@ def untold_reports(transaction: Transaction, executor: str, limit: int) -> list[
     for row in transaction.execute(query):
         report = read_report(row.report)
         if report.status.is_final and row.run_id and row.told != ExecutionStatus.RUNNING:
-            found.append(_report(_job(row).key, ExecutionStatus.RUNNING, run_id=row.run_id))
+            found.append(JobReport.of(_job(row).key, ExecutionStatus.RUNNING, run_id=row.run_id))
         found.append(report)
     return found
 
@@ -172,7 +172,7 @@ def read_report(text: str) -> JobReport:
             raise ValueError("a field has another type")
         more = {name: storable(value) if isinstance(value, str) else value for name, value in more.items()}
         status = ExecutionStatus(fields["status"])
-        return JobReport(key.execution_id, key.job, key.generation, key.attempt, status, **more)
+        return JobReport.of(key, status, **more)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:  # the last: too deep
         raise ValueError(f"no report of a job: {str(text)[:200]!r}") from error
 
@@ -208,10 +208,6 @@ def _add(transaction: Transaction, executor: str, key: JobKey, body: str, now: d
 
 def _has_begun(transaction: Transaction, key: JobKey) -> bool:
     return bool(transaction.execute(select(jobs.c.run_id).where(_is(key))).scalar_one_or_none())
-
-
-def _report(key: JobKey, status: ExecutionStatus, message: str = "", run_id: str = "") -> JobReport:
-    return JobReport(key.execution_id, key.job, key.generation, key.attempt, status, message, run_id)
 
 
 def _told(report: JobReport) -> dict[str, str]:
