@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # In one list, so that all are installed in one go; the JDK brings the Java of Spark.
 TEST_PROGRAMS := postgresql mariadb-server maven default-jdk-headless openssh-server mmdebstrap chromium
 .DEFAULT_GOAL := help
-.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots dagster-versions check demo demo-full service service-demo service-example bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-table dags executor-storm merge-storm service-storm clean
+.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots dagster-versions dagster-surface check demo demo-full service service-demo service-example bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-table dags executor-storm merge-storm service-storm clean
 
 help: ## list all of these
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,7 +50,7 @@ service-example: install ## the service with three executors, on a broker and a 
 	@rm -rf service-example
 	@$(BIN)/python -m tests.services.service_example service-example
 
-dags: install ## the DAG engine on every DAG of four jobs, in all orders of all events: some minutes
+dags: install ## the DAG engine in all states of every DAG of four jobs, beyond what each run of the tests tries: some minutes
 	@echo "+ GOBBLIN_ALL_DAGS=1 pytest tests/unit/service/orchestrator/test_all_dags.py"
 	@GOBBLIN_ALL_DAGS=1 $(BIN)/python -m pytest -q -n0 tests/unit/service/orchestrator/test_all_dags.py
 
@@ -68,7 +68,7 @@ crash-table: install ## every single fault, and N random schedules (default 2000
 	@scripts/ensure-system.sh postgresql maven default-jdk-headless || true # said in one sentence; rows that need them are left out by name
 	@$(BIN)/python -m tests.services.crash_table --storms $(or $(N),2000) $(if $(PAIRS),--pairs)
 
-merge-storm: install ## kill merges, histories and child tables in Parquet snapshots, Delta and Iceberg at each point, and by N random schedules (default 20) of each
+merge-storm: install ## kill and freeze merges, histories and child tables in Parquet snapshots, Delta and Iceberg at each point, cut the power under the first, and run N random schedules (default 20) of each
 	@$(BIN)/python -m tests.faults.test_merge_storms every
 	@$(BIN)/python -m tests.faults.test_merge_storms 0 $(or $(N),20)
 
@@ -154,13 +154,17 @@ docs-serve: install ## serve the documentation on 127.0.0.1:8000; pages follow y
 dagster-versions: install ## the tests of the Dagster layer with the oldest and the newest supported Dagster
 	@scripts/dagster-versions.sh $(BIN)/python
 
-screenshots: install ## take the README's pictures of Dagster's pages anew, in Chromium
+dagster-surface: install ## what we use of Dagster, with the oldest and the newest supported Dagster: a part of those tests
+	@scripts/dagster-versions.sh $(BIN)/python surface
+
+screenshots: install ## take the pictures of Dagster's pages in README and docs anew, in Chromium
 	@scripts/ensure-java.sh
 	@scripts/ensure-system.sh chromium
 	$(BIN)/python scripts/screenshot.py
+	GOBBLIN_PICTURES=$(CURDIR)/docs/images $(BIN)/pytest -n0 tests/integration/test_dagster_browser.py
 
 check: install ## what CI runs, in the same order
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint types contracts site
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint types contracts site dagster-surface
 	@$(MAKE) --no-print-directory test
 
 clean: ## delete everything that is made here: environment, caches, demo folders

@@ -4,8 +4,8 @@
 
 `--dlt` names a Python in which dagster-dlt and dlt are installed with `[filesystem,parquet]`. Each side loads the same
 CSV files, first by its own command, then as a run of Dagster (`dagster job execute`, SQLite, one process); and each
-side's definitions are loaded, for as many jobs (of us) or sources (of dlt) as `--jobs` says. Shown are medians of CPU
-seconds of whole processes, with their start.
+side's definitions are loaded, for as many jobs (of us) or sources (of dlt) as `--jobs` says, and a run of each is begun
+up to its first step. Shown are medians of CPU seconds of whole processes, with their start.
 """
 
 from __future__ import annotations
@@ -63,6 +63,28 @@ defs = dg.Definitions(
 )
 """
 LOAD = "import definitions; definitions.defs.get_repository_def()"
+FIRST_STEP = """
+import os
+import dagster as dg
+
+def many_job():
+    import definitions
+    return definitions.defs.resolve_job_def("many_job")
+
+if __name__ == "__main__":
+    import first_step
+
+    with dg.DagsterInstance.get() as instance:
+        store = instance.handle_new_event
+
+        def store_until_first_step(event, **more):
+            if event.dagster_event and event.dagster_event.event_type_value == "STEP_START":
+                os._exit(0)
+            store(event, **more)
+
+        instance.handle_new_event = store_until_first_step
+        dg.execute_job(dg.reconstructable(first_step.many_job), instance=instance)
+"""
 HOME = "telemetry: {enabled: false}\n"
 
 
@@ -90,6 +112,7 @@ def main() -> None:
             (folder / "definitions.py").write_text(OURS.format(checks=checks), encoding="utf-8")
             alone = [sys.executable, "-m", "gobblin_dagster", "run"]
             note(took, side, args.datasets, alone if checks is None else execute(sys.executable), folder)
+        note(took, "ours, to first step", args.datasets, first_step(sys.executable, folder), folder)
         if args.dlt:
             folder = fresh(cache)
             text = DLT.format(files=str(single), size=1)
@@ -106,6 +129,7 @@ def main() -> None:
             folder = fresh(cache)
             (folder / "definitions.py").write_text(DLT.format(files=str(files), size=200), encoding="utf-8")
             note(took, "dlt, in Dagster", args.datasets, execute(str(args.dlt)), folder)
+            note(took, "dlt, to first step", args.datasets, first_step(str(args.dlt), folder), folder)
     figures = [
         Figure(side, of, median(one.seconds for one in turns), median(one.cpu_s for one in turns))
         for (side, of), turns in took.items()
@@ -145,6 +169,12 @@ def write_jobs(folder: Path, files: Path, number: int) -> None:
 def execute(python: str) -> list[str]:
     """Return the command that runs all of a definitions.py as one run of Dagster."""
     return [python, "-m", "dagster", "job", "execute", "-f", "definitions.py", "-j", "many_job"]
+
+
+def first_step(python: str, folder: Path) -> list[str]:
+    """Return the command of a run that ends where its first step would begin, in a process as Dagster's runs have."""
+    (folder / "first_step.py").write_text(FIRST_STEP, encoding="utf-8")
+    return [python, "first_step.py"]
 
 
 def note(took: dict[tuple[str, int], list[Took]], side: str, of: int, command: list[str], folder: Path) -> None:

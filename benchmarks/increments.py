@@ -2,10 +2,10 @@
 
     python benchmarks/increments.py [--rows 503000] [--rounds 5] [--dlt PYTHON]
 
-The sides take turns: ours in a process of its own, ours in a warm worker, and dlt, if a Python is named in which dlt is
-installed with `[filesystem,parquet,sql-database]` and psycopg2. dlt reads the tables incrementally by the same column,
-as Arrow tables. Medians are shown, with the CPU seconds of the commands beside them, without those of the database and
-of a worker that stays. The rows of all sides must agree.
+The sides take turns: ours in a process of its own without Spark, ours in a warm worker, ours with Spark, and dlt, if a
+Python is named in which dlt is installed with `[filesystem,parquet,sql-database]` and psycopg2. dlt reads the tables
+incrementally by the same column, as Arrow tables. Medians are shown, with the CPU seconds of the commands beside them,
+without those of the database and of a worker that stays. The rows of all sides must agree.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FILL = """
     FROM generate_series({first}, {last}) AS id
 """
 URL = "BENCH_POSTGRES_URL"
-PROJECT = "project: bench\nspark: {{keep_warm: {keep}}}\n"
+PROJECT = "project: bench\nspark: {{keep_warm: {keep}, start: {start}}}\n"
 JOB = f"""
 job: four
 source: {{type: query, url: "${{{URL}}}", include: ["public[.].*"], watermark: {{column: id, type: long}}}}
@@ -72,7 +72,8 @@ class Side:
         if self.is_ours:
             (self.folder / "jobs").mkdir()
             keep = "10m" if self.is_warm else "null"
-            (self.folder / "gobblin.yaml").write_text(PROJECT.format(keep=keep), encoding="utf-8")
+            start = "always" if "Spark" in self.name else "when_needed"
+            (self.folder / "gobblin.yaml").write_text(PROJECT.format(keep=keep, start=start), encoding="utf-8")
             (self.folder / "jobs" / "four.yaml").write_text(JOB, encoding="utf-8")
 
     def end(self) -> None:
@@ -133,7 +134,8 @@ def one_round(server: PostgresServer, rows: int, dlt: Path | None, took: dict[tu
 def sides_in(folder: Path, dlt: Path | None) -> list[Side]:
     """Return the sides, with their folders made."""
     run = [sys.executable, "-m", "gobblin_dagster", "run"]
-    sides = [Side("ours, own", folder / "own", run), Side("ours, warm", folder / "warm", run)]
+    names = {"ours, own": "own", "ours, warm": "warm", "ours, Spark": "spark"}
+    sides = [Side(name, folder / below, run) for name, below in names.items()]
     if dlt is not None:
         sides.append(Side("dlt", folder / "dlt", [str(dlt), str(HERE / "increments_dlt.py"), URL]))
     for side in sides:

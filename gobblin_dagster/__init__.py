@@ -10,6 +10,7 @@ Packages, from the bottom to the top; each imports only from those before it:
 - `engine`: plan, run and commit.
 - `warm`: the worker that keeps Python and Spark between commands.
 - `testing`: what people need who test constructs of their own, and the crash laboratory of the commit protocol.
+- `launcher`: starts Dagster's runs in a warm worker.
 - `orchestration`: the Dagster layer.
 - `demo`: a project on real flights.
 - `cli`: the command line. `face`: the same for Python.

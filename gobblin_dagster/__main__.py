@@ -1,8 +1,6 @@
 """`python -m gobblin_dagster`: the same as the command `gobblin`."""
 
-import sys
-
-from gobblin_dagster.cli.main import main
+from gobblin_dagster.cli.program import program
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program()

@@ -89,6 +89,7 @@ if TYPE_CHECKING:
         StepRefusedError,
         StorageError,
         StoreVersionError,
+        TaskLostError,
         TerminalError,
         TransientError,
         UnfinishedSequenceError,
@@ -359,6 +360,7 @@ __all__ = [
     "TableSnapshotWatermark",
     "TaskFailure",
     "TaskLevelPolicy",
+    "TaskLostError",
     "TaskRunner",
     "TaskState",
     "TerminalError",
@@ -420,7 +422,8 @@ _HOMES: Mapping[str, str] = {
         "DataQualityError DatasetBusyError EnvironmentFaultError ExtractError ForkBranchMismatchError "
         "GobblinDagsterError GroupHeldBackError InvalidSpecError InvalidUrnError QuarantinedError "
         "RangeOverlapError SourceError SparkLostError SpecError SpecFault StagedFileLostError StaleEpochError "
-        "StartpointError StepRefusedError StorageError StoreVersionError TerminalError TransientError "
+        "StartpointError StepRefusedError StorageError StoreVersionError TaskLostError "
+        "TerminalError TransientError "
         "UnfinishedSequenceError UsageError WatermarkMovedError WatermarkTypeError WorkerDiedError "
         "WorkingStateError"
     ),

@@ -117,8 +117,11 @@ def project_root(ctx: typer.Context) -> Path:
 
 def open_here(ctx: typer.Context, jobs: Collection[str] | None = None) -> Project:
     """Open the project; errors of unnamed jobs are ignored. Its folder may hold the user's own constructs."""
-    from gobblin_dagster.engine.project import open_project  # noqa: PLC0415 - `init` and `--help` need no engine
+    # `init` and `--help` need no engine.
+    from gobblin_dagster.core.utils.pandas_when_used import import_pandas_when_used  # noqa: PLC0415
+    from gobblin_dagster.engine.project import open_project  # noqa: PLC0415
 
+    import_pandas_when_used()
     return open_project(importable(project_root(ctx)), jobs or ())
 
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import codecs
-import gc
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
@@ -99,11 +98,6 @@ def _globals(
         typer.echo(ctx.get_help())
 
 
-_COLLECTOR_THRESHOLD = 10_000
-"""New objects after which Python looks for cycles; its default is 700. Importing makes many objects that stay, and
-searching them took up to an eighth of the CPU time of a short command."""
-
-
 def _use_utf8() -> None:
     """Read and write UTF-8 in pipes and files, whatever the locale: JSON and exports are UTF-8. Not on terminals."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
@@ -119,33 +113,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     `arguments` default to those of the process.
     """
-    gc.set_threshold(_COLLECTOR_THRESHOLD)
-    _use_utf8()
-    return _ended(sys.argv[1:] if arguments is None else list(arguments), may_hand_over=True)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        code = hand_over(given)
+    except BaseException as error:  # noqa: BLE001 - it is told as that of any command
+        return told(error, given)
+    return run_here(given) if code is None else code
 
 
 def run_here(arguments: Sequence[str]) -> int:
     """Run a command in this process and return its exit code."""
     _use_utf8()
-    return _ended(list(arguments), may_hand_over=False)
-
-
-def _ended(given: list[str], *, may_hand_over: bool) -> int:
-    call = Globals()
+    call, given = Globals(), list(arguments)
     begin()
     try:
-        code = hand_over(given) if may_hand_over else None
-        if code is not None:
-            return code
         code = app(args=given, prog_name="gobblin", standalone_mode=False, obj=call)
         if code == ExitCode.INTERRUPTED:
             raise KeyboardInterrupt
     except BaseException as error:  # noqa: BLE001 - the last stop: every error becomes a message and an exit code
-        code = fail(error)
-        if wants_json(given) and not isinstance(error, SystemExit | BrokenPipeError):
-            print_refusal(error, code, call.jobs)
-    else:
-        code = code if isinstance(code, int) else 0
-        if code and wants_json(given):
-            print_refusal(None, code, call.jobs)
+        return _told(error, given, call)
+    code = code if isinstance(code, int) else 0
+    if code and wants_json(given):
+        print_refusal(None, code, call.jobs)
+    return code
+
+
+def told(error: BaseException, arguments: Sequence[str]) -> int:
+    """Tell the error of a command that was not run, and return its exit code."""
+    _use_utf8()
+    begin()
+    return _told(error, list(arguments), Globals())
+
+
+def _told(error: BaseException, given: list[str], call: Globals) -> int:
+    code = fail(error)
+    if wants_json(given) and not isinstance(error, SystemExit | BrokenPipeError):
+        print_refusal(error, code, call.jobs)
     return code

@@ -57,6 +57,7 @@ class LogEvent(StrEnum):
     RECOVERED = "recovered"
     PLANNED = "planned"
     SPARK_STARTING = "spark_starting"
+    PROCESSES_STARTING = "processes_starting"
     TASK_DONE = "task_done"
     EXTRACTED = "extracted"
     STEP_DONE = "step_done"
@@ -180,6 +181,9 @@ class _JobLog(RunListener):
 
     def spark_starting(self) -> None:
         self._write(logging.INFO, LogEvent.SPARK_STARTING, "Spark starts")
+
+    def processes_starting(self) -> None:
+        self._write(logging.INFO, LogEvent.PROCESSES_STARTING, "Processes start; Spark is not needed")
 
     def task_done(self, state: TaskState, done: int, total: int) -> None:
         about = {"dataset": state.dataset_urn, "work_unit": state.work_unit_id, "state": state.state.value}

@@ -47,11 +47,13 @@ def is_installed(module: str) -> bool:
         return False
 
 
-def needed_packages(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def needed_packages(job: Mapping[str, Any], *, loads_targets: bool = True) -> Iterator[tuple[str, str]]:
     """Yield (place in the job file, module of an optional package) of each part of a job that needs one.
 
     Args:
         job: a job document; parts of other types than expected are left out.
+        loads_targets: whether modules of users (`module:Class`) are imported to look at their classes; set it to False
+            for a job that nobody has checked yet.
 
     Raises:
         UsageError: a type of the job is not known.
@@ -61,10 +63,17 @@ def needed_packages(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from _of_urls("output", {"path": output.get("path")})
     for loc, kind, node in constructs(job):
         place = show_loc(loc)
+        if not loads_targets and _is_target(node):
+            yield from _of_urls(place, node)
+            continue
         if kind in list(ConstructKind):  # the others are commit steps
-            yield from _of_construct(place, ConstructKind(kind), node)
+            yield from _of_construct(place, ConstructKind(kind), node, loads_targets=loads_targets)
         if kind != ConstructKind.SOURCE or not _is_read_by_spark(node["type"]):
             yield from _of_urls(place, node)
+
+
+def _is_target(node: Mapping[str, Any]) -> bool:
+    return ":" in str(node.get("type"))
 
 
 def _is_read_by_spark(source_type: str) -> bool:
@@ -72,13 +81,15 @@ def _is_read_by_spark(source_type: str) -> bool:
     return issubclass(registry.load(ConstructKind.SOURCE, source_type), FrameSource)
 
 
-def _of_construct(place: str, kind: ConstructKind, node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _of_construct(
+    place: str, kind: ConstructKind, node: Mapping[str, Any], *, loads_targets: bool
+) -> Iterator[tuple[str, str]]:
     cls = registry.load(kind, node["type"])
     yield from ((place, module) for module in traits_of(cls, PackageTraits).packages)
     for name, inner in nested_constructs(cls.Options):
         given = {"type": node[name]} if isinstance(node.get(name), str) else node.get(name)
-        if isinstance(given, dict):
-            yield from _of_construct(f"{place}.{name}", inner, given)
+        if isinstance(given, dict) and (loads_targets or not _is_target(given)):
+            yield from _of_construct(f"{place}.{name}", inner, given, loads_targets=loads_targets)
 
 
 def _of_urls(place: str, node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

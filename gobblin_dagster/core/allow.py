@@ -37,6 +37,8 @@ _OTHER_SERVERS = frozenset({"host", "hostaddr", "server", "service", "unix_socke
 """Query parameters of a database URL that name another server than its host part."""
 _FILES_READ = frozenset({"passfile", "read_default_file"})
 """Query parameters of a database URL that name a file also if it has no slash; a default file may name a server."""
+_SENDS_FILES = "infile"
+"""In names of query parameters of a MySQL URL (`local_infile`): the server may then ask for any file here."""
 _ODD = re.compile(r"[\\\s\x00-\x1f]")
 """Characters that end a host in some libraries and not in others, so that they would not read the same host as we."""
 _HOST = re.compile(r"[\w.-]+")
@@ -141,6 +143,8 @@ class AllowLists:
         servers = ",".join(value for name, value in query if name in _OTHER_SERVERS)
         files = (value for name, value in query if name in _FILES_READ or ("/" in value and name not in _OTHER_SERVERS))
         problem = next(filter(None, (self.path_problem(file, base_dir) for file in files)), "")
+        if self.paths is not None and any(_SENDS_FILES in name for name, _ in query):
+            problem = "the server may ask for any file (`local_infile`), and `allow.paths` of gobblin.yaml is set"
         if problem or servers:
             return problem or self.addresses_problem(servers)
         return self.addresses_problem(parts.netloc) if "," in parts.netloc else self.host_problem(host, port)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -21,6 +21,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import PolicyOutcome, QueueStats, TaskFailure
+from gobblin_dagster.core.traits import StepTraits, traits_of
 from gobblin_dagster.core.watermark.fields import AnyWatermark
 
 
@@ -218,6 +219,11 @@ class CommitReport(CommitFacts):
     was none."""
     change: ManualChange | None = None
     """None if a run made the commit."""
+
+
+def loaded_bytes(steps: Iterable[CommitStep]) -> int:
+    """Return the bytes of the staged files whose rows steps put into tables and topics."""
+    return sum(traits_of(step, StepTraits).loaded_bytes for step in steps)
 
 
 NO_REPORT = CommitReport()

@@ -14,6 +14,7 @@
     │   └── FlowChangedError        another change of the flow, or of its execution, came first
     ├── TransientError          retry helps
     │   ├── SparkLostError          Spark lost tasks
+    │   ├── TaskLostError           processes that ran work units without Spark died again and again
     │   ├── WorkerLostError         the warm worker ended under a command
     │   └── QuotaExceededError      a user or a flow group has as many executions as it may have
     ├── TerminalError           retry does not help until something is repaired
@@ -103,6 +104,8 @@ class SpecError(GobblinDagsterError):
 
 
 _LONGEST_PLACE = 300
+_LONGEST_PROBLEM, _LONGEST_END = 4000, 1000
+"""Characters of a problem that is printed whole, and of the end of one that is not, which says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +128,13 @@ class SpecFault:
         return f"{place}: {self.path or 'document'}: {self.problem}"
 
     def __post_init__(self) -> None:
-        """Shorten a place that somebody wrote as one key of a million characters."""
+        """Shorten a place, or a value in the problem, that somebody wrote with a million characters."""
         if len(self.path) > _LONGEST_PLACE:
             object.__setattr__(self, "path", f"{self.path[:_LONGEST_PLACE]}…")
+        if len(self.problem) > _LONGEST_PROBLEM:
+            # Hidden first: the end of a value that is cut would not be known any more.
+            problem = hidden(self.problem)
+            object.__setattr__(self, "problem", f"{problem[: _LONGEST_PROBLEM // 2]}…{problem[-_LONGEST_END:]}")
 
 
 @dataclass(eq=False, kw_only=True)
@@ -275,6 +282,14 @@ class SparkLostError(TransientError):
     """Spark lost tasks of a run, and lost them again when it retried them."""
 
     code: ClassVar[str] = "spark"
+    remedy: ClassVar[str] = "Run again; `.gobblin/spark.log` of the project says more."
+
+
+@dataclass(eq=False, kw_only=True)
+class TaskLostError(TransientError):
+    """Processes that ran work units without Spark died, and died again when the work units were tried again."""
+
+    code: ClassVar[str] = "task-lost"
     remedy: ClassVar[str] = "Run again; `.gobblin/spark.log` of the project says more."
 
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
-from urllib.parse import unquote, urlsplit
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 SHORTEST = 4
 """Values with fewer characters are not hidden: parts of ordinary words would be replaced."""
@@ -129,10 +130,32 @@ def hidden(text: str) -> str:
         ("near '${WORD}' and '${WORD}…", None)
     """
     for value, reference in sorted(_known.items(), key=lambda pair: -len(pair[0])):
-        for form in dict.fromkeys((value, repr(value)[1:-1], " ".join(value.split()))):
+        for form in _forms(value):
             text = text.replace(form, reference)
             text = _without_beginning(text, form, reference)
     return text
+
+
+@lru_cache(maxsize=1024)
+def _forms(value: str) -> tuple[str, ...]:
+    """Return how messages may hold a value: as it is, on one line, in a URL, as bytes, and in texts quoted up to twice.
+
+    `repr`, which libraries put around texts and options, and JSON escape quotes, backslashes and other letters.
+    """
+    octets = value.encode("utf-8", "surrogateescape")
+    forms = dict.fromkeys((value, " ".join(value.split()), repr(octets)[2:-1]))
+    for _ in range(2):
+        forms |= dict.fromkeys(quoted for form in list(forms) for quoted in _quoted(form))
+    return (*forms, quote(octets, safe=""), quote(octets), quote_plus(octets))
+
+
+def _quoted(text: str) -> Iterator[str]:
+    """Yield a text as it stands inside of another one that is quoted."""
+    for write in (repr, ascii):
+        yield write(text)[1:-1]
+        yield write(text + "'\"")[1:-4]  # beside both kinds of quotes, single ones are escaped
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def _without_beginning(text: str, form: str, reference: str) -> str:

@@ -8,9 +8,19 @@ names are nearly those of traits; `traits_of` refuses values of a wrong type.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from gobblin_dagster.core.errors import UsageError
+
+Widening: TypeAlias = Literal["int_to_float", "int_to_decimal", "decimal_scale", "date_to_timestamp", "new_fields"]
+"""What a published column becomes that not every format and table can hold: floats or decimals in place of whole
+numbers, decimals with more digits behind the point, times in place of days, structs with more fields."""
+ALL_WIDENINGS: tuple[Widening, ...] = get_args(Widening)
+
+
+def _require_widenings(given: tuple[str, ...]) -> None:
+    if unknown := [name for name in given if name not in ALL_WIDENINGS]:
+        raise UsageError(problem=f"`widens` names {', '.join(unknown)}.", hint=f"Known are {', '.join(ALL_WIDENINGS)}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +74,12 @@ class WriterTraits:
 
     stages_files: bool = True
     """Whether it writes files. False for a writer that only prints rows: an audit expects no published rows then."""
-    widens_numbers: bool = False
-    """As of `PublisherTraits`: whether its files with whole numbers are read together with files with decimals."""
+    widens: tuple[Widening, ...] = ("decimal_scale",)
+    """As of `PublisherTraits`: how the types in its files may become wider, so that old and new files are read
+    together."""
+
+    def __post_init__(self) -> None:
+        _require_widenings(self.widens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +97,9 @@ class PublisherTraits:
     """Whether `gobblin compact` may merge its files: true if only snapshots name the files."""
     publishes_files: bool = True
     """False if no file of its branch is ever published: an audit expects no rows in files then."""
-    widens_numbers: bool = False
-    """Whether rows that were published as whole numbers are read as decimals once later rows are decimals. If so, types
-    that were inferred from text may become wider."""
+    widens: tuple[Widening, ...] = ("decimal_scale",)
+    """How the types of columns may become wider: readers then read older rows in the new type too. Wider types of one
+    kind (`int64` for `int32`, `float64` for `float32`, more digits, finer units of time) need no name here."""
     is_in_output: bool = False
     """Whether its table lies in the folders of its branch, so that each branch of a job has another."""
     on_again: str = "append"
@@ -102,6 +116,7 @@ class PublisherTraits:
     datasets."""
 
     def __post_init__(self) -> None:
+        _require_widenings(self.widens)
         if self.on_again not in {"append", "upsert", "history", "replace", "drop"}:
             raise UsageError(
                 problem=f"The `on_again` of a publisher is {self.on_again!r}.",
@@ -121,6 +136,8 @@ class StepTraits:
     is_brief: bool = False
     """Whether it takes milliseconds a file. Datasets whose steps all are brief share transactions of the state store;
     with any other step a dataset is committed alone, so that no other waits for it."""
+    loaded_bytes: int = 0
+    """Bytes of the staged files whose rows it puts into a table or topic, in place of publishing these files."""
     output_paths: tuple[str, ...] = ()
     """Absolute paths of published files that it changes; a path outside of the output makes the sequence refused."""
 

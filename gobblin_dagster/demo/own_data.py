@@ -10,7 +10,7 @@ import glob
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -37,11 +37,21 @@ _FORMATS = {
 }
 _PACKED = ("gz", "bz2", "zst", "xz")
 _DATES = ("%Y-%m-%d", "%Y%m%d", "%Y_%m_%d", "%Y-%m")
-_DIALECT = {"delimiter": ",", "encoding": "utf-8"}
+_DIALECT: dict[str, str | None] = {
+    "delimiter": ",",
+    "encoding": "utf-8",
+    "comment": None,
+    "decimal_point": ".",
+    "date_format": None,
+}
 """How CSV is written if nothing is declared."""
+_DAY = re.compile(r"(\d\d)([./])(\d\d)\2\d{4}(?:[ T].*)?")
+_COMMA_NUMBER, _POINT_NUMBER = re.compile(r"-?\d+,\d+"), re.compile(r"-?(?!\d{1,3}(\.\d{3})+$)\d+\.\d+")
+"""Fractions; `1.000` may be a thousand."""
 _JSON = ".json"
 """Ending of JSON lines, and of JSON documents."""
 _DELIMITERS = ",;\t|"
+_SPARK = "spark: {start: when_needed} # little work runs in processes of this machine, without Spark\n"
 _MOST_FILES = 20_000
 _MOST_OPENED = 1000
 _MOST_PARSED = 64 << 20
@@ -251,11 +261,17 @@ def _have_same_columns(folder: Path, kind: str, files: Sequence[Path]) -> bool:
     """Return whether the files look like parts of one dataset; headers of CSV and fields of JSON can tell."""
     looked_at = [_beginning(folder / path) for path in files[:_MOST_OPENED]]
     if kind == "csv":
-        return len({beginning.partition(b"\n")[0] for beginning in looked_at}) == 1
+        return len({_header(beginning) for beginning in looked_at}) == 1
     if kind == "jsonl":
         first, *others = [_first_fields(beginning) for beginning in looked_at]
         return all(2 * len(first & fields) >= len(first | fields) for fields in others)
     return True
+
+
+def _header(beginning: bytes) -> bytes:
+    """Return the first line that is no comment, if there is one."""
+    lines = beginning.split(b"\n")
+    return next((line for line in lines if not line.startswith(b"#")), lines[0])
 
 
 def _first_fields(beginning: bytes) -> frozenset[str]:
@@ -287,29 +303,39 @@ class _CsvLooks:
 
     options: dict[str, Any] = field(default_factory=dict)
     """Options that most files need."""
-    others: dict[Path, dict[str, str]] = field(default_factory=dict)
-    """Delimiter and encoding of the files that are written otherwise."""
+    others: dict[Path, dict[str, str | None]] = field(default_factory=dict)
+    """What differs in the files that are written otherwise."""
     remarks: list[str] = field(default_factory=list)
 
 
 def _csv_looks(folder: Path, files: Sequence[Path]) -> _CsvLooks:
     """Return the options that most files need, and what others need."""
-    texts, dialects = {}, {}
+    texts: dict[Path, str] = {}
+    dialects: dict[Path, dict[str, str | None]] = {}
+    unsure: list[Path] = []
     for path in files[:_MOST_OPENED]:
         if beginning := _beginning(folder / path):
             encoding = _encoding(beginning)
             texts[path] = beginning.decode(encoding, "replace")
-            dialects[path] = {"delimiter": _delimiter(texts[path]), "encoding": encoding}
-    usual = {
-        name: Counter(dialect[name] for dialect in dialects.values()).most_common(1)[0][0] if dialects else default
-        for name, default in _DIALECT.items()
-    }
+            dialects[path], is_unsure = _dialect(texts[path], encoding)
+            unsure += [path] * is_unsure
+    usual: dict[str, str | None] = {}
+    for name, default in _DIALECT.items():
+        times = Counter(dialect[name] for dialect in dialects.values())
+        ranks = {value: (number, value == default) for value, number in times.items()}
+        usual[name] = max(ranks, key=ranks.__getitem__, default=default)
     found = _CsvLooks({name: value for name, value in usual.items() if value != _DIALECT[name]})
     for path, dialect in dialects.items():
         if other := {name: value for name, value in dialect.items() if value != usual[name]}:
             found.others[path] = other
-    edges = {path: f"(?:^|[{re.escape(dialect['delimiter'])}])" for path, dialect in dialects.items()}
-    ends = {path: f"(?:$|[{re.escape(dialect['delimiter'])}\r])" for path, dialect in dialects.items()}
+    if unsure:
+        found.remarks.append(
+            f"Days like 01/02/2024 are texts in {len(unsure)} file(s), as {unsure[0]}: set `date_format` to %d/%m/%Y "
+            "or %m/%d/%Y."
+        )
+    delimiters = {path: re.escape(str(dialect["delimiter"])) for path, dialect in dialects.items()}
+    edges = {path: f"(?:^|[{delimiter}])" for path, delimiter in delimiters.items()}
+    ends = {path: f"(?:$|[{delimiter}\r])" for path, delimiter in delimiters.items()}
     if any(re.search(rf'(?m){edges[path]}"?NA"?{ends[path]}', text) for path, text in texts.items()):
         found.options["null_values"] = ["", "NA"]
         found.remarks.append("The value NA is read as null.")
@@ -329,11 +355,50 @@ def _encoding(beginning: bytes) -> str:
     return "utf-8"
 
 
-def _delimiter(text: str) -> str:
-    """Return the delimiter of the first line that may be a header; Excel's line `sep=;` and blank lines are none."""
-    lines = (line for line in text.split("\n") if line.strip() and not line.lstrip("\ufeff").startswith("sep="))
-    line = next(lines, "")
-    return max(_DELIMITERS, key=lambda one: (line.count(one), -_DELIMITERS.index(one)))
+def _dialect(text: str, encoding: str) -> tuple[dict[str, str | None], bool]:
+    """Return how a file is written, and whether its days may have either of two forms."""
+    lines = [line for line in text.removeprefix("\ufeff").split("\n") if line.strip() and not line.startswith("sep=")]
+    data = next((number for number, line in enumerate(lines) if not line.startswith("#")), 0)
+    delimiter = _delimiter(lines[data] if lines else "")
+    has_comments = data > 0 and lines[0].count(delimiter) != lines[data].count(delimiter)
+    if not has_comments:  # `#id,name` is a header
+        delimiter = _delimiter(lines[0] if lines else "")
+    cells = {
+        cell.strip().strip('"')
+        for line in (lines if text.endswith("\n") else lines[:-1])
+        for cell in line.split(delimiter)
+    }
+    has_commas = delimiter != "," and any(map(_COMMA_NUMBER.fullmatch, cells))
+    date_format, is_unsure = _date_format(cells)
+    dialect: dict[str, str | None] = {
+        "delimiter": delimiter,
+        "encoding": encoding,
+        "comment": "#" if has_comments else None,
+        "decimal_point": "," if has_commas and not any(map(_POINT_NUMBER.fullmatch, cells)) else ".",
+        "date_format": date_format,
+    }
+    return dialect, is_unsure
+
+
+def _date_format(cells: Collection[str]) -> tuple[str | None, bool]:
+    """Return the form of the days among the cells that ISO would write otherwise, and whether it may be another one."""
+    days = [match for match in map(_DAY.fullmatch, cells) if match]
+    forms = [
+        form
+        for form, day, month in (("%d{0}%m{0}%Y", 1, 3), ("%m{0}%d{0}%Y", 3, 1))
+        if days and all(1 <= int(match[day]) <= 31 and 1 <= int(match[month]) <= 12 for match in days)
+    ]
+    marks = {match[2] for match in days}
+    if not forms or len(marks) > 1:
+        return None, False
+    (mark,) = marks
+    if len(forms) > 1 and mark == "/":
+        return None, True
+    return forms[0].format(mark), False  # nobody writes the month first with points
+
+
+def _delimiter(header: str) -> str:
+    return max(_DELIMITERS, key=lambda one: (header.count(one), -_DELIMITERS.index(one)))
 
 
 def name_of(text: str) -> str:
@@ -370,7 +435,7 @@ def job_body(name: str, source: Mapping[str, Any], table: str) -> dict[str, Any]
 
 def write_project(target: Path, project: str, jobs: Sequence[FoundJob]) -> list[Path]:
     """Write `gobblin.yaml` and the job files into an empty folder, and return their paths."""
-    contents = {target / "gobblin.yaml": f"project: {json.dumps(project)}\n"}
+    contents = {target / "gobblin.yaml": f"project: {json.dumps(project)}\n{_SPARK}"}
     contents |= {target / "jobs" / f"{job.name}.yaml": job.text for job in jobs}
     (target / "jobs").mkdir(parents=True, exist_ok=True)
     for path, text in contents.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -22,14 +23,20 @@ from gobblin_dagster.spec.load import constructs
 _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _TEXTS = frozenset({"select", "where", "rule", "sql", "query", "columns", "format", "branches", "aggregates", "rename"})
 """Keys whose texts are never targets (`module:Class`), although they may look like one."""
-_PATHS = frozenset({"path", "paths", "schema_file", "warehouse", "unix_socket"})
-_PATH_ENDS = (".location", "_file", "file.path")
+_PATHS = frozenset({"path", "paths", "schema_file", "warehouse", "unix_socket", "registry"})
+_PATH_ENDS = (".location", "_file", ".file", "_path", ".path", "keytab", "service_account", "application_credentials")
+"""Ends of options of our own and of clients (Kafka, deltalake, pyiceberg) that name a file or a folder."""
+_NAMED = frozenset({"columns", "branches", "aggregates", "rename"})
+"""Options whose keys are names of columns or branches: a column `path` names no file."""
 _SPARK_SQL = ("query", "sql")
 _BROKERS = ("brokers", "bootstrap.servers", "metadata.broker.list")
-_SERVER_ENDS = ("endpoint", "endpoint_url", "-uri")
-"""Ends of options that name a server, also without a scheme (`s3.endpoint: minio:9000`)."""
-_CODE = ("plugin.library.paths", "sasl.kerberos.kinit.cmd")
+_SERVER_ENDS = ("endpoint", "host", "_url", "-uri", ".uri")
+"""Ends of options that name a server, also without a scheme (`s3.endpoint: minio:9000`, `hdfs.host: name-node`)."""
+_CODE = ("plugin.library.paths", "sasl.kerberos.kinit.cmd", "ssl.engine.id", "ssl.engine.location", "ssl.providers")
 """Settings of librdkafka that name a library to load or a command to run."""
+_SQL = re.compile(r"[`$]")
+"""Signs of a path in a table's name, and of a variable, whose value Spark puts into it: `${env:HOME}`."""
+_LOCAL = re.compile(r"/|file:", re.IGNORECASE)
 _SPARK_NAME = re.compile(r"(?!\.\.$)[^/\\{},]*")
 """Names of datasets that stay in their folder, in a path or a table of Spark."""
 
@@ -81,37 +88,48 @@ class _Checker:
                 if key.endswith("_env"):
                     yield (*loc, name), self._lists.variable_problem(str(part))
                 else:
-                    yield from self.problems((*loc, name), part, str(name))
+                    yield from self.problems((*loc, name), part, key if key in _NAMED else str(name))
         elif isinstance(value, list | tuple):
             for number, part in enumerate(value):
                 yield from self.problems((*loc, number), part, key)
         elif isinstance(value, str) and value:
-            yield loc, self._text(key, value)
+            yield loc, (self._is_spark and self._of_spark(loc, key.lower(), value)) or self._text(key, value)
+
+    def _of_spark(self, loc: Loc, key: str, text: str) -> str:
+        """Return why a text of the source `spark` is not allowed, for reasons that only Spark has."""
+        has_paths = self._lists.paths is not None
+        is_bound = has_paths or not replace(self._lists, sources=None).is_open
+        problem = ""
+        is_sql = (key in _SPARK_SQL and "options" not in loc) or (key == "table" and _SQL.search(text))
+        if is_bound and is_sql:
+            problem = (
+                "Spark's SQL can read any path and variable and call any method of Java, and `allow` of gobblin.yaml "
+                "limits paths, variables, modules or hosts; read a `path` or a `table`"
+            )
+        elif has_paths and key in _SPARK_SQL:
+            problem = "a query is not checked, and `allow.paths` of gobblin.yaml is set; give `dbtable`"
+        elif has_paths and key == "paths":
+            problem = "a list of paths is not checked, and `allow.paths` of gobblin.yaml is set; give one `path`"
+        elif has_paths and key == "datasets" and not _SPARK_NAME.fullmatch(text):
+            problem = (
+                f"the dataset {text!r} may lead out of `allow.paths` of gobblin.yaml; use names without / and {{}}"
+            )
+        return problem
 
     def _text(self, key: str, text: str) -> str:
         """Return why a text is not allowed, by its key and by its form; empty if it is allowed."""
         lists, key = self._lists, key.lower()  # options of Spark count in any case
         is_url = "://" in text or text.startswith("jdbc:")
-        is_path = key in _PATHS or key.endswith(_PATH_ENDS) or (self._is_spark and text.startswith("/"))
+        is_path = key in _PATHS or key.endswith(_PATH_ENDS) or (self._is_spark and _LOCAL.match(text) is not None)
         problem = ""
         if key.endswith("_env"):
             problem = lists.variable_problem(text)
-        elif key in _BROKERS or (key.endswith(_SERVER_ENDS) and not is_url):
+        elif key in _BROKERS or (key.endswith(_SERVER_ENDS) and not is_url and not self._is_rest):
             problem = lists.addresses_problem(text)
         elif key in _CODE:
             problem = lists.module_problem(text)
         elif key.startswith("py-"):  # pyiceberg imports the classes that these options name
             problem = lists.module_problem(":".join(text.rsplit(".", 1)))
-        elif self._is_spark and lists.paths is not None and (key in _SPARK_SQL or (key == "table" and "`" in text)):
-            problem = (
-                "Spark's SQL can read any path, and `allow.paths` of gobblin.yaml is set; read a `path` or a `table`"
-            )
-        elif self._is_spark and lists.paths is not None and key == "paths":
-            problem = "a list of paths is not checked, and `allow.paths` of gobblin.yaml is set; give one `path`"
-        elif self._is_spark and lists.paths is not None and key == "datasets" and not _SPARK_NAME.fullmatch(text):
-            problem = (
-                f"the dataset {text!r} may lead out of `allow.paths` of gobblin.yaml; use names without / and {{}}"
-            )
         elif is_url or (is_path and not self._is_rest):
             problem = lists.url_problem(text, self._base_dir) if is_url else ""
             if is_path and not self._is_rest:  # of whatever scheme a URL is

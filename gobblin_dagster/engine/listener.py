@@ -31,6 +31,9 @@ class RunListener:
     def spark_starting(self) -> None:
         """Spark is needed and starts."""
 
+    def processes_starting(self) -> None:
+        """Processes of this machine run the work units; Spark is not needed."""
+
     def task_done(self, state: TaskState, done: int, total: int) -> None:
         """A work unit ended, `done` of `total` in the run."""
 
@@ -64,6 +67,9 @@ class FanOutRunListener(RunListener):
 
     def spark_starting(self) -> None:
         self._call(lambda one: one.spark_starting())
+
+    def processes_starting(self) -> None:
+        self._call(lambda one: one.processes_starting())
 
     def task_done(self, state: TaskState, done: int, total: int) -> None:
         self._call(lambda one: one.task_done(state, done, total))

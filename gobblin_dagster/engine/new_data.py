@@ -94,10 +94,35 @@ def _cheap(job: JobSpec) -> JobSpec:
     return job.model_copy(update={"source": job.source.model_copy(update=changes)})
 
 
+class SharedStore:
+    """A state store for several polls: opening one costs more than a poll. It is closed once nobody uses it any more.
+
+    A poll that is late goes on using it after its owner has let it go.
+    """
+
+    def __init__(self, store: StateStore) -> None:
+        self.store = store
+        self._users = 1
+        self._lock = threading.Lock()
+
+    def share(self) -> None:
+        """Count one more user."""
+        with self._lock:
+            self._users += 1
+
+    def close(self) -> None:
+        """Count one user less, and close the store after the last one."""
+        with self._lock:
+            self._users -= 1
+            is_last = not self._users
+        if is_last:
+            self.store.close()
+
+
 class NewDataPoller:
     """Polls for new data of one job in a thread. A caller waits a little, and gets a late answer at its next call."""
 
-    def __init__(self, see: Callable[[], PollResult]) -> None:
+    def __init__(self, see: Callable[[StateStore | None], PollResult]) -> None:
         self._see = see
         self._lock = threading.Lock()
         self._answer: Future[PollResult] | None = None
@@ -107,10 +132,10 @@ class NewDataPoller:
     def of(cls, project: Project, job: JobSpec, spark: SparkSpec, log_file: Path | None = None) -> NewDataPoller:
         """Return the poller of a job; jobs with equal Spark settings share the process with Spark."""
 
-        def see() -> PollResult:
+        def see(store: StateStore | None) -> PollResult:
             if plans_with_spark(job):
                 return _poll_process(spark.model_dump_json(), log_file).ask(project, job)
-            return look(project, job)
+            return look(project, job, store=store)
 
         return cls(see)
 
@@ -119,16 +144,20 @@ class NewDataPoller:
         """Seconds since the current poll began."""
         return time.monotonic() - self._since
 
-    def ask(self, patience_s: float) -> PollResult | None:
+    def ask(self, patience_s: float, shared: SharedStore | None = None) -> PollResult | None:
         """Return the result of a poll that begins now or was begun by an earlier call; None after `patience_s` seconds.
 
-        Raises what the poll raised: as `look`, and EnvironmentFaultError if Spark did not start or was lost.
+        A poll that begins now uses the `shared` store; default: it opens one. Raises what the poll raised: as `look`,
+        and EnvironmentFaultError if Spark did not start or was lost.
         """
         with self._lock:
             if self._answer is None:
                 self._answer, self._since = Future(), time.monotonic()
+                if shared is not None:
+                    shared.share()
+                run = (self._answer, shared)
                 # A daemon thread: the server can end while a source does not answer.
-                threading.Thread(target=self._run, args=(self._answer,), name="new-data-poller", daemon=True).start()
+                threading.Thread(target=self._run, args=run, name="new-data-poller", daemon=True).start()
             answer = self._answer
         try:
             return answer.result(patience_s)
@@ -141,11 +170,16 @@ class NewDataPoller:
                 if answer.done() and self._answer is answer:
                     self._answer = None
 
-    def _run(self, answer: Future[PollResult]) -> None:
+    def _run(self, answer: Future[PollResult], shared: SharedStore | None) -> None:
         try:
-            answer.set_result(self._see())
+            result = self._see(shared.store if shared else None)
         except BaseException as error:  # noqa: BLE001 - raised again in the thread of the caller
             answer.set_exception(error)
+        else:
+            answer.set_result(result)
+        finally:
+            if shared is not None:
+                shared.close()
 
 
 class SparkPollProcess:

@@ -16,8 +16,9 @@ from gobblin_dagster.core.constructs import (
 )
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.core.traits import PublisherTraits, WriterTraits, traits_of
+from gobblin_dagster.core.traits import PublisherTraits, Widening, WriterTraits, traits_of
 from gobblin_dagster.engine.commit.steps import load_own_steps
+from gobblin_dagster.engine.task.branch import widenings_of
 from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.spec.job import ConstructSpec, JobSpec, SchemaContract
 
@@ -68,26 +69,29 @@ def publisher_traits(job: JobSpec) -> dict[str, PublisherTraits]:
     }
 
 
-def widens_numbers(job: JobSpec) -> bool:
-    """Return whether published whole numbers may become decimals: all branches allow it, and name no folders by them.
+def inferred_widenings(job: JobSpec) -> frozenset[Widening]:
+    """Return how inferred types of published datasets may become wider, as all branches allow.
 
-    Raises as `Registry.create`.
+    In no way if a branch has another contract than `evolve`, or names folders by values, whose texts would change.
+    Raises as `Registry.load`.
     """
     branches = job.fork.branches
     if any((branch.schema_contract or job.schema_contract) is not SchemaContract.EVOLVE for branch in branches):
-        return False
-    for writer in map(job.writer_of, branches):
-        cls = registry.load(ConstructKind.WRITER, writer.type)
-        if writer.options.get("partition_by") or not traits_of(cls, WriterTraits).widens_numbers:
-            return False
-    return all(traits.widens_numbers for traits in publisher_traits(job).values())
+        return frozenset()
+    if any(job.writer_of(branch).options.get("partition_by") for branch in branches):
+        return frozenset()
+    return frozenset.intersection(*(widenings_of(job, branch) for branch in branches))
 
 
 def ledger_keepers(job: JobSpec, context: RunContext) -> list[tuple[str, KeepsLedger]]:
     """Return the publishers whose targets list their commits, one per target, each with a branch of it.
 
+    Left out are those that put rows in the place of others by a key, if older rows are known to be older: by
+    `extract.delta_fields`, or because each extract is whole.
+
     Raises as `Registry.create`.
     """
+    is_ordered = bool(job.extract.delta_fields) or job.extract.reads_everything
     targets: list[tuple[ConstructSpec, str]] = []
     found: list[tuple[str, KeepsLedger]] = []
     for branch in job.fork.branches:
@@ -99,6 +103,8 @@ def ledger_keepers(job: JobSpec, context: RunContext) -> list[tuple[str, KeepsLe
             continue
         targets.append(target)
         publisher = registry.create(ConstructKind.PUBLISHER, spec, context.construct_context(job, branch=branch.name))
+        if is_ordered and traits_of(publisher, PublisherTraits).on_again in {"upsert", "history"}:
+            continue
         if isinstance(publisher, KeepsLedger):
             found.append((branch.name, publisher))
     return found

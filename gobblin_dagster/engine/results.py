@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from gobblin_dagster.core.commit import CommitFacts, CommitReport, CommitSequence
+from gobblin_dagster.core.commit import CommitFacts, CommitReport, CommitSequence, loaded_bytes
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.startpoint import Startpoint
@@ -25,6 +25,7 @@ class DatasetResult(CommitFacts):
     """The dataset's watermark after the run."""
     files: int = field(default=0, kw_only=True)
     bytes_written: int = field(default=0, kw_only=True)
+    """Bytes of the files, and of those whose rows a table or topic took in their place."""
     files_removed: int = field(default=0, kw_only=True)
     """Files of earlier publications that the new snapshot no longer holds."""
     snapshot: int = field(default=0, kw_only=True)
@@ -58,7 +59,7 @@ class DatasetResult(CommitFacts):
             snapshot=sequence.after.snapshot,
             sequence_id=sequence.id,
             files=len(sequence.files),
-            bytes_written=sum(file.size_bytes for file in sequence.files),
+            bytes_written=sum(file.size_bytes for file in sequence.files) + loaded_bytes(sequence.steps),
             files_removed=len(sequence.removed),
         )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from gobblin_dagster.constructs.registry import ConstructKind, Fault, registry
+from gobblin_dagster.constructs.writers.quarantine import QUARANTINE_WRITER
 from gobblin_dagster.core.constructs import (
     ChecksExtract,
     ConstructContext,
@@ -22,7 +23,7 @@ from gobblin_dagster.core.errors import (
 )
 from gobblin_dagster.core.traits import PublisherTraits, SourceTraits, traits_of
 from gobblin_dagster.engine.commit.steps import check_own_step
-from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.job import QUARANTINE_BRANCH, ConstructSpec, JobSpec
 from gobblin_dagster.storage import storage_path
 
 
@@ -60,16 +61,31 @@ def _refuse_own_output(job: JobSpec, root: Path, source: ReadsPaths) -> None:
     output = storage_path(job.output.path) if job.output.path.startswith("file://") else job.output.path
     if "://" not in output:
         output = os.path.realpath(root / output)
-    for branch in job.fork.branches:
-        writer = job.writer_of(branch)
-        levels = len(writer.options.get("partition_by") or ())
-        folder = "/".join([output.rstrip("/"), job.dataset_folder(branch.name, "dataset"), *["level=1"] * levels])
-        if source.would_read(f"{folder}/file.{writer.type}"):
+    writers = {branch.name: job.writer_of(branch) for branch in job.fork.branches}
+    if job.has_quarantine:
+        writers[QUARANTINE_BRANCH] = QUARANTINE_WRITER
+    for name, writer in writers.items():
+        folder = f"{output.rstrip('/')}/{job.dataset_folder(name, 'dataset')}"
+        if any(source.would_read(f"{folder}/{file}") for file in _published_names(job.job, name, writer)):
             raise UsageError(
-                problem=f"Job {job.job!r}: the source would read what branch {branch.name!r} publishes (in {folder}), "
+                problem=f"Job {job.job!r}: the source would read what branch {name!r} publishes (in {folder}), "
                 "again and again.",
                 hint="Choose an `output.path` outside of the folders that the source's `path` matches.",
             )
+
+
+def _published_names(job: str, branch: str, writer: ConstructSpec) -> Iterator[str]:
+    """Yield names as those of a branch's files, below the dataset's folder; partitions hold numbers or dates."""
+    options = writer.options
+    stem = str(options.get("file_name", "{unique}")).format(unique=f"{0:032x}-wu-00001", job=job, branch=branch, rows=1)
+    ending = {"gzip": ".gz", "zstd": ".zst"}.get(str(options.get("compression")), "")
+    levels = [
+        level if isinstance(level, str) else level.get("name") or level.get("column") or "level"
+        for level in options.get("partition_by") or ()
+    ]
+    for value in ("1", "2013-01-31"):
+        folders = "".join(f"{level}={value}/" for level in levels)
+        yield from {f"{folders}{stem}.{writer.type}{end}": None for end in ("", ending)}
 
 
 def check_publishers(job: JobSpec) -> None:

@@ -1,4 +1,4 @@
-"""The only module that uses Dagster's internals, because its public API is not enough; covered by partition tests."""
+"""The only module that uses Dagster's internals, because its public API is not enough; each has a test of its own."""
 
 from __future__ import annotations
 
@@ -15,12 +15,33 @@ def log_planned(
 ) -> None:
     """Log that a run planned to materialize a partition.
 
-    Dagster shows a partition as failed if a failed run planned it, and it was not materialized since. Dagster itself
-    logs this only for selected assets, and only in runs that were launched for partitions.
+    Dagster shows a partition as failed if the newest plan for it is of a failed run, and it was not materialized since.
+    Dagster itself logs plans only for selected assets, and only in runs that were launched for partitions.
     """
+    _log_plan(instance, run, run.run_id, step_key, key, partition)
+
+
+def log_unplanned(
+    instance: dg.DagsterInstance, run: dg.DagsterRun, step_key: str, key: dg.AssetKey, partition: str
+) -> None:
+    """Log a plan of no run, the newest one of a partition that a run planned and need not materialize.
+
+    Dagster then shows the partition as before, also if the run fails. No asset below is made again for it, as it would
+    be for a materialization.
+    """
+    _log_plan(instance, run, _NO_RUN, step_key, key, partition)
+
+
+_NO_RUN = ""
+"""The run id of events that are of no run, as of those of `report_runless_asset_event`."""
+
+
+def _log_plan(
+    instance: dg.DagsterInstance, run: dg.DagsterRun, run_id: str, step_key: str, key: dg.AssetKey, partition: str
+) -> None:
     planned = AssetMaterializationPlannedData(key, partition=partition, partitions_subset=None)
     event = DagsterEvent.build_asset_materialization_planned_event(run.job_name, step_key, planned)
-    instance.report_dagster_event(event, run.run_id)
+    instance.report_dagster_event(event, run_id)
 
 
 def end_run(instance: dg.DagsterInstance, run_id: str) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import dagster as dg
 
-from gobblin_dagster.core.errors import SpecError
+from gobblin_dagster.core.errors import SpecError, UsageError
 from gobblin_dagster.engine.project import Project, open_sound_jobs
 from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.orchestration.alerts import Webhook, run_alert_sensor
@@ -70,18 +70,25 @@ def project_definitions(
     """
     faults = dict(errors or {})
     sound, made = [], []
+    owners: dict[dg.AssetKey, str] = {}
     for job in project.jobs:
         try:
-            made.append(_assets_and_job(project, job, translator, checks, runner))
-            sound.append(job)
+            assets = gobblin_assets(project, job, translator=translator, checks=checks, runner=runner)
+            _require_own_keys(job.job, assets.keys, owners)
+            made.append(_of_job(project, job, assets, translator))
         except SpecError as fault:
             faults[job.job] = fault
+        else:
+            sound.append(job)
+            owners |= dict.fromkeys(assets.keys, job.job)
     for name, error in faults.items():
         log.warning("%s cannot be loaded: %s", name, error)
     served = dataclasses.replace(project, jobs=tuple(sound))
     # Declared once here, with the first job that reads from them. Otherwise Dagster shows the bare key.
     upstream = [spec for job in sound for spec in (translator or GobblinTranslator()).get_upstream_specs(job)]
-    sources = {spec.key: spec for spec in reversed(upstream) if spec != dg.AssetSpec(spec.key)}
+    sources = {
+        spec.key: spec for spec in reversed(upstream) if spec.key not in owners and spec != dg.AssetSpec(spec.key)
+    }
     sensors = [new_data_sensor(served, translator=translator), sweep_sensor(served, translator=translator)]
     sensors += _alert_sensors(served, translator)
     faulty = [_faulty_jobs(faults)] if faults else []
@@ -125,16 +132,25 @@ def job_definitions(
 ) -> dg.Definitions:
     """Return the assets, the Dagster job and the sensors of one job; arguments as in `gobblin_assets`."""
     sensors = [new_data_sensor(project, job), sweep_sensor(project, job, translator=translator)]
-    return dg.Definitions.merge(
-        _assets_and_job(project, job, translator, checks, runner), dg.Definitions(sensors=sensors)
-    )
+    assets = gobblin_assets(project, job, translator=translator, checks=checks, runner=runner)
+    return dg.Definitions.merge(_of_job(project, job, assets, translator), dg.Definitions(sensors=sensors))
 
 
-def _assets_and_job(
-    project: Project, job: JobSpec, translator: GobblinTranslator | None, checks: Checks, runner: TaskRunner | None
+def _require_own_keys(job: str, keys: Iterable[dg.AssetKey], owners: Mapping[dg.AssetKey, str]) -> None:
+    """Raise UsageError if an asset of a job is one of another job too: Dagster would then load none of them."""
+    for key in keys:
+        if key in owners:
+            raise UsageError(
+                problem=f"Job {job!r} has the asset {key.to_user_string()}, which job {owners[key]!r} has too.",
+                hint="Give one of them an `asset.key`, or another `extract.namespace` or `extract.table`.",
+            )
+
+
+def _of_job(
+    project: Project, job: JobSpec, assets: dg.AssetsDefinition, translator: GobblinTranslator | None
 ) -> dg.Definitions:
     return dg.Definitions(
-        assets=[gobblin_assets(project, job, translator=translator, checks=checks, runner=runner)],
+        assets=[assets],
         jobs=[gobblin_job(project, job, translator=translator)],
         schedules=[job_schedule(project, job)] if job.schedule else [],
     )

@@ -10,12 +10,11 @@ import sys
 from pathlib import Path
 
 from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.launcher.run_launcher import LOCATION, PROJECT_MODULE
 
 HOST = "127.0.0.1"
 HOME = ".dagster"
 """DAGSTER_HOME below the project folder, if the variable is not set."""
-LOCATION = "gobblin"
-"""Name of the code location. It must not change: Dagster stores under it which runs a sensor has requested."""
 
 _SUPERSEDED = "ignore:Function `dev_command` is superseded:FutureWarning"
 """Dagster's advice to use another command, which does not read our workspace."""
@@ -35,7 +34,7 @@ compute_logs: # runs log through Dagster; capturing their output would start two
 _WORKSPACE = f"""\
 load_from:
   - python_module:
-      module_name: gobblin_dagster.orchestration.project
+      module_name: {PROJECT_MODULE}
       location_name: {LOCATION}
 """
 

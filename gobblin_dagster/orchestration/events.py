@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from gobblin_dagster.constructs.types.schema_text import type_texts
 from gobblin_dagster.core.commit import PublishedFile, StoredSequence
 from gobblin_dagster.core.places import Places
 from gobblin_dagster.core.run_record import DatasetRunRecord
-from gobblin_dagster.core.watermark.types import positions_between, seconds_to
+from gobblin_dagster.core.watermark.types import TimestampWatermark, positions_between, seconds_to
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
 from gobblin_dagster.orchestration import metadata as md
@@ -30,7 +30,7 @@ RECENT_RUNS_SHOWN = 10
 Event = dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.AssetObservation
 
 _BAR = 20
-"""Characters of the longest bar in a table of recent runs."""
+"""Characters of a longest bar in a table of recent runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,8 @@ def materialization(binding: JobBinding, branch: str, publication: Publication) 
     if publication.commit_id:
         metadata |= {md.SNAPSHOT: result.snapshot, md.COMMIT_ID: publication.commit_id}
     folder = binding.dataset_path(branch, result.dataset_urn)
-    metadata |= {md.RUN_ID: publication.run_id, md.PATH: dg.MetadataValue.path(folder), md.URI: _uri(folder)}
+    uri = binding.specs[branch].metadata.get(md.URI) or _uri(folder)
+    metadata |= {md.RUN_ID: publication.run_id, md.PATH: dg.MetadataValue.path(folder), md.URI: uri}
     if columns := type_texts(publication.schemas.get(branch, "")):
         metadata[md.COLUMNS] = dg.TableSchema([dg.TableColumn(name, type_) for name, type_ in columns.items()])
         if lineage := column_lineage(binding, branch, columns):
@@ -138,7 +139,8 @@ def materialization(binding: JobBinding, branch: str, publication: Publication) 
     if publication.rejected:
         metadata[md.REJECTED_ROWS] = dg.MarkdownMetadataValue(publication.rejected)
     if publication.recent:
-        metadata[md.RECENT] = _table(publication.recent)
+        of_times = seconds_to(result.actual_high, publication.recent[0].started_at) is not None
+        metadata[md.RECENT] = _table(publication.recent, of_times=of_times)
     if branch in result.queues:  # last, because it is long
         metadata[md.QUEUE] = dg.JsonMetadataValue(dataclasses.asdict(result.queues[branch]))
     return dg.AssetMaterialization(
@@ -159,16 +161,37 @@ def _lag(publication: Publication) -> dict[str, int]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _table(recent: Sequence[RecentRun]) -> dg.MarkdownMetadataValue:
-    """Return a table as Markdown: as a table of Dagster's own it would cost a third of the event more."""
-    most = max(one.dataset.rows for one in recent) or 1
-    lines = ["| begun | outcome | rows | | quarantined | watermark | left |", "|---|---|--:|---|--:|---|--:|"]
-    for one in recent:
-        ran, left = one.dataset, "" if one.dataset.left is None else one.dataset.left
-        bar, high = "█" * round(_BAR * ran.rows / most), ran.high.replace("|", "\\|")
+def _table(recent: Sequence[RecentRun], *, of_times: bool) -> dg.MarkdownMetadataValue:
+    """Return a table as Markdown: as a table of Dagster's own it would cost a third of the event more.
+
+    `of_times` says that watermarks are dates or times, so that the lag of a run is a time and not a number of
+    positions.
+    """
+    rows = _bars([one.dataset.rows for one in recent])
+    lags = [_seconds_behind(one) if of_times else one.dataset.left for one in recent]
+    lines = ["| begun | outcome | rows | | quarantined | watermark | lag | |", "|---|---|--:|---|--:|---|--:|---|"]
+    for one, bar, lag, lag_bar in zip(recent, rows, lags, _bars(lags), strict=True):
+        ran, high = one.dataset, one.dataset.high.replace("|", "\\|")
+        behind = "" if lag is None else timedelta(seconds=lag) if of_times else lag
         begun = f"{one.started_at:%Y-%m-%d %H:%M:%S}"
-        lines.append(f"| {begun} | {ran.outcome} | {ran.rows} | {bar} | {ran.quarantined} | {high} | {left} |")
+        lines.append(
+            f"| {begun} | {ran.outcome} | {ran.rows} | {bar} | {ran.quarantined} | {high} | {behind} | {lag_bar} |"
+        )
     return dg.MarkdownMetadataValue("\n".join(lines))
+
+
+def _bars(numbers: Sequence[int | None]) -> list[str]:
+    most = max(number or 0 for number in numbers) or 1
+    return ["█" * round(_BAR * (number or 0) / most) for number in numbers]
+
+
+def _seconds_behind(one: RecentRun) -> int | None:
+    """Return the seconds from the watermark of a run, a date or a time, to its begin; None if it did not move."""
+    try:
+        reached = datetime.fromisoformat(one.dataset.high)
+    except ValueError:  # empty, or of another type in an earlier run
+        return None
+    return seconds_to(TimestampWatermark(reached if reached.tzinfo else reached.replace(tzinfo=UTC)), one.started_at)
 
 
 def _describe(publication: Publication, rows: int) -> str:

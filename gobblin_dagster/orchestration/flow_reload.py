@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import requests
 
-from gobblin_dagster.orchestration.dev import LOCATION
+from gobblin_dagster.launcher.run_launcher import LOCATION
 from gobblin_dagster.service.catalog.flow_config import ExecutorName, FlowSettings
 from gobblin_dagster.service.model import FlowId, FlowSpec
 

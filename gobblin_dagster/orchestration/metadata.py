@@ -13,8 +13,9 @@ LAG_S = "gobblin/lag_s"
 LAG_POSITIONS = "gobblin/lag_positions"
 """Positions up to `gobblin/expected_high` that the commit left out; only for watermarks that are numbers."""
 RECENT = "gobblin/recent_runs"
-"""The dataset in the newest runs of its job that worked on it: rows read, watermark and positions left, and a bar for
-the rows; Markdown, newest first; not in events of the sweep sensor."""
+"""The dataset in the newest runs of its job that worked on it: rows read, watermark and lag, with a bar for rows and
+lag. The lag is the time from the watermark to the begin of the run, or the positions that it left; Markdown, newest
+first; not in events of the sweep sensor."""
 MOVED = "gobblin/moved"
 """Whether the commit moved the watermark; false if the run found nothing new and the last commit is reported again."""
 ROWS = "dagster/partition_row_count"
@@ -55,7 +56,8 @@ LINEAGE = "dagster/column_lineage"
 """Which columns of the source the columns are made of, as far as the converters tell; only for a job whose file names
 one folder, table, topic or API. Dagster's pages follow it from column to column."""
 URI = "dagster/uri"
-"""The folder of `gobblin/path` as a URI, under which Dagster's catalog finds it."""
+"""Under which Dagster's catalog finds the branch: the folder of `gobblin/path` as a URI, or `asset.uri` of the job
+file, which the definition of the asset has too."""
 STARTPOINT = "gobblin/startpoint"
 """The startpoints that the commit consumed: where it began, who set them and why; text; only if there were any."""
 FAILURES = "gobblin/failures"

@@ -25,6 +25,7 @@ from gobblin_dagster.engine.results import RecoveredDataset, RunResult
 from gobblin_dagster.engine.run.job_run import JobRun
 from gobblin_dagster.engine.run.profile import RunProfiler
 from gobblin_dagster.engine.task.runner import PagesRunner, TaskRunner
+from gobblin_dagster.launcher.run_launcher import OP_TAG
 from gobblin_dagster.orchestration._internal import assets_of_run
 from gobblin_dagster.orchestration.backfill import Backfill
 from gobblin_dagster.orchestration.binding import JobBinding
@@ -85,6 +86,7 @@ def extract_op(binding: JobBinding, runner: TaskRunner | None) -> dg.OpDefinitio
         config_schema=_CONFIG,
         required_resource_keys=needed,
         pool=binding.pool,
+        tags={OP_TAG: binding.name},
     )
     def extract(context: dg.OpExecutionContext) -> Extracted:
         """Recover earlier runs, plan, run all work units as one Spark job, and decide what to commit."""

@@ -13,6 +13,7 @@ from gobblin_dagster import __version__
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.task.runner import TaskRunner
+from gobblin_dagster.launcher.run_launcher import OP_TAG
 from gobblin_dagster.orchestration.errors import without_secrets
 from gobblin_dagster.orchestration.resources import GobblinSparkResource
 from gobblin_dagster.service.executors.announcements import STATE, write_announcement
@@ -42,6 +43,7 @@ def order_job(opened: Project, runner: TaskRunner | None) -> dg.JobDefinition:
     @dg.op(
         name=ORDER_OP,
         config_schema={"order": dg.Field(str, description="One order of the service, as a line of JSON.")},
+        tags={OP_TAG: ORDER_JOB},
         description="Runs the job of an order, and notes in the run's tags what became of it.",
     )
     def run_order(context: dg.OpExecutionContext) -> None:

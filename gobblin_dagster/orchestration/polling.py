@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
-from gobblin_dagster.engine.new_data import NewDataPoller, PollResult, plans_with_spark
+from gobblin_dagster.engine.new_data import NewDataPoller, PollResult, SharedStore, plans_with_spark
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.resources import GobblinSparkResource
 
-INTERVAL_S, SPARK_INTERVAL_S = 30, 120
+INTERVAL_S, SPARK_INTERVAL_S = 10, 120
 """Seconds between two plans of a job; the second for sources that plan with Spark, where each plan costs Spark jobs."""
 
 
@@ -51,23 +52,28 @@ class JobPolls:
             self._jobs.append(_JobPoll(one, poller, pause_s))
 
     def ask(self, patience_s: float, is_wanted: Callable[[JobBinding], bool] = lambda _: True) -> Iterator[Answer]:
-        """Yield the answers of jobs, waiting `patience_s` seconds in all. Jobs that are not due have none."""
-        end = time.monotonic() + patience_s
-        for job in sorted(self._jobs, key=lambda one: one.asked_at):
-            now = time.monotonic()
-            if not is_wanted(job.binding):
-                continue
-            if job.is_late:
-                yield self._answer(job, max(end - now, 0.0) if len(self._jobs) == 1 else 0.0)
-            elif now < end and now - job.asked_at >= job.pause_s:
-                job.asked_at = now
-                yield self._answer(job, end - now)
+        """Yield the answers of jobs, waiting `patience_s` seconds in all. Jobs that are not due have none.
+
+        Raises as `Project.open_store`, if a job is due.
+        """
+        wanted = [one for one in sorted(self._jobs, key=lambda one: one.asked_at) if is_wanted(one.binding)]
+        if not wanted:
+            return
+        with closing(SharedStore(wanted[0].binding.project.open_store())) as shared:
+            end = time.monotonic() + patience_s
+            for job in wanted:
+                now = time.monotonic()
+                if job.is_late:
+                    yield self._answer(job, max(end - now, 0.0) if len(self._jobs) == 1 else 0.0, shared)
+                elif now < end and now - job.asked_at >= job.pause_s:
+                    job.asked_at = now
+                    yield self._answer(job, end - now, shared)
 
     @staticmethod
-    def _answer(job: _JobPoll, patience_s: float) -> Answer:
+    def _answer(job: _JobPoll, patience_s: float, shared: SharedStore) -> Answer:
         job.is_late = False
         try:
-            result = job.poller.ask(patience_s)
+            result = job.poller.ask(patience_s, shared)
         except Exception as error:  # noqa: BLE001 - the sensor tells it, and goes on with the other jobs
             return Answer(job.binding, error=error)
         job.is_late = result is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import reduce
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from gobblin_dagster.constructs.formats.published import DatasetFormat
 from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.project import Project
@@ -26,7 +27,8 @@ from gobblin_dagster.spec.job import JobSpec
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql.types import StructType
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class PublishedDatasets:
             types, levels = self.types.get(urn, {}), folder_levels(urn, paths)
             reader = session.read.format(kind.spark_name).option("basePath", DatasetUrn(urn).folder_in(paths[0]))
             reader = reader.options(**kind.spark_options())
-            found = reader.load(paths).schema
+            found = self._spark_schema(reader, kind, urn, paths)
             # Spark would guess types from the names of folders, and read 007 as 7.
             told = {**kind.spark_types(types), **{level: types.get(level) or pa.string() for level in levels}}
             names = kind.column_names(types, levels)
@@ -125,6 +127,17 @@ class PublishedDatasets:
         if not frames:
             return session.createDataFrame([], "struct<>")
         return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+
+    def _spark_schema(self, reader: DataFrameReader, kind: DatasetFormat, urn: str, paths: Sequence[str]) -> StructType:
+        """Return the schema of files as Spark finds it; if some have wider types, which it refuses, as pyarrow does."""
+        from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415  # as in `_literal`
+
+        try:
+            return reader.load([*paths]).schema
+        except Exception:  # noqa: BLE001  # of any kind: pyarrow raises UsageError for files that nobody can read
+            types = {urn: self.types.get(urn, {})}
+            found = arrow_dataset({urn: paths}, types, self.writer_options, f"job {self.job!r}").schema
+            return from_arrow_schema(found, prefer_timestamp_ntz=kind.spark_has_wall_times)
 
 
 def _literal(text: str) -> Any:

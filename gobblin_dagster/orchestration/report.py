@@ -14,7 +14,7 @@ from gobblin_dagster.core.errors import advice_of
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.engine.results import CommitPlan, DatasetResult, RunResult
 from gobblin_dagster.orchestration import metadata as md
-from gobblin_dagster.orchestration._internal import log_planned, materialized_keys
+from gobblin_dagster.orchestration._internal import log_planned, log_unplanned, materialized_keys
 from gobblin_dagster.orchestration.backfill import BACKFILL_TAG
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.checks import evaluations
@@ -109,11 +109,11 @@ class RunReport:
     def log_idle(
         self, outcome: Outcome, result: RunResult, planned_keys: frozenset[str] | None, reconciled: frozenset[str]
     ) -> None:
-        """Log the last commits of datasets without new data again, so that Dagster shows their partitions unchanged.
+        """Have Dagster show the partitions of datasets without new data unchanged, without materializing them.
 
         Dagster has planned all keys of the range and all of their checks. It shows a check without evaluation as
-        skipped, and in a failed run a partition without materialization as failed. A new Dagster instance has no
-        materialization of what was committed before it was made.
+        skipped, and a partition whose newest plan is of a failed run as failed. A new Dagster instance has no
+        materialization of what was committed before it was made: it gets one, and so does a backfill.
         """
         planned = {to_urn(key) for key in planned_keys or ()}
         # The page of a backfill shows partitions without a materialization of its runs as failed.
@@ -122,13 +122,15 @@ class RunReport:
             planned -= outcome.busy.keys()
         last = self._last(planned - {*outcome.failed, *outcome.committed, *reconciled}, result.run_id)
         shown = materialized_keys(self.instance, list(self.binding.keys.values())[-1]) if last else frozenset()
-        self._log_materializations(
+        told = [
             one
             for one in last
-            if outcome.problems
-            or is_backfill
-            or (one.commit_id and to_key(one.result.dataset_urn) not in shown)  # not known to this instance
-        )
+            if is_backfill or (one.commit_id and to_key(one.result.dataset_urn) not in shown)  # new to this instance
+        ]
+        self._log_materializations(told)
+        for one in last if outcome.problems else ():
+            for key in self.binding.keys.values() if one not in told else ():
+                log_unplanned(self.instance, self.run, self.step_key, key, to_key(one.result.dataset_urn))
         self._log_checks([publication.result for publication in last])
 
     def log_failures(self, outcome: Outcome, result: RunResult, told: Mapping[str, dg.MetadataValue[Any]]) -> None:

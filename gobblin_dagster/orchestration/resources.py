@@ -12,7 +12,7 @@ from pydantic import Field
 from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.engine.layout import SPARK_LOG
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.engine.spark.lazy import LazySparkRunner
+from gobblin_dagster.engine.spark.lazy import KeptSparkRunner, LazySparkRunner
 from gobblin_dagster.spec.project import SparkSpec
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ class GobblinSparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
     master: str = Field(default="local[2,4]", description="Spark master; locally always `local[cores,4]`.")
     remote: str | None = Field(default=None, description="Spark Connect address (`sc://host:port`); replaces `master`.")
     conf: dict[str, str] = Field(default_factory=dict, description="Further Spark settings.")
+    start: str = Field(
+        default="always",
+        description="`always`, or `when_needed`: small runs on a local master run in processes, without Spark.",
+    )
     log_file: str | None = Field(default=None, description="File for the output of the JVM; default: not kept.")
 
     @classmethod
@@ -42,7 +46,9 @@ class GobblinSparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
     @property
     def spec(self) -> SparkSpec:
         """The settings as the `spark` part of `gobblin.yaml`."""
-        shown = SparkSpec(master=self.master, remote=self.remote, conf=self.conf)
+        shown = SparkSpec.model_validate(
+            {"master": self.master, "remote": self.remote, "conf": self.conf, "start": self.start}
+        )
         return _specs.get(_as_shown(shown, self.log_file), shown)
 
     @property
@@ -73,16 +79,28 @@ def _of_spec(kind: type[GobblinSparkResource], spec_json: str, log_file: str) ->
         master=hidden(spark.master),
         remote=None if spark.remote is None else hidden(spark.remote),
         conf={key: hidden(value) for key, value in spark.conf.items()},
+        start=spark.start,
     )
-    _specs[_as_shown(shown, log_file)] = SparkSpec(master=spark.master, remote=spark.remote, conf=spark.conf)
-    return kind(master=shown.master, remote=shown.remote, conf=dict(shown.conf), log_file=log_file)
+    _specs[_as_shown(shown, log_file)] = SparkSpec(
+        master=spark.master, remote=spark.remote, conf=spark.conf, start=spark.start
+    )
+    return kind(master=shown.master, remote=shown.remote, conf=dict(shown.conf), start=shown.start, log_file=log_file)
 
 
 def _as_shown(spec: SparkSpec, log_file: str | None) -> str:
     return f"{spec.model_dump_json()} {log_file}"
 
 
+_kept: list[KeptSparkRunner] = []
+
+
+def kept_runners() -> tuple[KeptSparkRunner, ...]:
+    """Return the runners of this process; a process that executes several runs closes them after each."""
+    return tuple(_kept)
+
+
 @cache
-def _runner(spec_json: str, log_file: Path | None) -> LazySparkRunner:
-    # Never closed: all runs of the process use it, and its JVM ends with the process.
-    return LazySparkRunner(SparkSpec.model_validate_json(spec_json), log_file)
+def _runner(spec_json: str, log_file: Path | None) -> KeptSparkRunner:
+    # Never ended by a run: all runs of the process use it, and its JVM ends with the process.
+    _kept.append(KeptSparkRunner(SparkSpec.model_validate_json(spec_json), log_file))
+    return _kept[-1]

@@ -34,6 +34,8 @@ TOLD_AT_ONCE = 300
 """Number of commits that one tick of the sweep tells Dagster, about 5 s of CPU: Dagster ends a tick after 60 s."""
 SHOWN = 5
 """Number of jobs that a tick describes."""
+SWEEP_INTERVAL_S = 30
+"""Seconds between two looks of the sweep at the store."""
 STOPPED, RUNNING = dg.DefaultSensorStatus.STOPPED, dg.DefaultSensorStatus.RUNNING
 
 
@@ -58,7 +60,7 @@ def new_data_sensor(
         translator: the same as for `gobblin_assets`.
         spark: the Spark for sources that plan with Spark, in a process of its own; default: the Spark of
             `gobblin.yaml`. Other sources do not start it.
-        interval_s: seconds between two ticks; default: `new_data_every_s` of `gobblin.yaml`, else 30, or 120 for a job
+        interval_s: seconds between two ticks; default: `new_data_every_s` of `gobblin.yaml`, else 10, or 120 for a job
             whose source plans with Spark. A sensor of several jobs plans such a job at most every 120 seconds.
         default_status: by default, the sensor is stopped until it is switched on in Dagster's pages.
 
@@ -110,7 +112,7 @@ def sweep_sensor(
     job: JobSpec | str | None = None,
     *,
     translator: GobblinTranslator | None = None,
-    interval_s: int = INTERVAL_S,
+    interval_s: int = SWEEP_INTERVAL_S,
     default_status: dg.DefaultSensorStatus = RUNNING,
 ) -> dg.SensorDefinition:
     """Return a sensor that cleans up after other processes and dead runs. It reads the state store.

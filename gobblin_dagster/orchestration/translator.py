@@ -11,9 +11,12 @@ import dagster as dg
 
 from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.engine.project import JobLines
+from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration.upstream import upstream_specs
 from gobblin_dagster.spec.asset import age
 from gobblin_dagster.spec.job import BranchSpec, JobSpec
+
+_KEY = "{namespace}/{table}/{branch}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class GobblinTranslator:
         job, branch = data.job, data.branch
         writer, shown = job.writer_of(branch).type, job.asset
         return dg.AssetSpec(
-            key=[job.extract.namespace, job.extract.table, branch.name],
+            key=[part.format_map(_Names(data)) for part in (shown.key or _KEY).split("/")],
             description=hidden(job.description) or None,
             # Dagster's pages show the last part of a key, which is `main` for most jobs.
             group_name=shown.group or job.job,
@@ -58,10 +61,13 @@ class GobblinTranslator:
         )
 
     def get_upstream_specs(self, job: JobSpec) -> list[dg.AssetSpec]:
-        """Return the external assets that a job reads from: the folder, tables, topics or API of its source.
+        """Return the assets that a job reads from: those that its file names, else the external ones of its source.
 
-        To connect the job to an asset that is defined elsewhere, return a spec with nothing but its key.
+        External assets are its folder, tables, topics or API. To connect the job to an asset that is defined elsewhere,
+        return a spec with nothing but its key.
         """
+        if (named := job.asset.upstream) is not None:
+            return [dg.AssetSpec(key.split("/")) for key in named]
         return upstream_specs(job)
 
     def job_of_run(self, job: JobSpec, tags: Mapping[str, str]) -> JobSpec:
@@ -78,6 +84,8 @@ class GobblinTranslator:
 
 def _metadata(data: BranchData) -> Mapping[str, Any]:
     found: dict[str, Any] = {"dagster/table_name": _table_name(data)}
+    if (uri := data.job.asset.uri) is not None:
+        found[md.URI] = hidden(uri.format_map(_Names(data)))
     if data.lines is not None:
         line, file = data.lines.branches.get(data.branch.name, 1), str(data.lines.file)
         with warnings.catch_warnings():

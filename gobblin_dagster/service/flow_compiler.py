@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gobblin_dagster.core.allow import AllowLists
@@ -10,6 +11,8 @@ from gobblin_dagster.service.catalog.flow_config import ExecutorName, FlowSettin
 from gobblin_dagster.service.compiler.children import ChildrenCompiler, has_children
 from gobblin_dagster.service.compiler.compilers import FlowCompiler, open_compiler
 from gobblin_dagster.service.compiler.explanation import Explanation
+from gobblin_dagster.service.compiler.kept_way import former_way, lost_way, taken_way
+from gobblin_dagster.service.compiler.routed_flow import is_routed
 from gobblin_dagster.service.model import Dag, FlowConfig, FlowId
 from gobblin_dagster.service.store.flow_rows import load_flow
 from gobblin_dagster.service.store.store import ServiceStore
@@ -29,7 +32,7 @@ class ExecutorCompiler:
     def __init__(self, make: Callable[[Sequence[str]], FlowCompiler], store: ServiceStore) -> None:
         self._compilers = {name: make([name.value]) for name in ExecutorName}
         self._store = store
-        self._children = ChildrenCompiler(lambda child: self._of(child).explain(child), self._find)
+        self._children = ChildrenCompiler(self._explain, self._find)
 
     def compile(self, config: FlowConfig, former: Collection[str] = ()) -> Dag:
         """Return the flow's jobs; raises FlowCompileError."""
@@ -37,11 +40,25 @@ class ExecutorCompiler:
             return self._children.explain(config).require_dag(config.id)
         return self._of(config).compile(config, former)
 
-    def explain(self, config: FlowConfig) -> Explanation:
-        """Return the flow's jobs, or why it has none."""
+    def explain(self, config: FlowConfig, former: Collection[str] = ()) -> Explanation:
+        """Return the flow's jobs, or why it has none; it knows the former ones by itself."""
         if has_children(config.properties):
             return self._children.explain(config)
-        return self._of(config).explain(config)
+        return self._explain(config)
+
+    def _explain(self, config: FlowConfig) -> Explanation:
+        """Return the jobs of a flow without children; they take the way that they took last, whoever ran them."""
+        compiler = self._of(config)
+        if not is_routed(config.properties, config.template_uris):
+            return compiler.explain(config)
+        with self._store.read() as transaction:
+            former = former_way(transaction, config.id)
+        found = compiler.explain(config) if former is None else compiler.explain(config, former.jobs)
+        if found.dag is None:
+            return found
+        if former is not None and (reason := lost_way(config, former, found.dag)):
+            return replace(found, dag=None, reasons=(reason,), is_without_way=True)
+        return replace(found, dag=replace(found.dag, ways=(taken_way(config, found.dag),)))
 
     def _find(self, flow: FlowId) -> FlowConfig | None:
         with self._store.read() as transaction:

@@ -233,6 +233,17 @@ class FailureOption(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class TakenWay:
+    """The way that the jobs of a routed flow take."""
+
+    flow: FlowId
+    route: str
+    """What the flow says of its way (`service.compiler.kept_way.route_of`)."""
+    jobs: frozenset[str]
+    """Names of its jobs: each edge of the way has one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Dag:
     """The jobs of a flow, each after its parents.
 
@@ -241,6 +252,8 @@ class Dag:
 
     jobs: tuple[DagJob, ...]
     on_failure: FailureOption = FailureOption.FINISH_ALL_POSSIBLE
+    ways: tuple[TakenWay, ...] = ()
+    """Ways of routed children, if it is the DAG of a flow of flows."""
 
     def __post_init__(self) -> None:
         seen: set[str] = set()

@@ -125,7 +125,7 @@ class WorkerNode:
         log_file = root / WORKER_LOG.format(executor=executor)
         self.monitor = JobMonitor(
             executor,
-            Inbox(executor, self.store, self.name),
+            Inbox(executor, self.store, self.name, self._about),
             channel or WorkerProcess(command, root, log_file),
             self._clock,
             spec.worker.jobs_at_once,
@@ -134,6 +134,11 @@ class WorkerNode:
         self._ended = threading.Event()
         self._beats: threading.Thread | None = None
         self._started_at: datetime | None = None
+
+    @property
+    def inlet(self) -> str:
+        """Where orders come from, once `start` has returned: the address that the service calls, or the database."""
+        return self.link.url if isinstance(self.link, RestLink) else str(self.store.url)
 
     def start(self) -> None:
         """Say that the worker is alive, and take jobs."""

@@ -1,4 +1,4 @@
-"""AssetSettings: how Dagster shows the branches of a job: owners, tags, kinds and so on, and how old they may be."""
+"""AssetSettings: how Dagster shows the branches of a job: keys, owners, tags and so on, and how old they may be."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ _OWNER = re.compile(r"team:[A-Za-z0-9_.-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
 _TAG = re.compile(r"(?:[A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}")
 _TAG_VALUE = re.compile(r"[A-Za-z0-9_.-]{0,63}")
 _WORD = re.compile(r"\{(namespace|table|branch)\}")
+_KEY = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 _Kind = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,63}$")]
@@ -65,6 +66,12 @@ class SlaSpec(SpecModel):
 class AssetSettings(SpecModel):
     """How Dagster shows the branches of the job."""
 
+    key: str | None = None
+    """Asset key, its parts separated by `/`: `lake/{namespace}/{table}/{branch}`. Dagster keeps the history of an asset
+    under its key. Default: `{namespace}/{table}/{branch}`."""
+    upstream: tuple[str, ...] | None = None
+    """Keys of the assets that the job reads from, e.g. those of another program: `[exports/orders]`. Default: the
+    folder, tables, topics or API that the source names."""
     owners: tuple[str, ...] = ()
     """Email addresses, or teams as `team:shop`."""
     tags: dict[str, str] = Field(default_factory=dict)
@@ -76,6 +83,8 @@ class AssetSettings(SpecModel):
     table_name: Annotated[str, StringConstraints(min_length=1)] | None = None
     """Name of the table in catalogs: `warehouse.{namespace}.{table}_{branch}`. Default: the table that is published to,
     or namespace, table and branch."""
+    uri: Annotated[str, StringConstraints(min_length=1)] | None = None
+    """Address in catalogs, one for all datasets: `s3://lake/{table}/{branch}`. Default: the folder of each dataset."""
     freshness: FreshnessSpec | None = None
     """How old the newest commit of a branch may become; Dagster looks at all datasets together. Default: any age."""
     sla: SlaSpec | None = None
@@ -99,9 +108,17 @@ class AssetSettings(SpecModel):
                 )
         return tags
 
-    @field_validator("table_name")
+    @field_validator("key", "table_name", "uri")
     @classmethod
     def _known_words(cls, name: str | None) -> str | None:
         if name is not None and re.search(r"[{}]", _WORD.sub("", name)):
             raise ValueError(f"the words in braces are {{namespace}}, {{table}} and {{branch}}; got {name!r}")
         return name
+
+    @field_validator("key", "upstream")
+    @classmethod
+    def _are_keys(cls, found: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+        for key in (found,) if isinstance(found, str) else found or ():
+            if not _KEY.fullmatch(_WORD.sub("x", key)):
+                raise ValueError(f"a key is parts of letters, digits, '_', '-' and '.', with '/' between; got {key!r}")
+        return found

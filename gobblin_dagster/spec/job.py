@@ -546,6 +546,13 @@ class JobSpec(SpecModel):
         return self
 
     @model_validator(mode="after")
+    def _branches_share_no_asset(self) -> Self:
+        key = self.asset.key
+        if key is not None and "{branch}" not in key and len(self.fork.branches) > 1:
+            raise ValueError(f"asset.key: each branch is an asset of its own, so the key needs {{branch}}; got {key!r}")
+        return self
+
+    @model_validator(mode="after")
     def _full_extracts_are_whole(self) -> Self:
         if self.extract.reads_everything and self.execution.max_work_units is not None:
             raise ValueError(

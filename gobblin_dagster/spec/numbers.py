@@ -35,6 +35,8 @@ class ExactNumbers(BaseModel):
 
 def _booleans_for_numbers(annotation: Any, given: Any) -> Iterator[tuple[_Place, bool]]:
     """Yield (place, boolean) for each boolean in a value at a place that is declared as a number."""
+    if not isinstance(given, bool | Mapping | list | tuple):
+        return  # most values; the types of a field are only looked at for others
     members = [*_members(annotation)]
     if isinstance(given, bool):
         if {int, float} & {*members} and not {bool, Any, object} & {*members}:

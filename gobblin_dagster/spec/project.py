@@ -30,6 +30,9 @@ class SparkSpec(SpecModel):
     """Spark Connect address (`sc://host:port`); replaces `master`."""
     conf: dict[str, str] = Field(default_factory=dict)
     """Further Spark settings."""
+    start: Literal["always", "when_needed"] = "always"
+    """Whether each run with work starts Spark, or only one that needs it: a run on a local master that reads little
+    runs in processes of this machine instead, which start faster."""
     keep_warm: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,4}[smh]$")] | None = None
     """How long a worker with Spark waits for the next `gobblin run` (`90s`, `15m`, `2h`). Default: each run starts its
     own Spark and ends it, so nothing stays behind."""
@@ -150,7 +153,7 @@ class WorkerSpec(SpecModel):
     inlet: ConstructSpec = ConstructSpec(type="store")
     """Where orders come from: `{type: store}` is the service's database, `{type: kafka, brokers: ..., orders: ...,
     reports: ...}` two topics as the topology names them, `{type: rest, port: ..., certificate: ..., key: ..., ca: ...}`
-    an address of this machine that the service calls."""
+    an address of this machine that the service calls, or the one that `gobblin worker --listen HOST:PORT` names."""
     store: str = ""
     """Database in which orders are kept until they are over: `postgresql://...` or `sqlite:///path`. Default: that of
     `service.store` for the inlet `store`, `sqlite:///.gobblin/worker.db` for others. Workers of one executor on several
@@ -191,7 +194,7 @@ class ProjectSpec(SpecModel):
     allow: AllowSpec = Field(default_factory=AllowSpec)
     """What job files may use; see the page on trust. Default: everything."""
     new_data_every_s: int | None = Field(default=None, ge=5, le=86_400)
-    """Seconds between two looks of Dagster's sensor for new data. Default: 30, and 120 for jobs whose source plans with
+    """Seconds between two looks of Dagster's sensor for new data. Default: 10, and 120 for jobs whose source plans with
     Spark."""
     alerts: AlertsSpec | None = None
     """Whom Dagster tells of failed runs and late datasets. Default: nobody."""

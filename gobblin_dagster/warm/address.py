@@ -15,28 +15,31 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+DAGSTER = "dagster"
+"""Purpose of the worker of Dagster's runs; that of `gobblin run` has none."""
 MAX_SOCKET_BYTES = 100
 """Longest path of a socket: systems allow 104 to 108 bytes with the end mark."""
 
 
 @dataclass(frozen=True, slots=True)
 class WarmAddress:
-    """Where the worker of one project and one Python listens."""
+    """Where a worker of one project and one Python listens."""
 
     path: Path
     """The socket."""
 
     @classmethod
-    def of(cls, root: Path) -> WarmAddress:
+    def of(cls, root: Path, purpose: str = "") -> WarmAddress:
         """Return the address for a project folder and this Python.
 
-        The folder is made if needed: below `XDG_RUNTIME_DIR`, or the folder of temporary files, or `/tmp`: the first
-        in which the path is short enough for a socket.
+        Workers for different purposes stand side by side. The folder is made if needed: below `XDG_RUNTIME_DIR`, or
+        the folder of temporary files, or `/tmp`: the first in which the path is short enough for a socket.
 
         Raises:
             OSError: no such folder can be used; the message says why for each.
         """
-        identity = "\0".join([str(root.resolve()), sys.executable, sys.prefix, sys.version])
+        purposes = [purpose] if purpose else []  # the address of `gobblin run` stays what it was
+        identity = "\0".join([str(root.resolve()), sys.executable, sys.prefix, sys.version, *purposes])
         name = hashlib.sha256(identity.encode(errors="surrogateescape")).hexdigest()[:16]
         problems = []
         places = [os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"]  # noqa: S108 - a private folder in it

@@ -9,10 +9,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import FrameType
 from typing import Any, Self
 
@@ -23,6 +24,8 @@ from gobblin_dagster.warm.watch import surroundings
 
 WORKER_LOG = ".gobblin/warm-worker.log"
 """What the worker itself says; below the project folder."""
+DAGSTER_LOG = ".gobblin/dagster-worker.log"
+"""The same for the worker of Dagster's runs, with what these print."""
 ANSWER_S = 60
 """Seconds in which a worker must take a command, its own start included; after them the command runs without it."""
 MAX_LOG_BYTES = 1 << 20
@@ -56,7 +59,7 @@ def run_in_worker(
     try:
         address = WarmAddress.of(root)
         for _ in range(_TRIES):
-            connection = _connect(address, root, program if may_start else ())
+            connection = _connect(address, root, root / WORKER_LOG, program if may_start else ())
             if connection is None:
                 return Refusal("no worker runs")
             with connection, _PassedSignals(connection) as signals:
@@ -72,41 +75,89 @@ def run_in_worker(
     return Refusal(f"the worker ended {_TRIES} times before it began; see {root / WORKER_LOG}")
 
 
-def ask_worker(root: Path, kind: str, **fields: Any) -> Message | None:
-    """Send a question to the project's worker and return the answer.
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A command that a worker runs to its end, whatever becomes of the client: see `begin_in_worker`."""
 
-    None if no worker runs, or if it ended before it answered. Raises OSError.
+    arguments: Sequence[str]
+    """The command line. `gobblin worker status` shows it, and it is logged."""
+    given: str
+    """What the command reads from its standard input; nobody else sees it."""
+    noted: Mapping[str, str]
+    """What must be as at the worker's start, beside the environment; names are such as `(job files)`."""
+
+
+def begin_in_worker(address: WarmAddress, order: Order, program: Sequence[str], log: Path) -> int | Refusal:
+    """Let a worker begin a command, and return the worker's process id; start the worker if none runs.
+
+    Unlike `run_in_worker`, nobody waits for the end: the command goes on if this process ends. Its output, and what a
+    new worker says, is appended to the log.
+
+    Args:
+        address: where the worker listens.
+        order: the command.
+        program: the command that starts a worker; the number of its listening socket is added.
+        log: a file; its folder is made if needed.
     """
-    address = WarmAddress.of(root)
+    try:
+        for _ in range(_TRIES):
+            connection = _connect(address, Path.cwd(), log, program, {**os.environ, **order.noted})
+            if connection is None:
+                return Refusal("no worker runs")
+            with connection:
+                answer = _begun(connection, order, log)
+            if answer is None or answer.get("reason") == "changed":
+                continue  # it ended, and nothing of the command has run
+            return int(answer["pid"]) if answer["kind"] == "begun" else Refusal(str(answer.get("detail")))
+    except (OSError, ValueError) as error:
+        return Refusal(str(error))
+    return Refusal(f"the worker ended {_TRIES} times before it began; see {log}")
+
+
+def ask_worker(root: Path, kind: str, **fields: Any) -> Message | None:
+    """Send a question to the worker for a project's commands; returns and raises as `ask_at`."""
+    return ask_at(WarmAddress.of(root), kind, **fields)
+
+
+def ask_at(address: WarmAddress, kind: str, *, timeout_s: float | None = None, **fields: Any) -> Message | None:
+    """Send a question to a worker and return the answer.
+
+    None if no worker runs, or if it ended before it answered. Raises OSError, TimeoutError if no answer comes in time.
+    """
     with address.locked():
         connection = address.connect()
     if connection is None:
         return None
     with connection, suppress(BrokenPipeError, ConnectionResetError):
+        connection.settimeout(timeout_s)
         send(connection, kind, **fields)
         return receive(connection)[0]
     return None
 
 
-def _connect(address: WarmAddress, root: Path, program: Sequence[str]) -> socket.socket | None:
+def _connect(
+    address: WarmAddress, folder: Path, log: Path, program: Sequence[str], environment: Mapping[str, str] | None = None
+) -> socket.socket | None:
     with address.locked():
         connection = address.connect()
         if connection is None and program:
-            _start(address, root, program)
+            _start(address, folder, log, program, environment)
             connection = address.connect()
         return connection
 
 
-def _start(address: WarmAddress, root: Path, program: Sequence[str]) -> None:
+def _start(
+    address: WarmAddress, folder: Path, log: Path, program: Sequence[str], environment: Mapping[str, str] | None
+) -> None:
     """Start a worker that serves a socket made here: clients can connect at once, and wait until it is ready."""
-    log = root / WORKER_LOG
     log.parent.mkdir(parents=True, exist_ok=True)
     is_large = log.exists() and log.stat().st_size > MAX_LOG_BYTES
     with address.listen() as listener, log.open("w" if is_large else "a") as output:
         number = listener.fileno()
         subprocess.Popen(  # noqa: S603 - our own program
             [*program, str(number)],
-            cwd=root,
+            cwd=folder,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -114,6 +165,24 @@ def _start(address: WarmAddress, root: Path, program: Sequence[str]) -> None:
             # Signals of the terminal reach the client, which passes on what concerns its command.
             start_new_session=True,
         )
+
+
+def _begun(connection: socket.socket, order: Order, log: Path) -> Message | None:
+    """Return the worker's answer to an order, and let it go on; None if it ended without one."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryFile() as given, log.open("ab") as output, suppress(BrokenPipeError, ConnectionResetError):
+        given.write(order.given.encode())
+        given.seek(0)
+        files = (given.fileno(), output.fileno(), output.fileno())
+        connection.settimeout(ANSWER_S)
+        here, environment = str(Path.cwd()), {**surroundings(), **order.noted}
+        words = list(order.arguments)
+        send(connection, "run", files=files, stays=True, arguments=words, folder=here, environment=environment)
+        answer, _ = receive(connection)
+        if answer is not None and answer["kind"] == "begun":
+            send(connection, "go")  # from here on the command is the worker's; before, it is nobody else's than ours
+        return answer
+    return None
 
 
 def _hand_over(connection: socket.socket, arguments: Sequence[str], signals: _PassedSignals) -> Message | None:

@@ -9,7 +9,11 @@ One connection serves one command:
 3. client: any number of `signal`. If the connection ends before the command, the client was killed.
 4. worker: `ended` with the exit code. If the connection ends without it, the worker was killed.
 
-`status` and `stop` are answered at once, also while a command runs. No pickle: only JSON comes in.
+A `run` with `stays` goes on without its client, which says `go` once it has read `begun`: if it does not, it went away
+or runs the command elsewhere, and the worker drops it. `interrupt` names such a command: it gets a SIGINT, and the
+worker ends with it.
+
+`status`, `stop` and `interrupt` are answered at once, also while a command runs. No pickle: only JSON comes in.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ another way than a fresh process would: see `watch`. A client that is refused ru
 starts a new one.
 
 If a client is killed, its command is stopped as by one Ctrl-C: work units that run end, and what is whole is committed.
-A command that is interrupted twice stops at once, and the worker ends with it, since Spark may still be at work.
+A command that is interrupted twice stops at once, and the worker ends with it, since Spark may still be at work. It
+ends too with a command that goes on without its client (see `messages`) and is interrupted once.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ MAX_COMMANDS = 200
 MAX_AGE_S = 24 * 3600
 _GREETING_S = 10
 """Seconds in which a client must say what it wants."""
+_GO_S = 60
+"""Seconds in which a client must say `go`: as many as it waits for an answer itself."""
 
 
 @dataclass(slots=True)
@@ -47,6 +50,8 @@ class _Command:
     folder: str
     environment: dict[str, str]
     files: list[int]
+    stays: bool = False
+    """Whether it goes on when its client has gone."""
     signals: int = 0
     """Signals that came for it."""
     is_running: bool = False
@@ -135,6 +140,8 @@ class WarmServer:
                 connection.close()
             elif message["kind"] == "stop":
                 self._stop(connection, at_once=bool(message.get("at_once")))
+            elif message["kind"] == "interrupt":
+                self._interrupt(connection, message["arguments"])
         except (OSError, ValueError, KeyError) as error:
             log.warning("a client was not understood: %s", error)
             connection.close()
@@ -144,6 +151,7 @@ class WarmServer:
             _close_files(files)
             raise ValueError(f"{len(files)} streams came with a command instead of 3")
         command = _Command(connection, message["arguments"], message["folder"], message["environment"], files)
+        command.stays = bool(message.get("stays"))
         with self._lock:
             refused = "busy" if self._current else ""
             reason = "another command runs" if refused else self._reason_to_end(command.environment)
@@ -160,13 +168,16 @@ class WarmServer:
         try:
             # Said before it is true: a client that has not heard of the beginning runs the command elsewhere.
             send(connection, "begun", pid=os.getpid())
-        except OSError:
+            if command.stays:
+                _require_go(connection)
+        except (OSError, ValueError):
             with self._lock:
                 self._current = None
             _close_files(files)
             raise
         self._commands.put(command)
-        self._attend(command)
+        if not command.stays:
+            self._attend(command)
 
     def _reason_to_end(self, environment: dict[str, str]) -> str:
         if self._is_ending:
@@ -190,6 +201,16 @@ class WarmServer:
             if message["kind"] == "signal":
                 self._signal(command, message["number"])
 
+    def _interrupt(self, connection: socket.socket, arguments: list[str]) -> None:
+        """Send a SIGINT to the command that runs, if it is the one meant, and tell whether it was."""
+        with self._lock:
+            current = self._current
+        is_meant = current is not None and current.arguments == arguments and current.is_running
+        send(connection, "interrupted", was_running=is_meant)  # before the worker ends with the command
+        connection.close()
+        if is_meant and current is not None:
+            self._signal(current, signal.SIGINT)
+
     def _signal(self, command: _Command, number: int | None) -> None:
         with self._lock:
             if self._current is command and number in (signal.SIGINT, signal.SIGTERM):
@@ -206,7 +227,7 @@ class WarmServer:
             self._current = None
             self._count += 1
             self._idle_since = time.time()
-            if command.signals > 1:
+            if command.signals > (0 if command.stays else 1):
                 self._is_ending = True
         self._watch.learn(began)
         log.info("ended with %d after %.1f s", code, time.time() - began)
@@ -269,6 +290,14 @@ class WarmServer:
                 "keep_s": self._keep_s,
                 **self._about(),
             }
+
+
+def _require_go(connection: socket.socket) -> None:
+    """Wait until a client has read that its command begins; raises OSError or ValueError if it went away instead."""
+    connection.settimeout(_GO_S)
+    answer, _ = receive(connection)
+    if answer is None or answer["kind"] != "go":
+        raise ValueError("the client went away before its command began")
 
 
 def _close_files(files: Sequence[int]) -> None:

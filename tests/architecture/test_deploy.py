@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,14 @@ from typer.testing import CliRunner
 
 from gobblin_dagster.cli.main import app
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
+from gobblin_dagster.service.compiler.multi_hop import MultiHopCompiler
+from gobblin_dagster.service.compiler.routed_flow import DESTINATIONS, SOURCE
+from gobblin_dagster.service.executors.job_body import read_job_body
+from gobblin_dagster.service.model import FlowConfig, FlowId
+from gobblin_dagster.service.server import CoreServices
 from gobblin_dagster.service.topology.files import read_topology
 from gobblin_dagster.service.topology.model import KafkaTopics
+from gobblin_dagster.service.worker_node import WorkerNode
 from gobblin_dagster.spec.load import load_project
 from gobblin_dagster.spec.project import ProjectSpec
 
@@ -114,6 +121,54 @@ def test_projects_and_topology_agree(monkeypatch: pytest.MonkeyPatch) -> None:
         one["environment"].get("SHOP_DATABASE", "") for one in compose()["services"].values() if one["image"] == IMAGE
     ]
     assert {make_url(url.replace("${POSTGRES_PASSWORD}", "x")).database for url in urls if url} == made
+
+
+def mounted(where: str, name: str, folder: Path) -> Path:
+    """Return a project folder with the files that a container of `service` or `worker` has in `/project`."""
+    if where == "compose":
+        one = compose()[f"x-{name}"]
+        pairs = [volume.split(":")[:2] for volume in one["volumes"] if volume.startswith("./")]
+        files = {target: DEPLOY / source for source, target in pairs}
+    else:
+        maps = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())["configMapGenerator"]
+        keys = {(one["name"], Path(file).name): DEPLOY / file for one in maps for file in one["files"]}
+        [container] = [one for one, _ in containers() if one["name"] == name]
+        mounts = [mount for mount in container["volumeMounts"] if "subPath" in mount]
+        files = {mount["mountPath"]: keys[name, mount["subPath"]] for mount in mounts}
+    for target, file in files.items():
+        there = folder / target.removeprefix("/project/")
+        there.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if file.is_dir() else shutil.copy)(file, there)
+    return folder
+
+
+@pytest.mark.parametrize("where", ["compose", "kubernetes"])
+def test_programs_start_with_what_is_mounted_and_run_the_flow_that_the_readme_posts(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers are not asked: both wait for their databases."""
+    for name in ("POSTGRES_PASSWORD", "SHOP_DATABASE"):
+        monkeypatch.setenv(name, "postgresql://gobblin:secret@postgres/shop")
+    roots = {name: mounted(where, name, tmp_path / name) for name in ("service", "worker")}
+    service, worker = (load_project(root) for root in roots.values())
+    node = WorkerNode("west", roots["worker"], worker, ["false"])
+    core = CoreServices(roots["service"], service.service, ["false"], service.allow.lists, state=service.state)
+    readme = (DEPLOY / "README.md").read_text()
+    [(flow, source, destination)] = re.findall(r"gobblin flow create (\S+) --from (\S+) --to (\S+)", readme)
+    ends = {SOURCE: source, DESTINATIONS: destination}
+    templates = TemplateCatalog(roots["service"] / service.service.templates)
+    graph = read_topology(roots["service"] / service.service.topology, templates).graph
+    dag = MultiHopCompiler(templates, lambda: graph, service.allow.lists).compile(
+        FlowConfig(FlowId(*flow.split("/")), "", ends)
+    )
+    assert [job.executor for job in dag.jobs] == ["embedded", "west"]
+    for job in dag.jobs:
+        own = worker if job.executor == "west" else service
+        assert read_job_body(job.name, job.body, Path("/project"), own).source.type == "files"
+    assert node.inlet.endswith("/west_orders")
+    assert core.store.url.endswith("/service")
+    for one in (node.store, core.store):
+        one.close()
 
 
 def test_probes_ask_what_the_service_answers(monkeypatch: pytest.MonkeyPatch) -> None:

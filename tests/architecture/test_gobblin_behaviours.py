@@ -85,6 +85,22 @@ BEHAVIOURS: dict[str, tuple[str, str]] = {
         f"{COMPILER}/test_identity.py",
         "test_two_templates_of_one_name_are_refused",
     ),
+    "DAGs of several flows are put one after the other: ends before starts": (
+        f"{COMPILER}/test_children.py",
+        "test_children_may_have_children_that_come_after_the_same_jobs",
+    ),
+    "a user gives the path, and excludes edges": (
+        f"{COMPILER}/test_multi_hop.py",
+        "test_path_of_the_flow_and_excluded_edges_change_the_way",
+    ),
+    "explain: the way and every refused edge; nothing is stored": (
+        f"{COMPILER}/test_multi_hop.py",
+        "test_explanation_tells_way_and_every_refused_edge",
+    ),
+    "each job has the uri of its executor: one that takes Gobblin's job specs gets keys": (
+        f"{COMPILER}/test_multi_hop.py",
+        "test_executor_of_a_gobblin_cluster_gets_the_keys_of_the_job",
+    ),
     # Orchestrator
     "launch: jobs without parents are given to executors, the flow runs once": (
         f"{ORCHESTRATOR}/test_orchestrator.py",
@@ -102,6 +118,10 @@ BEHAVIOURS: dict[str, tuple[str, str]] = {
         f"{ORCHESTRATOR}/test_topology_changes.py",
         "test_flow_without_a_way_waits_and_runs_once_as_soon_as_there_is_one",
     ),
+    "an edge of a scheduled flow goes away: the flow takes another way": (
+        f"{ORCHESTRATOR}/test_topology_changes.py",
+        "test_scheduled_flow_takes_another_way_when_its_edge_goes_away_if_it_says_so",
+    ),
     # DAG engine
     "success: what follows a job is submitted together": (
         f"{ORCHESTRATOR}/test_dag.py",
@@ -113,7 +133,7 @@ BEHAVIOURS: dict[str, tuple[str, str]] = {
     ),
     "failure: FINISH_ALL_POSSIBLE goes on with independent branches": (
         f"{ORCHESTRATOR}/test_all_dags.py",
-        "test_small_dags_keep_all_promises_in_all_orders_of_all_events",
+        "test_dags_of_more_jobs_keep_all_promises_in_all_orders_of_all_events",
     ),
     "retry: a job is submitted again up to job.maxAttempts": (
         f"{ORCHESTRATOR}/test_dag.py",
@@ -164,7 +184,19 @@ BEHAVIOURS: dict[str, tuple[str, str]] = {
         f"{ORCHESTRATOR}/test_dag.py",
         "test_late_double_and_foreign_events_change_nothing",
     ),
+    "an attempt that failed is PENDING_RETRY until the next one begins": (
+        f"{ORCHESTRATOR}/test_dag.py",
+        "test_job_is_tried_again_while_it_has_attempts_left",
+    ),
+    "quotas: executions over the limit wait in order, those of others do not": (
+        f"{ORCHESTRATOR}/test_quotas.py",
+        "test_executions_beyond_the_quota_of_their_group_wait_in_order",
+    ),
     # Executors
+    "capabilities of a worker: it takes the jobs that it can run, and leaves the others": (
+        "unit/service/executors/test_claims.py",
+        "test_worker_leaves_jobs_that_it_cannot_run_and_takes_those_behind_them",
+    ),
     "restart: what runs goes on, no duplicates": (
         "contract/test_executors.py",
         "test_kill_at_any_step_loses_no_job_and_runs_none_that_was_reported",
@@ -186,7 +218,9 @@ BEHAVIOURS: dict[str, tuple[str, str]] = {
         "test_job_of_a_lost_executor_moves_once_and_its_copy_is_dropped",
     ),
 }
-"""Left out: retention edges (Gobblin's test is disabled), and metrics of adhoc jobs, which we do not turn off."""
+"""Left out: retention edges (Gobblin's test is disabled, and no job of ours deletes what a flow has brought),
+descriptors of volumes, Hive, SQL and Iceberg (a dataset has a platform and a path), and metrics of adhoc jobs, which we
+do not turn off."""
 
 
 @pytest.mark.parametrize("behaviour", BEHAVIOURS)

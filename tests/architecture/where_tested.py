@@ -29,6 +29,9 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "cli/errors.py": ("unit/cli/test_main.py", ""),
     "cli/lazy.py": ("unit/cli/test_main.py", ""),
     "warm/client.py": ("unit/warm/test_server.py", ""),
+    "warm/process.py": ("unit/warm/test_server.py", ""),
+    "orchestration/in_worker.py": ("unit/launcher/test_run_launcher.py", "gobblin_dagster.launcher.run_launcher"),
+    "cli/program.py": ("unit/cli/test_main.py", "end_process"),
     "cli/render/documents.py": ("unit/cli/commands/test_run.py", "gobblin_dagster.cli.commands.run"),
     "cli/render/json_document.py": ("unit/cli/commands/test_run.py", "gobblin_dagster.cli.commands.run"),
     "cli/render/plan.py": ("unit/cli/commands/test_plan.py", "work units to spread"),
@@ -103,7 +106,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "constructs/quality/ages.py": ("unit/constructs/quality/test_values.py", ""),
     "constructs/quality/row_count.py": ("unit/constructs/quality/test_task_policies.py", ""),
     "constructs/quality/schema.py": ("unit/constructs/quality/test_task_policies.py", ""),
-    "constructs/types/schema_text.py": ("unit/constructs/quality/test_contract.py", ""),
     "constructs/sources/files/by_date.py": ("property/test_files_source.py", ""),
     "constructs/sources/files/by_date_window.py": ("property/test_files_source.py", ""),
     "constructs/sources/files/by_modified_time.py": ("property/test_files_source.py", ""),
@@ -234,6 +236,11 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "engine/plan/commit_preview.py": ("unit/cli/commands/test_plan.py", "watermark, add the snapshot, end"),
     "engine/plan/model.py": ("unit/engine/plan/test_cost.py", ""),
     "engine/plan/targets.py": ("unit/engine/run/test_branch_paths.py", "would share a folder: in"),
+    "engine/processes/fork_server.py": (
+        "unit/engine/processes/test_runner.py",
+        "gobblin_dagster.engine.processes.runner",
+    ),
+    "engine/processes/worker.py": ("unit/engine/processes/test_runner.py", "gobblin_dagster.engine.processes.runner"),
     "engine/project.py": ("unit/engine/test_moved_project.py", ""),
     "engine/results.py": ("unit/engine/test_run_for_a_service.py", ""),
     "engine/run/acquire.py": ("unit/engine/run/test_job_run.py", "gobblin_dagster.engine.run.job_run"),
@@ -276,10 +283,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "face/session.py": ("unit/test_api.py", "The reason is empty"),
     "face/startpoint.py": ("unit/test_api.py", "gobblin_dagster.api"),
     "face/state.py": ("unit/test_api.py", "gobblin_dagster.api"),
-    "orchestration/_internal.py": (
-        "unit/orchestration/test_downstream.py",
-        "gobblin_dagster.orchestration.assets > gobblin_dagster.orchestration.checks",
-    ),
     "orchestration/_internal_pages.py": ("integration/test_dagster_pages.py", "/dagster"),
     "orchestration/assets.py": (
         "unit/orchestration/test_component.py",
@@ -444,7 +447,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "cli/commands/flow/catalog.py": ("e2e/test_serve.py", "No flow"),
     "cli/commands/flow/connect.py": ("e2e/test_serve.py", "GROUP/NAME"),
     "cli/commands/serve.py": ("e2e/test_serve.py", "answers at"),
-    "cli/commands/worker.py": ("e2e/test_serve.py", "A worker is started by"),
     "client.py": ("e2e/test_serve.py", "start it with `gobblin serve`"),
     "service/api/app.py": ("unit/service/api/test_rest.py", "gobblin_dagster.service.server"),
     "service/api/body.py": ("unit/service/api/test_fuzz.py", ""),
@@ -477,10 +479,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/flow_jobs.py": ("services/flow_project.py", ""),
     "service/model.py": ("unit/service/orchestrator/test_dag.py", ""),
     "service/security/audit.py": ("unit/service/api/test_rest.py", ""),
-    "service/orchestrator/kept_way.py": (
-        "unit/service/orchestrator/test_topology_changes.py",
-        "gobblin_dagster.service.orchestrator.orchestrator",
-    ),
     "service/orchestrator/step_rows.py": (
         "unit/service/orchestrator/test_orchestrator.py",
         "gobblin_dagster.service.orchestrator.orchestrator",
@@ -514,10 +512,12 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "unit/service/store/test_schema.py",
         "gobblin_flow_executions",
     ),
+    "service/store/migrations/versions/r0011_ways.py": ("unit/service/store/test_schema.py", "gobblin_ways"),
     "service/store/state_place_rows.py": ("unit/service/orchestrator/test_moves.py", ""),
     "service/store/topology_rows.py": (
         "unit/service/topology/test_stored.py",
         "gobblin_dagster.service.topology.stored",
     ),
+    "service/store/way_rows.py": ("unit/service/test_flow_compiler.py", ""),
     "service/store/worker_rows.py": ("unit/service/store/test_schema.py", ""),
 }

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection
@@ -143,6 +144,8 @@ class World:
     body = '{"n": 1}'
     stride = 1
     """Each how many steps there is a kill."""
+    about: Mapping[str, Any] = MappingProxyType({})
+    """What the worker announces from its next start on."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.kills = Kills()
@@ -255,7 +258,7 @@ class StoreWorld(RemoteWorld):
         self.worker = NotingWorker(self.kills, self.begun, self.published)
         executor = StoreExecutor(self.queue, self.store)
         self.dispatcher = Dispatcher(self.store, executor, self._report)
-        inbox = Inbox(self.queue, self.store, f"worker-{next(_names)}")
+        inbox = Inbox(self.queue, self.store, f"worker-{next(_names)}", self.about)
         self.monitor = JobMonitor(self.queue, inbox, self.worker, SystemClock(), 2)
 
     def worker_pass(self) -> None:
@@ -280,7 +283,7 @@ class KafkaWorld(RemoteWorld):
         executor = KafkaExecutor(self.queue, self.topics, self._open_jobs, clients=clients)
         self.dispatcher = Dispatcher(self.store, executor, self._report)
         self.link = KafkaLink(self.topics, StoreExecutor(self.queue, self.own), self.folder, clients)
-        inbox = Inbox(self.queue, self.own, f"worker-{next(_names)}")
+        inbox = Inbox(self.queue, self.own, f"worker-{next(_names)}", self.about)
         self.monitor = JobMonitor(self.queue, inbox, self.worker, SystemClock(), 2)
 
     def worker_pass(self) -> None:
@@ -348,7 +351,7 @@ class RestWorld(RemoteWorld):
         executor = RestExecutor(self.queue, "https://worker", self.line)
         self.dispatcher = Dispatcher(self.store, executor, self._report)
         self.worker = NotingWorker(self.kills, self.begun, self.published)
-        inbox = Inbox(self.queue, self.own, f"worker-{next(_names)}")
+        inbox = Inbox(self.queue, self.own, f"worker-{next(_names)}", self.about)
         self.monitor = JobMonitor(self.queue, inbox, self.worker, SystemClock(), 2)
 
     def worker_pass(self) -> None:

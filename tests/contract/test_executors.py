@@ -27,6 +27,7 @@ from tests.contract.executor_worlds import (
     Killed,
     PostgresStoreWorld,
     RemoteDagsterWorld,
+    RemoteWorld,
     RestWorld,
     StoreWorld,
     World,
@@ -209,6 +210,26 @@ def test_executor_tells_where_it_is_and_why_jobs_would_wait(world: World) -> Non
     assert executor.uri.partition(":")[0]
     world.lose_it()
     assert executor.health()
+
+
+@pytest.mark.parametrize("make", [StoreWorld, KafkaWorld, RestWorld], ids=["store", "kafka", "rest"])
+def test_job_is_left_to_a_worker_that_has_what_it_needs(
+    make: Callable[[str, Path], RemoteWorld], empty_service: Path, tmp_path: Path
+) -> None:
+    for name in ("service", "empty"):
+        shutil.copy(empty_service, tmp_path / f"{name}.db")
+    world = make(f"sqlite:///{tmp_path}/service.db", tmp_path)
+    world.about = {"constructs": ["source.files"], "extras": [], "modules": None}
+    world.start()
+    world.body = '{"source": {"type": "kafka"}}'
+    execution = world.order()
+    assert not world.passes(execution, 1)
+    world.body = '{"source": {"type": "files"}}'
+    assert world.passes(world.order()), "a job that comes later and that the worker can run does not wait"
+    world.about = {"constructs": ["source.kafka"], "extras": ["kafka"], "modules": None}
+    world.start()
+    assert world.passes(execution)
+    world.close()
 
 
 @pytest.fixture

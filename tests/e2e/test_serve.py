@@ -11,12 +11,14 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import chdir, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+
+from gobblin_dagster.cli.main import main
 
 GOBBLIN = [sys.executable, "-m", "gobblin_dagster"]
 
@@ -101,15 +103,42 @@ class Service:
         return sum(pq.read_metadata(path).num_rows for path in (self.root / "lake" / "shop").rglob("*.parquet"))
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    made = Service(tmp_path)
+class CalledHere(Service):
+    """The same; its other commands are called in this process, because each start of one takes a second."""
+
+    def __init__(self, root: Path, captured: pytest.CaptureFixture[str]) -> None:
+        super().__init__(root)
+        self._captured = captured
+
+    def flow(self, *arguments: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
+        self._captured.readouterr()
+        with chdir(self.root):
+            ended = main(arguments)
+        told = subprocess.CompletedProcess(arguments, ended, *self._captured.readouterr())
+        assert code is None or told.returncode == code, told.stdout + told.stderr
+        return told
+
+
+@contextmanager
+def _started(made: Service) -> Iterator[Service]:
     made.start()
     yield made
     assert made.process is not None
     if made.process.poll() is None:
         made.process.kill()
         made.process.wait()
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with _started(Service(tmp_path)) as made:
+        yield made
+
+
+@pytest.fixture
+def called_here(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Service]:
+    with _started(CalledHere(tmp_path, capfd)) as made:
+        yield made
 
 
 @pytest.mark.spark
@@ -139,29 +168,29 @@ def test_flow_from_creation_to_published_rows_over_kills_and_restarts(service: S
     assert service.rows() == 17
 
 
-def test_flows_are_changed_shown_and_taken_back(service: Service) -> None:
-    service.flow(*CREATE, "--schedule", "0 0/5 * ? * *")
-    again = service.flow(*CREATE, code=2)
+def test_flows_are_changed_shown_and_taken_back(called_here: Service) -> None:
+    called_here.flow(*CREATE, "--schedule", "0 0/5 * ? * * 2050")
+    again = called_here.flow(*CREATE, code=2)
     assert "already exists" in again.stderr
-    service.flow("flow", "update", "shop/orders", "--set", "least=20", "--schedule", "0 0/10 * ? * *")
-    assert "least: 10 -> 20" in service.flow("flow", "diff", "shop/orders", "1", "2").stdout
-    assert "0 0/10 * ? * *" in service.flow("flow", "list").stdout
-    service.flow("flow", "rollback", "shop/orders", "1")
-    shown = service.document("flow", "show", "shop/orders")
+    called_here.flow("flow", "update", "shop/orders", "--set", "least=20", "--schedule", "0 0/10 * ? * * 2050")
+    assert "least: 10 -> 20" in called_here.flow("flow", "diff", "shop/orders", "1", "2").stdout
+    assert "0 0/10 * ? * * 2050" in called_here.flow("flow", "list").stdout
+    called_here.flow("flow", "rollback", "shop/orders", "1")
+    shown = called_here.document("flow", "show", "shop/orders")
     assert (shown["version"], shown["flow"]["properties"]["least"], len(shown["next_fires"])) == (3, "10", 5)
-    service.flow("flow", "pause", "shop/orders")
-    assert "paused" in service.flow("flow", "show", "shop/orders").stdout
-    service.flow("flow", "unpause", "shop/orders")
-    service.flow("flow", "unschedule", "shop/orders")
-    assert "never" in service.flow("flow", "list").stdout
-    assert "never ran" in service.flow("flow", "executions", "shop/orders").stdout
-    service.flow("flow", "delete", "shop/orders", "--yes")
-    assert "No flow" in service.flow("flow", "list").stdout
-    changes = [one["change"] for one in service.document("flow", "history", "shop/orders")["versions"]]
+    called_here.flow("flow", "pause", "shop/orders")
+    assert "paused" in called_here.flow("flow", "show", "shop/orders").stdout
+    called_here.flow("flow", "unpause", "shop/orders")
+    called_here.flow("flow", "unschedule", "shop/orders")
+    assert "never" in called_here.flow("flow", "list").stdout
+    assert "never ran" in called_here.flow("flow", "executions", "shop/orders").stdout
+    called_here.flow("flow", "delete", "shop/orders", "--yes")
+    assert "No flow" in called_here.flow("flow", "list").stdout
+    changes = [one["change"] for one in called_here.document("flow", "history", "shop/orders")["versions"]]
     assert changes == ["created", "updated", "rolled_back", "paused", "resumed", "unscheduled", "deleted"]
 
 
-def test_folder_of_flows_is_applied_as_it_was_shown(service: Service, tmp_path: Path) -> None:
+def test_folder_of_flows_is_applied_as_it_was_shown(called_here: Service, tmp_path: Path) -> None:
     folder = tmp_path / "flows"
     folder.mkdir()
     for name in ("a", "b"):
@@ -169,25 +198,25 @@ def test_folder_of_flows_is_applied_as_it_was_shown(service: Service, tmp_path: 
             f"flow: shop/{name}\ntemplates: FS:///shop/to-lake.template\n"
             f"schedule: '0 0 * ? * *'\nset: {{table: {name}, least: 5}}\n"
         )
-    planned = service.flow("flow", "apply", "flows", "--dry-run").stdout
+    planned = called_here.flow("flow", "apply", "flows", "--dry-run").stdout
     assert "create shop/a" in planned
     assert "+ properties.least = 5" in planned
-    assert service.document("flow", "list")["flows"] == []
-    service.flow("flow", "apply", "flows", "--yes")
-    assert "Nothing to do" in service.flow("flow", "apply", "flows").stdout
+    assert called_here.document("flow", "list")["flows"] == []
+    called_here.flow("flow", "apply", "flows", "--yes")
+    assert "Nothing to do" in called_here.flow("flow", "apply", "flows").stdout
     (folder / "a.yaml").unlink()
     (folder / "b.yaml").write_text((folder / "b.yaml").read_text().replace("least: 5", "least: 6"))
-    service.flow(*CREATE, "--schedule", "0 0 * ? * *")
-    told = service.flow("flow", "apply", "flows", "--prune", "--yes").stdout
+    called_here.flow(*CREATE, "--schedule", "0 0 * ? * *")
+    told = called_here.flow("flow", "apply", "flows", "--prune", "--yes").stdout
     assert "~ properties.least: 5 -> 6" in told
     assert "delete shop/a" in told
-    names = [one["id"]["flowName"] for one in service.document("flow", "list")["flows"]]
+    names = [one["id"]["flowName"] for one in called_here.document("flow", "list")["flows"]]
     assert names == ["b", "orders"], "what did not come from the folder stays"
-    service.flow("flow", "export", "exported")
-    assert "Nothing to do" in service.flow("flow", "apply", "exported").stdout
+    called_here.flow("flow", "export", "exported")
+    assert "Nothing to do" in called_here.flow("flow", "apply", "exported").stdout
 
 
-def test_what_cannot_be_is_said_without_a_trace(service: Service, tmp_path: Path) -> None:
+def test_what_cannot_be_is_said_without_a_trace(called_here: Service, tmp_path: Path) -> None:
     for arguments, text in {
         ("flow", "create", "orders", "-t", "FS:///shop/to-lake.template"): "GROUP/NAME",
         ("flow", "create", "shop/x", "-t", "FS:///shop/nope.template"): "templates: FS:///shop/to-lake.template",
@@ -199,16 +228,16 @@ def test_what_cannot_be_is_said_without_a_trace(service: Service, tmp_path: Path
         (*CREATE, "--set", "oops"): "NAME=VALUE",
         ("worker",): "A worker is started by `gobblin serve`",
     }.items():
-        told = service.flow(*arguments, code=2)
+        told = called_here.flow(*arguments, code=2)
         assert text in told.stderr, told.stderr
         assert "Traceback" not in told.stderr
     second = subprocess.run(
-        [*GOBBLIN, "serve"], cwd=service.root, capture_output=True, text=True, timeout=60, check=False
+        [*GOBBLIN, "serve"], cwd=called_here.root, capture_output=True, text=True, timeout=60, check=False
     )
     assert second.returncode == 1
     assert "cannot listen on 127.0.0.1" in second.stderr
-    assert service.end(signal.SIGTERM) == 0
-    assert "start it with `gobblin serve`" in service.flow("flow", "list", code=1).stderr
+    assert called_here.end(signal.SIGTERM) == 0
+    assert "start it with `gobblin serve`" in called_here.flow("flow", "list", code=1).stderr
 
 
 def test_token_is_kept_private_and_asked_for(service: Service) -> None:

@@ -1,4 +1,4 @@
-"""A scratch folder in memory where there is one: thousands of small synced files are written."""
+"""A scratch folder in memory where there is one: thousands of small synced files are written; and cheap forks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.faults.huge_pages import make_pages_huge
 
 MEMORY = Path("/dev/shm")
 
@@ -20,3 +22,9 @@ def scratch(tmp_path: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="gobblin-faults-", dir=MEMORY))
     yield folder
     shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cheap_forks() -> None:
+    """Again for each module, because memory grows; what is huge already costs nothing."""
+    make_pages_huge()

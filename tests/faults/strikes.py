@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +38,17 @@ _ACTIONS: dict[str, Action] = {KILL: crash_after, EIO: fail_with(errno.EIO), ANS
 _EVERY_CALL = 1_000_000
 
 Work = Callable[[Project], object]
+
+
+def copies_of(template: Path) -> tuple[Path, Callable[[], None]]:
+    """Return a folder to work in, and what brings it back to how the template is now."""
+    root = template.with_name(f"copy-of-{template.name}")
+
+    def restore() -> None:
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(template, root)
+
+    return root, restore
 
 
 class FaultyProject(Project):

@@ -15,7 +15,7 @@ from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.snapshots.reader import PublishedSnapshot, load_published, read_published
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.testing.faults import crash_after, crash_before
-from tests.faults.strikes import FAULTS, strike, strike_each_operation
+from tests.faults.strikes import FAULTS, copies_of, strike, strike_each_operation
 from tests.unit.engine.jobs import job_spec, project, run
 
 FEW, MANY = 10, 30
@@ -47,10 +47,10 @@ def check_whole(root: Path, *expected: int) -> None:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    run(tmp_path, job_spec({"a": {"rows": FEW}}))
-    run(tmp_path, job())
-    return tmp_path
+def root(scratch: Path) -> Path:
+    run(scratch / "root", job_spec({"a": {"rows": FEW}}))
+    run(scratch / "root", job())
+    return scratch / "root"
 
 
 def _roll_back(opened: Project) -> None:
@@ -88,16 +88,16 @@ def check_cleaned(root: Path) -> None:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_clean_struck_anywhere_deletes_nothing_that_is_held(root: Path, fault: str) -> None:
     struck = []
-    rows = MANY
-    leave_a_snapshot_behind(root, rows)
-    for number in strike_each_operation(partial(project, root, job()), _clean, fault):
+    leave_a_snapshot_behind(root, MANY)
+    work, restore = copies_of(root)
+    restore()
+    for number in strike_each_operation(partial(project, work, job()), _clean, fault):
         struck.append(number)
-        check_whole(root, rows)
-        rows += 1
-        run(root, job(rows))
-        check_whole(root, rows)
-        check_cleaned(root)
-        leave_a_snapshot_behind(root, rows)
+        check_whole(work, MANY)
+        run(work, job(MANY + 1))
+        check_whole(work, MANY + 1)
+        check_cleaned(work)
+        restore()
     assert len(struck) > 10
 
 
@@ -108,14 +108,16 @@ def _read_on(root: Path, rows: int, opened: Project) -> None:
 @pytest.mark.slow
 def test_clean_killed_and_the_run_that_recovers_killed_too(root: Path) -> None:
     rng = random.Random(SEED)
-    rows = MANY
-    leave_a_snapshot_behind(root, rows)
-    for number in strike_each_operation(partial(project, root, job()), _clean):
-        second, rows = rng.randint(1, 45), rows + 1
+    rows = MANY + 1
+    leave_a_snapshot_behind(root, MANY)
+    work, restore = copies_of(root)
+    restore()
+    for number in strike_each_operation(partial(project, work, job()), _clean):
+        second = rng.randint(1, 45)
         kill = rng.choice([crash_before, crash_after])
-        strike(partial(project, root, job()), second, kill, partial(_read_on, root, rows))
-        run(root, job(rows))
+        strike(partial(project, work, job()), second, kill, partial(_read_on, work, rows))
+        run(work, job(rows))
         print(f"seed {SEED}: killed at {number}, then at {second}")  # noqa: T201  # shown where what follows fails
-        check_whole(root, rows)
-        check_cleaned(root)
-        leave_a_snapshot_behind(root, rows)
+        check_whole(work, rows)
+        check_cleaned(work)
+        restore()

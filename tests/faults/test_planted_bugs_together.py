@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Connection
 
 from gobblin_dagster.core.commit import StoredSequence
-from gobblin_dagster.core.errors import CommitStateUnknownError, TransientError
+from gobblin_dagster.core.errors import CommitConflictError, CommitStateUnknownError, TransientError
 from gobblin_dagster.engine.commit import committer
 from gobblin_dagster.engine.commit.batches import Errors, Leased, each
 from gobblin_dagster.engine.commit.codec import encode_sequence
@@ -76,6 +76,27 @@ def _lost_answer_of_a_batch_is_taken_for_a_failure(patch: Patch) -> None:
     patch.setattr(Committer, "_conclude_batch", wrong)
 
 
+def _batch_is_acknowledged_before_its_commit(patch: Patch) -> None:
+    def wrong(self: Committer, batch: Sequence[Leased]) -> Errors:
+        done = each(batch, self._committed)
+        self._store.commit_all([(sequence.id, epoch, sequence.effect) for sequence, epoch in batch])
+        return done
+
+    patch.setattr(Committer, "_conclude_batch", wrong)
+
+
+def _conflict_of_one_dataset_spoils_the_batch(patch: Patch) -> None:
+    def wrong(self: Committer, batch: Sequence[Leased]) -> Errors:
+        found = each(batch, self._sync_staging)
+        try:
+            self._store.prepare_all([(encode_sequence(one, self._store.places), epoch) for one, epoch in batch])
+        except CommitConflictError as error:
+            return {sequence.dataset_urn: error for sequence, _ in batch}
+        return found
+
+    patch.setattr(Committer, "_prepare_batch", wrong)
+
+
 def _only_the_first_dataset_of_a_batch_is_checked(patch: Patch) -> None:
     checks, versions = leases.require_epochs, sequences._versions
 
@@ -125,6 +146,8 @@ BUGS: list[tuple[Callable[[Patch], None], Family, set[Harm]]] = [
     (_batch_is_committed_before_its_moves, instants, {Harm.AHEAD}),
     (_dataset_whose_moves_failed_is_committed_with_the_others, _errors_at("storage.move"), {Harm.AHEAD}),
     (_lost_answer_of_a_batch_is_taken_for_a_failure, _errors_at("store.commit"), {Harm.AHEAD}),
+    (_batch_is_acknowledged_before_its_commit, instants, {Harm.TORN}),
+    (_conflict_of_one_dataset_spoils_the_batch, freezes_of_one, {Harm.STUCK}),
     (_only_the_first_dataset_of_a_batch_is_checked, freezes_of_one, {Harm.DUPLICATED, Harm.REGRESSED, Harm.AHEAD}),
     (_folders_that_are_made_together_are_not_synced, _power_lost_after_the_run, {Harm.AHEAD}),
 ]

@@ -1,4 +1,7 @@
-"""SIGKILL at random times under a real `gobblin run`: to the driver, to the Spark JVM, to a Python worker."""
+"""SIGKILL at random times under a real `gobblin run`: to the driver, to the Spark JVM, to a Python worker.
+
+With Spark and without. The run that follows needs no Spark, whatever the killed one ran on.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,15 @@ source:
 extract: {{namespace: shop, table: orders}}
 output: {{path: lake}}
 """
-VICTIMS = {"driver": "", "Spark JVM": "SparkSubmit", "Python worker": "worker_daemon"}
-"""What is killed, by a part of its command line; the driver is known by its pid."""
+WITHOUT_SPARK = "project: shop\nspark: {start: when_needed}\n"
+VICTIMS = {
+    "driver": ("", 6.0),
+    "Spark JVM": ("SparkSubmit", 2.0),
+    "Python worker": ("worker_daemon", 0.3),
+    "driver without Spark": ("", 2.0),
+    "process without Spark": ("fork_server", 0.8),
+}
+"""What is killed: a part of its command line (the driver is known by its pid), and the longest wait in seconds."""
 
 
 def _children(pid: int) -> list[tuple[int, str]]:
@@ -46,8 +56,12 @@ def _children(pid: int) -> list[tuple[int, str]]:
     return found
 
 
-def _kill_while_running(root: Path, part: str, after_s: float) -> bool:
-    """Start a run and kill its victim some seconds after it appeared; tell whether it was still there."""
+def _kill_while_running(root: Path, part: str, after_s: float, chance: random.Random) -> tuple[bool, list[int]]:
+    """Start a run and kill its victim some seconds after it appeared.
+
+    Tell whether it was still there, and which processes of this project's own the run had then. Of the processes
+    without Spark one is killed, of others all.
+    """
     run = subprocess.Popen(
         [*GOBBLIN, "run"], cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
@@ -58,6 +72,9 @@ def _kill_while_running(root: Path, part: str, after_s: float) -> bool:
         time.sleep(0.01)
     assert victims, f"the run ended, and nothing that it started was called {part!r}"
     time.sleep(after_s)
+    own = [pid for pid, command in _children(run.pid) if "fork_server" in command]
+    if part == "fork_server":
+        victims = chance.choices(own or victims)
     is_killed = False
     for pid in victims:
         try:
@@ -66,7 +83,20 @@ def _kill_while_running(root: Path, part: str, after_s: float) -> bool:
         except ProcessLookupError:
             continue
     run.wait(timeout=120)
-    return is_killed
+    return is_killed, own
+
+
+def _wait_until_gone(pids: list[int]) -> None:
+    """Wait until processes have ended that nobody told to; the test's own time limit ends the wait."""
+    while any("fork_server" in command for command in map(_command, pids)):
+        time.sleep(0.05)
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()  # empty for one that ended and was not asked for its end
+    except OSError:
+        return ""
 
 
 def assert_exactly_once(root: Path, said: str) -> None:
@@ -79,11 +109,17 @@ def assert_exactly_once(root: Path, said: str) -> None:
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_killed_at_a_random_time_every_row_is_published_once(tmp_path: Path, victim: str) -> None:
     root = make_project(tmp_path / "p", JOB)
-    longest_s = {"driver": 6.0, "Spark JVM": 2.0, "Python worker": 0.3}[victim]
-    after_s = random.Random(f"{SEED} {victim}").uniform(0, longest_s)
-    is_killed = _kill_while_running(root, VICTIMS[victim], after_s)
+    settings = root / "gobblin.yaml"
+    if "without Spark" in victim:
+        settings.write_text(WITHOUT_SPARK)
+    part, longest_s = VICTIMS[victim]
+    chance = random.Random(f"{SEED} {victim}")
+    after_s = chance.uniform(0, longest_s)
+    is_killed, processes = _kill_while_running(root, part, after_s, chance)
+    _wait_until_gone(processes)
     # Printed, so that the schedule can be repeated.
     print(f"seed {SEED}: {victim} after {after_s:.2f} s, {'killed' if is_killed else 'had ended'}")  # noqa: T201
+    settings.write_text(WITHOUT_SPARK)
     again = gobblin(root, "run")
     assert again.returncode == 0, again.stdout + again.stderr
     assert_exactly_once(root, again.stdout)

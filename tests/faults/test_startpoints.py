@@ -3,8 +3,6 @@ alone."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +17,7 @@ from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.testing.inline_runner import InlineRunner
-from tests.faults.strikes import strike_each_operation
+from tests.faults.strikes import copies_of, strike_each_operation
 from tests.unit.engine.jobs import job_spec, project, published, run
 from tests.unit.engine.plan.test_startpoints import state, store_of, waiting, wish
 
@@ -36,16 +34,11 @@ def work(opened: Project, spec: JobSpec) -> None:
     run_job(opened, spec, runner=InlineRunner())
 
 
-def copied(tmp_path: Path) -> tuple[Path, Callable[[], None]]:
-    """Return a folder to work in, and what brings it back to how the template is now."""
-    template, root = tmp_path / "template", tmp_path / "root"
-
-    def restore() -> None:
-        shutil.rmtree(root, ignore_errors=True)
-        shutil.copytree(template, root)
-
-    template.mkdir()
-    return root, restore
+@pytest.fixture
+def template(scratch: Path) -> Path:
+    folder = scratch / "template"
+    folder.mkdir()
+    return folder
 
 
 def unfanned(root: Path, spec: JobSpec) -> dict[str, Startpoint]:
@@ -60,10 +53,10 @@ def honoured(root: Path, spec: JobSpec) -> list[str]:
 
 
 @pytest.mark.parametrize("position", [Specific(str(START)), Specific(str(ROWS))], ids=["going-back", "nothing-new"])
-def test_startpoint_is_gone_exactly_where_the_watermark_moved(tmp_path: Path, position: StartpointPosition) -> None:
-    root, restore = copied(tmp_path)
-    run(tmp_path / "template", job())
-    saved = wish(tmp_path / "template", job(), position)
+def test_startpoint_is_gone_exactly_where_the_watermark_moved(template: Path, position: StartpointPosition) -> None:
+    root, restore = copies_of(template)
+    run(template, job())
+    saved = wish(template, job(), position)
     again = list(range(int(str(position)), ROWS))
     restore()
     seen = set()
@@ -83,9 +76,9 @@ def test_startpoint_is_gone_exactly_where_the_watermark_moved(tmp_path: Path, po
     assert seen == {True, False}, "some kills must come before the commit, some after it"
 
 
-def test_upcoming_skips_nothing_that_came_after_it_was_pinned(tmp_path: Path) -> None:
-    root, restore = copied(tmp_path)
-    saved = wish(tmp_path / "template", job(), Upcoming())
+def test_upcoming_skips_nothing_that_came_after_it_was_pinned(template: Path) -> None:
+    root, restore = copies_of(template)
+    saved = wish(template, job(), Upcoming())
     restore()
     ends = set()
     for _ in strike_each_operation(partial(project, root, job()), partial(work, spec=job())):
@@ -103,11 +96,11 @@ def test_upcoming_skips_nothing_that_came_after_it_was_pinned(tmp_path: Path) ->
     assert ends == {True, False}
 
 
-def test_delivery_without_write_ahead_consumes_it_with_its_record(tmp_path: Path) -> None:
-    root, restore = copied(tmp_path)
+def test_delivery_without_write_ahead_consumes_it_with_its_record(template: Path) -> None:
+    root, restore = copies_of(template)
     spec = job(delivery="at_least_once")
-    run(tmp_path / "template", spec)
-    saved = wish(tmp_path / "template", spec, Specific(str(START)))
+    run(template, spec)
+    saved = wish(template, spec, Specific(str(START)))
     restore()
     for _ in strike_each_operation(partial(project, root, job()), partial(work, spec=spec)):
         killed = state(root, spec)
@@ -120,12 +113,12 @@ def test_delivery_without_write_ahead_consumes_it_with_its_record(tmp_path: Path
 
 
 def test_second_startpoint_set_after_a_kill_is_applied_once_after_what_the_killed_run_had_prepared(
-    tmp_path: Path,
+    template: Path,
 ) -> None:
     """Of two startpoints of one key, the killed run's own is applied with its commit, or replaced and never applied."""
-    root, restore = copied(tmp_path)
-    run(tmp_path / "template", job())
-    first = wish(tmp_path / "template", job(), Specific(str(START)))
+    root, restore = copies_of(template)
+    run(template, job())
+    first = wish(template, job(), Specific(str(START)))
     restore()
     seen = set()
     for _ in strike_each_operation(partial(project, root, job()), partial(work, spec=job()), kind="store."):

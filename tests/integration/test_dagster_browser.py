@@ -1,6 +1,6 @@
 """Dagster's pages in a real Chromium, from a fresh project on: what a person clicks, and what then stands there.
 
-One server, one browser and one project serve all tests. `GOBBLIN_PICTURES=FOLDER` keeps a picture of each page.
+One server, one browser and one project serve all tests. `GOBBLIN_PICTURES=FOLDER` keeps the pictures of the docs.
 """
 
 from __future__ import annotations
@@ -73,11 +73,15 @@ class Pages:
             self.page.evaluate(GO, path)
         return self.page
 
-    def picture(self, name: str) -> None:
-        """Keep a picture of what is shown, if somebody wants it."""
+    def picture(self, name: str, height: int = 1000) -> None:
+        """Keep a picture of the upper part of what is shown, if somebody wants it."""
         if folder := os.environ.get("GOBBLIN_PICTURES"):
-            self.page.wait_for_timeout(1000)
-            self.page.screenshot(path=Path(folder) / f"{name}.png")
+            self.page.set_viewport_size(ViewportSize(width=1600, height=max(height, 1000)))
+            self.page.wait_for_timeout(2000)
+            self.page.screenshot(
+                path=Path(folder) / f"{name}.png", clip={"x": 0, "y": 0, "width": 1600, "height": height}
+            )
+            self.page.set_viewport_size(ViewportSize(width=1600, height=1000))
 
     def counts(self, asset: tuple[str, ...]) -> tuple[int, int, int]:
         """Return the materialized, failed and all partitions of an asset."""
@@ -131,7 +135,7 @@ def first_run(pages: Pages) -> Pages:
     page.get_by_role("button", name="Materialize").first.click()
     page.get_by_role("button", name="All", exact=True).click()
     expect(page.get_by_text("4 partitions", exact=True)).to_be_visible()
-    pages.picture("dagster-first-run")
+    pages.picture("ui-first-run", height=700)
     page.get_by_role("button", name="Launch backfill").click()
     wait_for(lambda: pages.counts(SALES), lambda counts: counts == (3, 1, 4), 120)
     return pages
@@ -143,10 +147,8 @@ def test_first_click_of_a_fresh_project_shows_a_grid_with_green_and_red_partitio
         expect(page.get_by_text(text)).to_be_visible()
     expect(page.get_by_text("gobblin/actual_high")).to_be_visible()
     expect(page.get_by_text("2024-01-02", exact=True).first).to_be_visible()
-    first_run.picture("dagster-partitions")
     page.get_by_text("gobblin/recent_runs").scroll_into_view_if_needed()
     expect(page.get_by_text("gobblin quarantine show berlin --job sales")).to_be_visible()
-    first_run.picture("dagster-recent-runs")
 
 
 def test_red_partition_that_was_never_committed_tells_its_reason_in_its_events(first_run: Pages) -> None:
@@ -159,11 +161,10 @@ def test_red_partition_that_was_never_committed_tells_its_reason_in_its_events(f
     expect(
         page.get_by_role("dialog").get_by_text(re.compile("sales/tokyo/2024-01-01.csv.*twelve")).first
     ).to_be_visible()
-    first_run.picture("dagster-failed-partition")
+    first_run.picture("ui-failed-partition")
     page.get_by_role("button", name="OK").click()
     page.get_by_role("button", name="View logs").click()
     expect(page.get_by_text("Run partial. Datasets: 3 committed, 1 failed.").first).to_be_visible()
-    first_run.picture("dagster-failed-partition-logs")
 
 
 def test_overview_shows_columns_source_line_and_plots_of_numbers(first_run: Pages) -> None:
@@ -171,10 +172,10 @@ def test_overview_shows_columns_source_line_and_plots_of_numbers(first_run: Page
     expect(page.get_by_text("date32[day]")).to_be_visible()
     expect(page.get_by_role("link", name="Open sales.yaml:1")).to_be_visible()
     page.get_by_role("button", name="Plots").click()
-    for number in ("dagster/partition_row_count", "gobblin/bytes"):
+    for number in ("dagster/partition_row_count", "gobblin/lag_s"):
         expect(page.get_by_text(number)).to_be_visible()
     expect(page.locator("canvas").first).to_be_visible()
-    first_run.picture("dagster-plots")
+    first_run.picture("ui-plots", height=1450)
 
 
 def test_checks_show_what_a_policy_found_in_each_partition(first_run: Pages) -> None:
@@ -184,7 +185,6 @@ def test_checks_show_what_a_policy_found_in_each_partition(first_run: Pages) -> 
     expect(page.get_by_text("Execution Failed (1)")).to_be_visible()
     page.get_by_title("berlin").last.click()
     expect(page.get_by_text("berlin: 1 rows broke sold_something")).to_be_visible()
-    first_run.picture("dagster-checks")
 
 
 def test_scattered_partitions_are_launched_as_a_backfill_that_completes(first_run: Pages) -> None:
@@ -196,7 +196,7 @@ def test_scattered_partitions_are_launched_as_a_backfill_that_completes(first_ru
         # A click that comes before the page has taken in the one before replaces it.
         expect(page.get_by_text(chosen, exact=True)).to_be_visible()
     page.keyboard.press("Escape")
-    first_run.picture("dagster-subset")
+    first_run.picture("ui-backfill", height=700)
     page.get_by_role("button", name="Launch backfill").click()
     wait_for(lambda: first_run.counts(STOCK), lambda counts: counts == (2, 0, 4), 120)
     page = first_run.open("/assets/shop/stock/main?view=partitions&partition=a")
@@ -204,7 +204,7 @@ def test_scattered_partitions_are_launched_as_a_backfill_that_completes(first_ru
     expect(page.get_by_text("Missing (2)")).to_be_visible()
     page = first_run.open("/runs")
     expect(page.get_by_text("Backfill").first).to_be_visible()
-    first_run.picture("dagster-runs")
+    first_run.picture("ui-runs", height=320)
 
 
 def test_failed_run_is_repeated_from_its_page(first_run: Pages) -> None:
@@ -214,14 +214,14 @@ def test_failed_run_is_repeated_from_its_page(first_run: Pages) -> None:
     page.get_by_role("button", name="Confirm").click()
     wait_for(lambda: len(first_run.server.ask(FAILED)["runsOrError"]["results"]), lambda runs: runs == 2, 60)
     assert first_run.counts(SALES) == (3, 1, 4)
-    first_run.picture("dagster-run")
+    first_run.picture("ui-re-execution", height=365)
 
 
 def test_sensors_and_the_schedule_stand_on_one_page(first_run: Pages) -> None:
     page = first_run.open("/automation")
     for name in ("sales_schedule", "stock_schedule", "shop_new_data", "shop_sweep"):
         expect(page.get_by_text(name)).to_be_visible()
-    first_run.picture("dagster-automation")
+    first_run.picture("ui-automation", height=430)
     page = first_run.open("/locations/gobblin/sensors/shop_sweep")
     expect(page.get_by_text("(8 partitions created)")).to_be_visible()
 
@@ -230,7 +230,6 @@ def test_lineage_leads_from_the_source_to_the_asset_below(first_run: Pages) -> N
     page = first_run.open("/assets/shop/sales/main?view=lineage")
     for name in ("sales", "main", "totals"):
         expect(page.get_by_text(name, exact=True).last).to_be_visible()
-    first_run.picture("dagster-lineage")
 
 
 def test_catalog_search_finds_assets_by_name(first_run: Pages) -> None:
@@ -238,4 +237,4 @@ def test_catalog_search_finds_assets_by_name(first_run: Pages) -> None:
     page.get_by_role("button", name="Search").first.click()
     page.keyboard.type("totals")
     expect(page.get_by_text("totals").first).to_be_visible()
-    first_run.picture("dagster-search")
+    first_run.picture("ui-search", height=480)

@@ -130,7 +130,7 @@ def test_range_of_a_selected_branch_reports_every_branch_and_keeps_idle_partitio
     for branch in ("all", "masked"):
         shown = live.server.shown(("test", "ranges", branch), ["a", "b", "c"])
         assert (shown.materialized - shown.failed, shown.failed, shown.counts) == ({"a", "b"}, {"c"}, (2, 1, 3))
-        assert (shown.latest["a"][md.MOVED], shown.latest["b"][md.MOVED]) == (False, True)
+        assert (shown.latest["a"][md.MOVED], shown.latest["b"][md.MOVED]) == (True, True)
         assert (shown.latest["a"][md.ACTUAL_HIGH], shown.latest["b"][md.ACTUAL_HIGH]) == ("30", "9")
 
 
@@ -143,7 +143,7 @@ def test_retry_redoes_only_what_its_parent_did_not_commit(live: Live) -> None:
     assert live.server.wait(failing) == "FAILURE"
     shown = live.server.shown(("test", "again", "all"), ["a"])
     assert (shown.materialized - shown.failed, shown.failed) == ({"a", "c"}, {"b"})
-    assert (shown.latest["a"][md.RUN_ID], shown.latest["a"][md.MOVED]) == (parent, False)
+    assert (shown.latest["a"][md.RUN_ID], shown.latest["a"][md.MOVED]) == (parent, True)
     live.write("again", {"a": {"rows": 31}, "b": {"rows": 6}, "c": {"rows": 20}})
     mended = live.server.retry(failing)
     assert live.server.wait(mended) == "SUCCESS"

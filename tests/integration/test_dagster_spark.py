@@ -14,6 +14,7 @@ from gobblin_dagster.engine.project import open_project
 from gobblin_dagster.orchestration import GobblinSparkResource, PublishedDatasets, build_definitions
 from gobblin_dagster.orchestration import metadata as md
 from tests.unit.engine.jobs import job_spec, project, run
+from tests.unit.engine.snapshots.test_wider_types import WIDENED, publish_wider
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 ALL = dg.AssetKey(["nyc", "flights", "all"])
@@ -29,11 +30,14 @@ def latest(instance: dg.DagsterInstance, partition: str) -> dict[str, object]:
 def test_demo_runs_on_spark_and_its_delays_are_computed_downstream(tmp_path: Path) -> None:
     demo = tmp_path / "demo"
     write_demo(demo)
+    settings = demo / "gobblin.yaml"
+    settings.write_text(settings.read_text().replace("start: when_needed", "start: always"))
     runner = GobblinSparkResource.of_project(open_project(demo)).runner
     defs = dg.Definitions.merge(build_definitions(demo), dg.Definitions([flight_delays]))
     with dg.DagsterInstance.ephemeral() as instance:
-        assert not runner.is_started
+        before = runner.is_started
         assert defs.resolve_job_def("flights_job").execute_in_process(instance=instance).success
+        assert (before, runner.is_started) == (False, True)
         keys = instance.get_dynamic_partitions("flights.dataset_urn")
         assert keys == ["9E-JFK", "B6-JFK", "EV-EWR", "HA-JFK", "UA-EWR", "WN-LGA"]
         first = latest(instance, "EV-EWR")
@@ -126,3 +130,15 @@ def test_spark_reads_text_formats_and_folders_as_they_were_written(tmp_path: Pat
     for frame in frames:
         assert frame.dtypes == frames[0].dtypes
         assert sorted(map(tuple, frame.collect())) == truth
+
+
+def test_spark_reads_older_files_in_the_wider_types(tmp_path: Path) -> None:
+    job = publish_wider(tmp_path, "parquet", "orc")
+    bound = project(tmp_path, job)
+    session = GobblinSparkResource.of_project(bound).session
+    for branch in job.fork.branches:
+        frame = PublishedDatasets.load(bound, job, branch.name).to_spark(session).orderBy("id")
+        rows = [row.asDict(recursive=True) for row in frame.collect()]
+        columns = {*frame.columns} - {"id"}
+        assert len(columns) >= 6
+        assert {name: [row[name] for row in rows] for name in columns} == {name: WIDENED[name] for name in columns}

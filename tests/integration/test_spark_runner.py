@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,13 +18,18 @@ import pyspark
 import pytest
 
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
+from gobblin_dagster.core.serialization import to_json
 from gobblin_dagster.core.task_state import TaskState
+from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.listener import RunListener
+from gobblin_dagster.engine.processes.runner import ProcessRunner
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.engine.spark import runner as spark_module
 from gobblin_dagster.engine.spark.lazy import LazySparkRunner
 from gobblin_dagster.engine.spark.runner import SparkRunner, silence_py4j
+from gobblin_dagster.engine.task.context import TaskInput
+from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import SparkSpec
 from tests.unit.engine.jobs import by_urn, job_spec, project, published
@@ -119,6 +125,48 @@ def test_spark_publishes_the_part_before_a_fault_and_what_limits_allow(tmp_path:
     mended = job_spec({urn: {"rows": 1000} for urn in datasets}, commit={"policy": "partial"})
     assert _run(tmp_path, mended, runner).exit_code == 0
     assert [published(tmp_path, mended, urn, "masked") for urn in datasets] == [list(range(1000))] * 2
+
+
+def test_processes_give_the_same_results_as_spark(tmp_path: Path, runner: SparkRunner) -> None:
+    """Units that succeed, share files, fail, are cut by a limit, are quarantined and fail a policy; two branches."""
+    job = job_spec(
+        {
+            "whole": {"rows": 300},
+            "shared": {"rows": 40, "unit_rows": 10},
+            "broken": {"rows": 500, "fail_at": 250},
+            "cut": {"rows": 900},
+        },
+        commit={"policy": "partial"},
+        execution={"limit": {"rows": 600}, "packs": 3},
+        row_policies=[{"name": "value", "type": "not_null", "columns": ["value"]}],
+    )
+    with closing(ProcessRunner(2)) as processes:
+        found = [_results(tmp_path / type(one).__name__, job, one) for one in (runner, processes)]
+    assert found[0] == found[1]
+    assert {state["state"] for state in found[0]} == {"successful", "failed"}
+    assert sum(state["rows_quarantined"] for state in found[0]) > 0
+
+
+def _results(root: Path, job: JobSpec, runner: TaskRunner) -> list[dict[str, Any]]:
+    """Return the TaskStates of a plan without what is another one each time: ids of attempts, and seconds."""
+    with project(root, job).use_store(None) as store:
+        opened = JobContext.of(project(root, job), job, store, run_id="r1")
+        plan = opened.plan()
+        tasks = {
+            unit.id: TaskInput(unit, dataset.dataset_urn, dataset.previous_schemas)
+            for dataset in plan.datasets
+            for unit in dataset.work_units
+        }
+        packs = [[tasks[unit_id] for unit_id in pack] for pack in plan.packs]
+        states = runner.run(opened.context, packs, lambda _: None, threading.Event())
+    text = "".join(to_json(state) + "\n" for state in states).replace(str(root), "")
+    for state in states:
+        text = text.replace(state.attempt, "ATTEMPT")
+    documents = [json.loads(line) for line in text.splitlines()]
+    for document in documents:
+        for name in ("seconds", "extract_s", "convert_s", "queues"):
+            document.pop(name, None)
+    return documents
 
 
 def test_spark_large_plan_travels_as_pack_files(

@@ -27,10 +27,11 @@ from gobblin_dagster.service.executors.messages import JobNews, to_line
 from gobblin_dagster.service.logs import LogForm, start_logs
 from gobblin_dagster.service.worker import Worker
 from gobblin_dagster.service.worker_node import WorkerNode
+from gobblin_dagster.spec.job import ConstructSpec
 from gobblin_dagster.spec.load import load_project
 from gobblin_dagster.spec.project import WorkerSpec
-from gobblin_dagster.warm.address import WarmAddress
-from gobblin_dagster.warm.client import WORKER_LOG, ask_worker
+from gobblin_dagster.warm.address import DAGSTER, WarmAddress
+from gobblin_dagster.warm.client import DAGSTER_LOG, WORKER_LOG, ask_at
 from gobblin_dagster.warm.server import WarmServer
 from gobblin_dagster.warm.watch import Watch, surroundings
 
@@ -41,6 +42,9 @@ app = typer.Typer(
     invoke_without_command=True,
     help="See and end the worker that keeps Spark warm for `gobblin run`.",
 )
+DagsterOption = Annotated[
+    bool, typer.Option("--dagster", help="The worker of Dagster's runs, which `GobblinWarmRunLauncher` starts.")
+]
 
 
 @app.callback()
@@ -51,6 +55,14 @@ def worker(
     executor: Annotated[
         str | None,
         typer.Option("--executor", metavar="NAME", help="Run the jobs of this executor of the service's topology."),
+    ] = None,
+    listen_on: Annotated[
+        str | None,
+        typer.Option(
+            "--listen",
+            metavar="HOST:PORT",
+            help="With --executor: take orders over HTTPS on this address; certificates are those of `worker.inlet`.",
+        ),
     ] = None,
     log_form: Annotated[LogForm, typer.Option("--logs", help="Form of log lines.")] = LogForm.TEXT,
     supervised: Annotated[
@@ -63,12 +75,21 @@ def worker(
     jobs end their work units and commit what is whole, the rest is left to other workers. Jobs may use what `allow` in
     the `gobblin.yaml` of this project names, whatever the service asks for.
 
+    With `--listen HOST:PORT`, the service calls this address over HTTPS and both show certificates: `worker: {inlet:
+    {type: rest, certificate: ..., key: ..., ca: ...}}` in `gobblin.yaml` names them, and the address in it, if there is
+    one, counts no more.
+
     With `spark: {keep_warm: 15m}` in `gobblin.yaml`, `gobblin run` starts a worker, and runs in it.
     """
     if pipe:
         serve_pipe(project_root(ctx), log_form, jobs)
     elif executor is not None:
-        serve_executor(importable(project_root(ctx)), executor, log_form, is_supervised=supervised)
+        serve_executor(importable(project_root(ctx)), executor, log_form, listen_on, is_supervised=supervised)
+    elif listen_on is not None:
+        raise UsageError(
+            problem="`--listen` is for the worker of an executor.",
+            hint=f"Name the executor: `gobblin worker --executor NAME --listen {listen_on}`.",
+        )
     elif ctx.invoked_subcommand is None:
         raise UsageError(
             problem="A worker is started by `gobblin serve`, by `gobblin run` with `spark: {keep_warm: 15m}`, or with "
@@ -78,17 +99,17 @@ def worker(
 
 
 @app.command()
-def status(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
+def status(ctx: typer.Context, dagster: DagsterOption = False, output: OutputOption = Output.TEXT) -> None:
     """Show the worker of this project."""
     root = project_root(ctx)
-    found = ask_worker(root, "status")
+    found = ask_at(_address(root, dagster), "status")
     facts = {name: value for name, value in (found or {}).items() if name not in ("kind", "protocol")}
     if output is Output.JSON:
         print_json(exit_code=0, worker=facts or None)
     elif found is None:
-        out = console(sys.stdout)
-        keeps = load_project(root).spark.keep_warm
-        out.print("No worker runs." if keeps else "No worker runs: `spark.keep_warm` is not set in gobblin.yaml.")
+        is_expected = dagster or load_project(root).spark.keep_warm
+        note = "" if is_expected else ": `spark.keep_warm` is not set in gobblin.yaml"
+        console(sys.stdout).print(f"No worker runs{note}.")
     else:
         print_facts(console(sys.stdout), {name.replace("_", " "): _shown(value) for name, value in facts.items()})
 
@@ -99,9 +120,10 @@ def stop(
     now: Annotated[
         bool, typer.Option("--now", help="Kill it, instead of letting running work units of a command end.")
     ] = False,
+    dagster: DagsterOption = False,
 ) -> None:
-    """End the worker of this project; the next `gobblin run` starts another."""
-    found = ask_worker(project_root(ctx), "stop", at_once=now)
+    """End the worker of this project; the next run starts another."""
+    found = ask_at(_address(project_root(ctx), dagster), "stop", at_once=now)
     console(sys.stdout).print("No worker runs." if found is None else f"Worker {found['pid']} ends.")
 
 
@@ -109,9 +131,10 @@ def stop(
 def logs(
     ctx: typer.Context,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of newest lines.")] = 50,
+    dagster: DagsterOption = False,
 ) -> None:
     """Print what the worker wrote into its log."""
-    path = project_root(ctx) / WORKER_LOG
+    path = project_root(ctx) / (DAGSTER_LOG if dagster else WORKER_LOG)
     if not path.exists():
         raise UsageError(problem=f"There is no {path}.", hint="No worker was started in this project.")
     newest = path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
@@ -143,13 +166,16 @@ def listen(ctx: typer.Context, number: Annotated[int, typer.Option("--socket", h
     runner.end()
 
 
-def serve_executor(root: Path, executor: str, log_form: LogForm, *, is_supervised: bool = False) -> None:
+def serve_executor(
+    root: Path, executor: str, log_form: LogForm, listen_on: str | None = None, *, is_supervised: bool = False
+) -> None:
     """Take jobs of an executor until a signal comes.
 
     Args:
         root: the worker's project.
         executor: its name.
         log_form: form of log lines.
+        listen_on: `HOST:PORT` on which orders are taken; None: as `worker.inlet` says.
         is_supervised: whether the worker ends at once when its standard input does: who started it was killed, and the
             next one starts others. The child that runs its jobs ends with it in the same way.
     """
@@ -159,14 +185,44 @@ def serve_executor(root: Path, executor: str, log_form: LogForm, *, is_supervise
     if is_supervised:
         # The service writes its orders into its own database, wherever workers of this project that people start look.
         spec = spec.model_copy(update={"worker": WorkerSpec(jobs_at_once=spec.worker.jobs_at_once)})
+    if listen_on is not None:
+        spec = spec.model_copy(update={"worker": listening(spec.worker, listen_on)})
     at_once = str(spec.worker.jobs_at_once)
     start_logs(as_json=log_form is LogForm.JSON, node=f"worker-{socket.gethostname()}-{os.getpid()}")
     command = [sys.executable, "-m", "gobblin_dagster", "-C", str(root), "worker", "--pipe", "--jobs", at_once]
     node = WorkerNode(executor, root, spec, [*command, "--logs", log_form])
-    where = f"from {node.store.url}"
     raise typer.Exit(
-        node.run(lambda: typer.echo(f"Worker {node.name} takes jobs of {executor} {where} (Ctrl-C ends it)."))
+        node.run(lambda: typer.echo(f"Worker {node.name} takes jobs of {executor} from {node.inlet} (Ctrl-C ends it)."))
     )
+
+
+def listening(worker: WorkerSpec, address: str) -> WorkerSpec:
+    """Return a worker's settings with another address on which it takes orders.
+
+    Args:
+        worker: the settings in `gobblin.yaml`; its inlet has the certificates.
+        address: `HOST:PORT`; an IPv6 address stands in brackets.
+
+    Raises:
+        UsageError: the text is no such address, or the settings name another inlet than `rest`.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not (port.isascii() and port.isdecimal()) or (":" in host and not host.startswith("[")):
+        raise UsageError(
+            problem=f"`--listen {address}` is no address.",
+            hint="Write HOST:PORT, such as 0.0.0.0:8443 or [::1]:8443; port 0 takes any that is free.",
+        )
+    if worker.inlet.type != "rest":
+        raise UsageError(
+            problem=f"`--listen` takes orders over HTTPS, and `worker.inlet` in gobblin.yaml is {worker.inlet.type!r}.",
+            hint="Set `worker: {inlet: {type: rest, certificate: ..., key: ..., ca: ...}}`, or leave `--listen` out.",
+        )
+    options = worker.inlet.options | {"host": host.strip("[]"), "port": int(port)}
+    return worker.model_copy(update={"inlet": ConstructSpec(type="rest", **options)})
+
+
+def _address(root: Path, dagster: bool) -> WarmAddress:
+    return WarmAddress.of(root, DAGSTER if dagster else "")
 
 
 def _end_with_owner() -> None:

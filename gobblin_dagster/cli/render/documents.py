@@ -43,6 +43,7 @@ def plan_view(plan: JobPlan) -> dict[str, Any]:
             {"work_units": len(pack), "weight": weight}
             for pack, weight in zip(plan.packs, plan.pack_weights, strict=True)
         ],
+        "runs_on": None if plan.place is None else {"spark": plan.place.is_spark, "why": plan.place.why},
         "skew": None if plan.skew is None else round(plan.skew, 2),
         "datasets": [_dataset_plan(dataset) for dataset in plan.datasets],
         "leftovers": [

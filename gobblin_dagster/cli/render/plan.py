@@ -48,6 +48,8 @@ def print_plan(console: Console, plan: JobPlan) -> None:
             rows.append(_total(active))
         print_table(console, _COLUMNS, rows)
         _print_packs(console, plan)
+        if plan.place is not None:
+            console.print(f"Work runs in {plan.place}", style="dim")
         console.print(f"Commit, {_SCOPES[plan.scope]}:", style="dim")
         for number, step in enumerate(plan.commit_steps, 1):
             console.print(f"  {number}. {step}", style="dim")
@@ -59,7 +61,7 @@ def _print_packs(console: Console, plan: JobPlan) -> None:
     skew = plan.skew or 1.0
     if len(plan.packs) < 2:
         return
-    text = f"{count(len(plan.packs), 'Spark task')}, the heaviest {skew:.1f} times the mean"
+    text = f"{count(len(plan.packs), _task(plan))}, the heaviest {skew:.1f} times the mean"
     if skew >= UNEVEN:
         units = {unit.id: unit for dataset in plan.datasets for unit in dataset.work_units}
         heaviest = max((units[unit_id] for unit_id in plan.packs[0]), key=lambda unit: unit.weight)
@@ -69,6 +71,10 @@ def _print_packs(console: Console, plan: JobPlan) -> None:
             why = f"there are only {len(units):,} work units to spread"
         text += f": {why}; smaller work units help"
     console.print(f"{text}.", style="yellow" if skew >= UNEVEN else "dim")
+
+
+def _task(plan: JobPlan) -> str:
+    return "Spark task" if plan.place is None or plan.place.is_spark else "task"
 
 
 def _print_leftovers(console: Console, plan: JobPlan) -> None:

@@ -19,13 +19,16 @@ def print_profile(console: Console, job: str, profile: RunProfile, report_s: flo
     console.print(f"Profile of job {job}: {sum(phases.values()):.1f} s", style="bold")
     rows = [(f"  {name}", f"{seconds:.2f} s", _bar(seconds / longest)) for name, seconds in phases.items()]
     print_table(console, {"  phase": "left", "seconds": "right", "": "left"}, rows)
+    task = "Spark task" if profile.place is None or profile.place.is_spark else "task"
     if profile.work_units:
-        skew = "" if profile.skew is None else f"; the slowest Spark task took {profile.skew:.1f} times the mean"
+        skew = "" if profile.skew is None else f"; the slowest {task} took {profile.skew:.1f} times the mean"
         console.print(
             f"  {count(profile.work_units, 'work unit')} read {count(profile.rows, 'row')} at "
             f"{profile.rows_per_s:,.0f} rows/s, {bytes_of(profile.bytes)} at "
             f"{bytes_of(round(profile.bytes_per_s))}/s{skew}"
         )
+    if profile.place is not None:
+        console.print(f"  Work ran in {profile.place}")
 
 
 def _bar(share: float) -> str:

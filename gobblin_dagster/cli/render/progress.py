@@ -1,4 +1,4 @@
-"""Progress of a run while Spark works: bars on a terminal, plain lines or JSON lines elsewhere, or nothing."""
+"""Progress of a run while its work units run: bars on a terminal, plain lines or JSON lines elsewhere, or nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ProgressView(Protocol):
     """Shows work units as they end; called from one thread at a time, in this order."""
 
     def start(self, plan: JobPlan) -> None:
-        """Begin to show the work units of a plan; Spark starts now."""
+        """Begin to show the work units of a plan; Spark, or processes, start now."""
 
     def task_done(self, state: TaskState, done: int, total: int) -> None:
         """Show that a work unit ended."""
@@ -90,7 +90,7 @@ class Bars:
 
     def start(self, plan: JobPlan) -> None:
         active = [dataset for dataset in plan.datasets if dataset.has_work]
-        self._all = self._progress.add_task("all datasets", total=_units(plan), note="Spark starts")
+        self._all = self._progress.add_task("all datasets", total=_units(plan), note=_begins(plan))
         for dataset in active[:MAX_ROWS] if len(active) > 1 else ():
             self._bars[dataset.dataset_urn] = self._progress.add_task(
                 dataset_name(dataset.dataset_urn)[:40], total=len(dataset.work_units), note=""
@@ -125,7 +125,7 @@ class Lines:
         active = [dataset for dataset in plan.datasets if dataset.has_work]
         self._left.update({dataset.dataset_urn: len(dataset.work_units) for dataset in active})
         self._is_detailed = len(active) <= MAX_ROWS
-        self._console.print(f"Spark starts for {count(_units(plan), 'work unit')}")
+        self._console.print(f"{_begins(plan)} for {count(_units(plan), 'work unit')}")
 
     def task_done(self, state: TaskState, done: int, total: int) -> None:
         urn = state.dataset_urn
@@ -153,7 +153,8 @@ class JsonLines:
 
     def start(self, plan: JobPlan) -> None:
         self._job, self._run_id = plan.job, plan.run_id
-        self._print(event="spark_starting", work_units=_units(plan))
+        event = "spark_starting" if _is_spark(plan) else "processes_starting"
+        self._print(event=event, work_units=_units(plan))
 
     def task_done(self, state: TaskState, done: int, total: int) -> None:
         self._print(
@@ -173,6 +174,14 @@ class JsonLines:
         line = json.dumps({"job": self._job, "run_id": self._run_id, **event}, ensure_ascii=False)
         self._stream.write(line + "\n")
         self._stream.flush()
+
+
+def _is_spark(plan: JobPlan) -> bool:
+    return plan.place is None or plan.place.is_spark
+
+
+def _begins(plan: JobPlan) -> str:
+    return "Spark starts" if _is_spark(plan) else "Processes start"
 
 
 def _units(plan: JobPlan) -> int:

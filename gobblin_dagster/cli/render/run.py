@@ -64,6 +64,9 @@ class RunDisplay(RunListener):
         if self._plan is not None:
             self._progress.start(self._plan)
 
+    def processes_starting(self) -> None:
+        self.spark_starting()
+
     def task_done(self, state: TaskState, done: int, total: int) -> None:
         self._progress.task_done(state, done, total)
 

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from gobblin_dagster.constructs.clients.environment import from_environment
-from gobblin_dagster.core.errors import ExtractError, TransientError
+from gobblin_dagster.core.errors import EnvironmentFaultError, ExtractError, TransientError
 from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.spec.job import SpecModel
@@ -76,9 +76,9 @@ def new_client(
         defaults: settings that the user's override.
 
     Raises:
-        EnvironmentFaultError: the client library or a named environment variable is missing.
-        KafkaException: the library refuses a setting. Values of variables are hidden in it, because it is printed as
-            the cause of our error.
+        EnvironmentFaultError: the client library or a named environment variable is missing, or the library refuses a
+            setting, which no retry changes. Values of variables are hidden in its cause too.
+        KafkaException: the machine has no room for another client.
     """
     settings = client_settings(connection, own, defaults)
     with optional_package("confluent_kafka"):
@@ -87,8 +87,14 @@ def new_client(
     try:
         return kind(settings)
     except KafkaException as error:
-        error.args = (KafkaError(error.args[0].code(), hidden(error.args[0].str())),)
-        raise
+        said = error.args[0]
+        error.args = (KafkaError(said.code(), hidden(said.str())),)
+        if said.code() == KafkaError._CRIT_SYS_RESOURCE:
+            raise
+        raise EnvironmentFaultError(
+            problem=f"Kafka's client library refuses a setting: {said.str()}.",
+            hint="Correct `config`, or the variable that `config_env` names for it.",
+        ) from error
 
 
 def topic_ids(

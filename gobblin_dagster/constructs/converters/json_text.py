@@ -8,7 +8,7 @@ from pyarrow import json as arrow_json
 from pydantic import Field
 
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown, splice, spliced
-from gobblin_dagster.constructs.types.arrow import dates_as_texts, leaves
+from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite, leaves, require_decimals
 from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_text
 from gobblin_dagster.constructs.types.shapes import Shape, arrow_shape
 from gobblin_dagster.constructs.types.strict_cast import strict_cast
@@ -71,6 +71,8 @@ class JsonTextConverter(EachRowConverter):
             raise self._error(texts, f"found {len(record)} objects in {len(texts)} texts")
         if any(pc.any(pc.is_inf(part)).as_py() for part in leaves(record) if part.type == pa.float32()):
             raise self._error(texts, "a number is too large for float32")
+        if holds_infinite(record, pa.float64()) and b"Inf" not in block.to_pybytes():  # written as such, it is meant
+            raise self._error(texts, "a number is too large for float64")
         columns: list[pa.Array] = record.flatten()
         return columns
 
@@ -92,7 +94,7 @@ class JsonTextConverter(EachRowConverter):
                 newlines_in_values=True,
             ),
         )
-        return table.column("r").combine_chunks()
+        return require_decimals(table).column("r").combine_chunks()
 
     def _error(self, texts: pa.Array, problem: str) -> Exception:
         names = ", ".join(f"{field.name}: {field.type}" for field in self._schema)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 from pydantic import Field, field_validator, model_validator
 
-from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite
+from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite, require_decimals
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
 from gobblin_dagster.core.utils.text import first_line
@@ -149,8 +149,9 @@ class JsonDecoder:
             raise DecodeError(f"is no JSON object of the declared columns: {problem}") from error
         if len(rows) != len(values):
             raise DecodeError("is not one JSON object")
-        if holds_infinite(rows, pa.float32()) and b"Inf" not in text:  # written as such, it is meant
-            raise DecodeError("holds a number that is too large for float32")
+        for name, kind in (("float32", pa.float32()), ("float64", pa.float64())):
+            if holds_infinite(rows, kind) and b"Inf" not in text:  # written as such, it is meant
+                raise DecodeError(f"holds a number that is too large for {name}")
         return rows
 
     def _with_json(self, value: bytes) -> bytes:
@@ -181,7 +182,7 @@ def _read_wrapped(text: bytes, kind: pa.DataType) -> pa.Array:
     )
     reading = arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1)
     table = arrow_json.read_json(pa.BufferReader(text), read_options=reading, parse_options=parsing)
-    return table.column("v").combine_chunks()
+    return require_decimals(table).column("v").combine_chunks()
 
 
 def decode_batch(decoder: Decoder, values: Sequence[bytes | None], *, null_where_bad: bool) -> pa.Array:

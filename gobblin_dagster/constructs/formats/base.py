@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 import pyarrow as pa
 
 from gobblin_dagster.constructs.formats.compression import PackedStreams
+from gobblin_dagster.core.traits import Widening
 from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.storage.remote import FileFacts, look_at, remote_files
 
@@ -180,10 +181,15 @@ class InfersTypes(Protocol):
 
 @runtime_checkable
 class WidensTypes(Protocol):
-    """Optional addition to `InfersTypes`: inferred types can become wider, if texts of later files do not fit them."""
+    """Optional addition to `InfersTypes`: inferred types can become wider, if values of later files do not fit them."""
 
-    def widening(self, known: Mapping[str, str]) -> TypeSample:
-        """Return an empty sample whose types are `known`, and wider ones as soon as it has looked at such texts."""
+    def widening(self, known: Mapping[str, str], allowed: Collection[Widening]) -> TypeSample:
+        """Return an empty sample whose types are `known`, and wider ones as soon as it has looked at such values.
+
+        Args:
+            known: inferred types by column.
+            allowed: how types may become wider.
+        """
 
 
 T = TypeVar("T")

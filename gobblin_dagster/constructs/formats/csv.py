@@ -23,6 +23,7 @@ from gobblin_dagster.constructs.formats.base import (
     FileReader,
     FormatError,
     InputFile,
+    OpenStream,
     TypeSample,
     columns_of,
     kind_of,
@@ -32,12 +33,14 @@ from gobblin_dagster.constructs.formats.base import (
 )
 from gobblin_dagster.constructs.formats.csv_published import PublishedCsv
 from gobblin_dagster.constructs.formats.csv_quotes import QuoteCounter, fault_of_quotes
+from gobblin_dagster.constructs.formats.csv_spelling import DateFormat, DecimalPoint, Spelling
 from gobblin_dagster.constructs.formats.encodings import EncodingName, without_signature
-from gobblin_dagster.constructs.formats.peek import Again, LookedAt
-from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type
+from gobblin_dagster.constructs.formats.peek import Again, LookedAt, without_comments
+from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type, misfit_decimal
 from gobblin_dagster.constructs.types.exact_text import MisfitError, exact_values
 from gobblin_dagster.constructs.types.inference import Fractions
 from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.traits import Widening
 from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.core.utils.text import first_line
 from gobblin_dagster.spec.job import SpecModel
@@ -74,6 +77,18 @@ class CsvDialect(SpecModel):
     """Names of the columns, in order, for files without a header."""
     encoding: EncodingName = "utf-8"
     """Encoding of the text, by its Python name."""
+    comment: Char | None = None
+    """First character of lines before the header that are left out, e.g. `"#"`. Default: none are."""
+    decimal_point: DecimalPoint = "."
+    """Character before the fraction of a number, `.` or `,`."""
+    date_format: DateFormat | None = None
+    """Form of days, also before times, e.g. `%d.%m.%Y`: `%d`, `%m`, `%Y`, and one of `.`, `/`, `-` between. Default:
+    `2024-01-31`, which is read in any case."""
+
+    @property
+    def spelling(self) -> Spelling:
+        """How numbers and days are written."""
+        return Spelling(self.decimal_point, self.date_format)
 
     @model_validator(mode="after")
     def _has_names(self) -> Self:
@@ -86,8 +101,8 @@ class CsvOptions(CsvDialect):
     """Options of the format `csv`."""
 
     dialects: Mapping[str, CsvDialect] = Field(default_factory=dict)
-    """Other `delimiter`, `quote`, `escape`, `encoding`, `header` or `column_names` for the datasets whose urn matches a
-    glob, e.g. `{"germany/*": {delimiter: ";", encoding: cp1252}}`; of several globs that match, later ones win."""
+    """Other options of the ones above for the datasets whose urn matches a glob, e.g. `{"germany/*": {delimiter: ";",
+    decimal_point: ","}}`; of several globs that match, later ones win."""
     null_values: tuple[str, ...] = ("",)
     """Texts that mean null; in quotes they are texts, unless `quoted_nulls` is set."""
     quoted_nulls: bool = False
@@ -146,13 +161,13 @@ class CsvFormat:
         # Only plans of new columns need it; idle runs count their modules.
         from gobblin_dagster.constructs.formats.csv_sample import CsvSample  # noqa: PLC0415
 
-        return CsvSample(self._open_texts, self._options.infer_fractions, settled)
+        return CsvSample(self._open_texts, self._options.infer_fractions, settled, self._options.spelling)
 
-    def widening(self, known: Mapping[str, str]) -> TypeSample:
+    def widening(self, known: Mapping[str, str], allowed: Collection[Widening]) -> TypeSample:
         from gobblin_dagster.constructs.formats.csv_sample import CsvWidening  # noqa: PLC0415  # as above
 
         inferred = {name: kind for name, kind in known.items() if name not in self._declared}
-        return CsvWidening(self._open_texts, inferred)
+        return CsvWidening(self._open_texts, inferred, allowed, self._options.spelling)
 
     def with_types(self, types: Mapping[str, str]) -> CsvFormat:
         typed = CsvFormat(self._options, self._context)
@@ -212,17 +227,30 @@ class CsvReader:
         self._file, self._options, self._block_bytes = file, options, block_bytes
         self._bad_row: Any = None
         self._quotes: QuoteCounter | None = None
-        self._text = file.open_text()
+        self._spelling = options.spelling
+        self._text = self._opened()
         try:
             looked_at = LookedAt(self._text.stream)
             self._header, self._has_rows = self._read_header(looked_at)
             self._again = looked_at.again()
             self.schema = wanted(self._header)
-            is_inferred = (inferred or {}).__contains__
-            self._exact = [at for at, name in enumerate(self.schema.names) if is_inferred(name)]
+            self._inferred = frozenset(inferred or ())
+            self._exact = [at for at, field in enumerate(self.schema) if self._is_exact(field)]
         except BaseException:
             self._text.close()
             raise
+
+    def _opened(self) -> OpenStream:
+        """Open the file behind the comments at its beginning."""
+        text = self._file.open_text()
+        if self._options.comment is not None:
+            text.stream = _native(without_comments(text.stream, self._options.comment, self._options.encoding))
+        return text
+
+    def _is_exact(self, field: pa.Field) -> bool:
+        """Return whether a column is read as text and converted here: pyarrow takes days in ISO's form only."""
+        is_day = pa.types.is_date(field.type) or pa.types.is_timestamp(field.type)
+        return field.name in self._inferred or (is_day and self._options.date_format is not None)
 
     @property
     def bytes_read(self) -> int:
@@ -242,6 +270,7 @@ class CsvReader:
                 # Before the batch is passed on: the value that the rest of the file became fails other checks too.
                 self._check_quotes()
                 batch = self._typed(read, rows)
+                _require_decimals(batch, rows)
                 rows += batch.num_rows
                 for column in [name for name in floats if pc.any(pc.is_inf(batch.column(name))).as_py()]:
                     self._refuse_overflow(column)
@@ -258,13 +287,16 @@ class CsvReader:
         for at in self._exact:
             kind = self.schema.field(at).type
             try:
-                columns[at] = columns[at] if pa.types.is_string(kind) else exact_values(columns[at], kind)
+                if not pa.types.is_string(kind):
+                    columns[at] = exact_values(self._spelling.usual(columns[at], kind), kind)
             except MisfitError as misfit:
                 name = self.schema.field(at).name
-                problem = (
-                    f"column {name!r}: {misfit.text[:80]!r} does not fit {kind}, the type inferred from the dataset's "
-                    f"first rows. Declare it, e.g. `columns: {{{name}: string}}`, or name texts that mean null in "
-                    "`null_values`."
+                problem = f"column {name!r}: {columns[at][misfit.index].as_py()[:80]!r} does not fit {kind}, "
+                problem += (
+                    "the type inferred from the dataset's first rows. Declare it, e.g. `columns: "
+                    f"{{{name}: string}}`, or name texts that mean null in `null_values`."
+                    if name in self._inferred
+                    else f"as of `columns` and `date_format: {self._options.date_format}`."
                 )
                 raise FormatError(problem, rows + misfit.index + 1) from misfit
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
@@ -337,6 +369,7 @@ class CsvReader:
                 column_types=schema,
                 include_columns=schema.names,
                 null_values=list(options.null_values),
+                decimal_point=options.decimal_point,
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=options.quoted_nulls,
             ),
@@ -351,7 +384,7 @@ class CsvReader:
     def _require_sound_quotes(self) -> None:
         options = self._options
         assert options.quote is not None  # noqa: S101  # quotes are counted only if there is a quote character
-        with closing(self._file.open_text()) as text:
+        with closing(self._opened()) as text:
             lines = io.TextIOWrapper(text.stream, without_signature(options.encoding), "replace", newline="")
             fault = fault_of_quotes(lines, options.delimiter, options.quote, options.escape)
         if fault is not None:
@@ -397,14 +430,21 @@ class CsvReader:
     def _refuse_overflow(self, column: str) -> None:
         """Read one column again as text; raises FormatError for a number that is too large and became infinite."""
         kind, rows = self.schema.field(column).type, 0
-        with closing(self._file.open_text()) as text:
+        with closing(self._opened()) as text:
             for batch in self._arrow_reader(text.stream, pa.schema([(column, pa.string())])):
-                texts = batch.column(0)
+                texts = self._spelling.usual(batch.column(0), kind)
                 is_large = pc.is_inf(pc.utf8_trim_whitespace(texts).cast(kind))
                 at = pc.index(pc.and_not(is_large, pc.match_substring_regex(texts, _INFINITE)), value=True).as_py()
                 if at >= 0:
                     raise FormatError(f"column {column!r}: {texts[at]} is too large for {kind}.", rows + at + 1)
                 rows += batch.num_rows
+
+
+def _require_decimals(batch: pa.RecordBatch, rows_before: int) -> None:
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if (at := misfit_decimal(column)) is not None:
+            problem = f"column {field.name!r}: {column[at]} has more digits than {field.type} holds."
+            raise FormatError(problem, rows_before + at + 1)
 
 
 def _native(stream: Any) -> pa.NativeFile:

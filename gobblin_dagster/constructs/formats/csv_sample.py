@@ -8,7 +8,11 @@ from contextlib import closing
 import pyarrow as pa
 
 from gobblin_dagster.constructs.formats.base import FileReader, FormatError, InputFile, listed_types
+from gobblin_dagster.constructs.formats.csv_spelling import Spelling
+from gobblin_dagster.constructs.types.arrow import arrow_type
 from gobblin_dagster.constructs.types.inference import ColumnGuess, Fractions
+from gobblin_dagster.constructs.types.wider import widenings
+from gobblin_dagster.core.traits import Widening
 
 _UNREADABLE = (FormatError, OSError, pa.ArrowException, UnicodeError, EOFError)
 
@@ -17,8 +21,13 @@ class CsvSample:
     """The guesses for the columns without a settled type; see `TypeSample`."""
 
     def __init__(
-        self, open_texts: Callable[[InputFile], FileReader], fractions: Fractions, settled: Collection[str]
+        self,
+        open_texts: Callable[[InputFile], FileReader],
+        fractions: Fractions,
+        settled: Collection[str],
+        spelling: Spelling,
     ) -> None:
+        self._spelling = spelling
         self._open_texts = open_texts
         self._fractions = fractions
         self._settled = settled
@@ -36,7 +45,7 @@ class CsvSample:
                 return
             self.files += 1
             for name in names:
-                self._guesses.setdefault(name, ColumnGuess(self._fractions))
+                self._guesses.setdefault(name, ColumnGuess(self._fractions, self._spelling.usual))
             try:
                 for batch in reader.batches():
                     self.rows += batch.num_rows
@@ -60,8 +69,14 @@ class CsvWidening:
     """The wider types of columns whose inferred types texts of later files do not fit; see `TypeSample`."""
 
     def __init__(
-        self, open_texts: Callable[[InputFile, Collection[str]], FileReader], known: Mapping[str, str]
+        self,
+        open_texts: Callable[[InputFile, Collection[str]], FileReader],
+        known: Mapping[str, str],
+        allowed: Collection[Widening],
+        spelling: Spelling,
     ) -> None:
+        self._spelling = spelling
+        self._allowed = frozenset(allowed)
         self._open_texts = open_texts
         self._types = dict(known)
         self._numbers = {name for name, kind in known.items() if kind.startswith(("int64", "decimal"))}
@@ -82,14 +97,16 @@ class CsvWidening:
                 for batch in reader.batches():
                     self.rows += batch.num_rows
                     for name in reader.schema.names:
-                        guesses.setdefault(name, ColumnGuess()).look(batch.column(name))
+                        guesses.setdefault(name, ColumnGuess(usual=self._spelling.usual)).look(batch.column(name))
                     if reader.bytes_read >= most_bytes:
                         break
             except _UNREADABLE:
                 pass  # as above
             self.bytes_read += reader.bytes_read
         for name, guess in guesses.items():
-            self._types[name] = guess.widened(self._types[name]) or self._types[name]
+            before, wide = self._types[name], guess.widened(self._types[name])
+            if wide is not None and widenings(arrow_type(wide), arrow_type(before)) <= self._allowed:
+                self._types[name] = wide
 
     def types(self) -> dict[str, str]:
         return dict(self._types)

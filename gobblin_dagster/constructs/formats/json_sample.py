@@ -1,14 +1,14 @@
-"""JsonSample: guess the shapes of JSON fields from the first lines of some files."""
+"""Guess the shapes of JSON fields from the first lines of some files, and new fields inside of those that have one."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import closing
 
 from gobblin_dagster.constructs.formats.base import FormatError, InputFile
 from gobblin_dagster.constructs.formats.json_blocks import Split
-from gobblin_dagster.constructs.types.json_shapes import RecordShape, shape_text
+from gobblin_dagster.constructs.types.json_shapes import RecordShape, shape_text, with_new_fields
 
 
 class JsonSample:
@@ -49,3 +49,25 @@ class JsonSample:
     def hints(self) -> list[str]:
         """Return nothing: JSON tells null from text."""
         return []
+
+
+class JsonWidening(JsonSample):
+    """The shapes of fields with an inferred type, with the fields that objects of later files have too.
+
+    Args:
+        known: texts of the shapes; those of fields that `include` and `columns` leave to inference.
+    """
+
+    def __init__(self, split: Split, block_bytes: int, known: Mapping[str, str]) -> None:
+        nested = {name: text for name, text in known.items() if text[:1] in "[{"}
+        super().__init__(split, block_bytes, (), nested)
+        self._known = dict(known)
+        self._nested = nested
+
+    def look(self, file: InputFile, most_bytes: int) -> None:
+        if self._nested:
+            super().look(file, most_bytes)
+
+    def types(self) -> dict[str, str]:
+        found = self._shape.shapes().items()
+        return self._known | {name: with_new_fields(self._known[name], shape) for name, shape in found}

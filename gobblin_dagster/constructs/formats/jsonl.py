@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
+from decimal import Decimal
 from typing import Any, Self
 
 import pyarrow as pa
@@ -23,20 +23,26 @@ from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.formats.base import FileReader, FormatError, InputFile, NoColumnsError, columns_of
 from gobblin_dagster.constructs.formats.json_blocks import Split, blocks
-from gobblin_dagster.constructs.formats.json_sample import JsonSample
+from gobblin_dagster.constructs.formats.json_sample import JsonSample, JsonWidening
 from gobblin_dagster.constructs.formats.jsonl_published import PublishedJsonLines
-from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite, leaves
+from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite, leaves, require_decimals
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly, shape_of_text
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
 from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.traits import Widening
 from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.core.utils.text import first_line
 from gobblin_dagster.spec.job import SpecModel
 
 _EXACT = float(1 << 53)
 """A float of 64 bits holds every integer up to this one."""
-_TOO_LARGE = 3.4028235677973366e38
-"""Smallest number that becomes infinite in 32 bits."""
+_TOO_LARGE: Mapping[pa.DataType, int] = {
+    pa.float32(): int(3.4028235677973366e38),
+    pa.float64(): (1 << 1024) - (1 << 970),
+}
+"""Smallest number that becomes infinite, by type."""
+_LONGEST_NUMBER = 100
+"""Characters of a number, and of its field, in a message."""
 _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _BRACKETS = re.compile(rb"[\[\]{}]")
 _MAX_LEVELS = 200
@@ -95,6 +101,12 @@ class JsonLinesFormat:
 
     def sample(self, settled: Collection[str]) -> JsonSample:
         return JsonSample(self._split, self._block_bytes, {*settled, *self._declared.names}, self._include)
+
+    def widening(self, known: Mapping[str, str], allowed: Collection[Widening]) -> JsonWidening:
+        wanted = self._include or known
+        may_grow = "new_fields" in allowed
+        inferred = {name: text for name, text in known.items() if name in wanted and name not in self._declared.names}
+        return JsonWidening(self._split, self._block_bytes, inferred if may_grow else {})
 
     def with_types(self, types: Mapping[str, str]) -> JsonLinesFormat:
         typed = type(self)(self._options, self._context)
@@ -278,11 +290,12 @@ class JsonLinesReader:
 
 def _read_as(text: bytes, schema: pa.Schema, unexpected: str) -> pa.Table:
     block = pa.BufferReader(text)
-    return arrow_json.read_json(
+    table = arrow_json.read_json(
         block,
         read_options=arrow_json.ReadOptions(use_threads=False, block_size=block.size() + 1),
         parse_options=arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
     )
+    return require_decimals(table)
 
 
 def _require_text(text: bytes, rows_before: int) -> None:
@@ -306,14 +319,19 @@ def _require_objects(lines: list[bytes], rows_before: int) -> None:
 
 
 def _refuse_overflow(table: pa.Table, lines: list[bytes], rows_before: int) -> None:
-    """Raise FormatError for numbers too large for a declared float of 32 bits: Arrow makes them infinite."""
-    fields = [field for field in table.schema if holds_infinite(table.column(field.name), pa.float32())]
-    if not fields:
-        return
-    kind = pa.struct(fields)
-    for number, line in enumerate(lines, start=rows_before + 1):
-        if large := _unfit(_parsed(line, number), kind, "", _is_too_large):
-            raise FormatError(f"{large}, which is too large for float32.", number)
+    """Raise FormatError for numbers that are too large for their float: Arrow makes them infinite."""
+    for kind in _TOO_LARGE:
+        fields = [field for field in table.schema if holds_infinite(table.column(field.name), kind)]
+        for number, line in enumerate(lines if fields else (), start=rows_before + 1):
+            # Decimals keep what is too large for Python's floats apart from an `Infinity` that is written as such.
+            if large := _unfit(_parsed(line, number, Decimal), pa.struct(fields), "", _is_too_large):
+                name = "float32" if kind == pa.float32() else "float64"
+                raise FormatError(f"{_shortened(large)}, which is too large for {name}.", number)
+
+
+def _shortened(text: str) -> str:
+    text = text.replace("E+", "e+")
+    return text if len(text) <= _LONGEST_NUMBER else f"{text[:_LONGEST_NUMBER]}…"
 
 
 def _refuse_deep(lines: list[bytes]) -> None:
@@ -331,10 +349,10 @@ def _refuse_deep(lines: list[bytes]) -> None:
             raise FormatError(problem, number)
 
 
-def _parsed(line: bytes, number: int) -> Any:
-    """Return the object of a line; raises ValueError if it is no JSON."""
+def _parsed(line: bytes, number: int, fraction: type[float | Decimal] = float) -> Any:
+    """Return the object of a line, with fractions of a type; raises ValueError if it is no JSON."""
     with _explained(line, number):
-        return json.loads(line)
+        return json.loads(line, parse_float=fraction)
 
 
 @contextmanager
@@ -419,7 +437,8 @@ def _is_rounded(value: Any, kind: pa.DataType) -> bool:
 
 
 def _is_too_large(value: Any, kind: pa.DataType) -> bool:
-    return kind == pa.float32() and isinstance(value, int | float) and _TOO_LARGE <= abs(value) < math.inf
+    limit = _TOO_LARGE.get(kind)
+    return limit is not None and isinstance(value, int | Decimal) and not -limit < value < limit
 
 
 def _settled(kind: pa.DataType) -> pa.DataType:

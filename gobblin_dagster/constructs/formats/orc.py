@@ -52,6 +52,7 @@ class PublishedOrc(PublishedColumns):
     """ORC files of the writer `orc`."""
 
     spark_name = "orc"
+    spark_has_wall_times = False
 
     def schema(self, file: pa.NativeFile) -> pa.Schema:
         return orc.ORCFile(file).schema

@@ -1,9 +1,18 @@
-"""A stream whose beginning can be read twice, so that remote files are opened once."""
+"""Streams whose beginning can be read twice, so that remote files are opened once, or left out."""
 
 from __future__ import annotations
 
+import codecs
 import io
 from typing import Any
+
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
 
 
 class LookedAt(io.RawIOBase):
@@ -53,3 +62,38 @@ class Again:
     def close(self) -> None:
         """Do not close the stream: its opener does."""
         self.closed = True
+
+
+_MOST_COMMENTS = 1 << 20
+"""Bytes of comments at most: a file whose lines all begin with the character must not be read into memory."""
+
+
+def without_comments(stream: Any, comment: str, encoding: str) -> Again:
+    r"""Return a stream that begins behind the lines at its beginning that are comments.
+
+    Args:
+        stream: the text's bytes.
+        comment: first character of a comment.
+        encoding: of the text; what it writes before the first line, such as a mark of UTF-16, stays.
+
+    Example:
+        >>> without_comments(io.BytesIO(b"# made by R\nid,n\n#1,2\n"), "#", "utf-8").read(100)
+        b'id,n\n#1,2\n'
+    """
+    mark, kept = b"", b""
+    if encoding.replace("_", "-") in {"utf-8", "utf-16", "utf-32"}:
+        kept = stream.read(4)
+        mark = next((one for one in _MARKS if kept.startswith(one)), b"")
+        encoding = _MARKS.get(mark, encoding)
+        kept = kept[len(mark) :]
+    begin, end = comment.encode(encoding), "\n".encode(encoding)
+    while len(kept) < _MOST_COMMENTS:
+        if len(kept) < len(begin) or (kept.startswith(begin) and end not in kept):
+            if not (more := stream.read(1 << 16)):
+                break
+            kept += more
+        elif kept.startswith(begin):
+            kept = kept[kept.index(end) + len(end) :]
+        else:
+            break
+    return Again(mark + kept, stream)

@@ -92,6 +92,8 @@ class DatasetFormat(PublishedFormat):
 
     spark_name: ClassVar[str]
     """Name for `spark.read.format`."""
+    spark_has_wall_times: ClassVar[bool] = True
+    """Whether Spark has a type of its own for times without a zone in such files; else they are instants."""
 
     @abstractmethod
     def arrow_format(self, names: Sequence[str], types: Types) -> ds.FileFormat:

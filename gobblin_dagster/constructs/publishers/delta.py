@@ -22,6 +22,7 @@ from gobblin_dagster.constructs.publishers.merge_rule import MergeOptions, Mergi
 from gobblin_dagster.constructs.publishers.tables import TableCommit, without_secrets
 from gobblin_dagster.core.constructs import NotedCommit, PublishView
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.traits import ALL_WIDENINGS
 from gobblin_dagster.core.utils.parallel import in_parallel
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -61,12 +62,12 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
     Options = DeltaOptions
     published_elsewhere = "a Delta table"
     is_in_output = True
-    widens_numbers = True
+    widens = ALL_WIDENINGS
     ledger = "the log of the branch's Delta table"
 
     def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
-        if self.merges:
-            return {}  # a row of the same key takes the place of the one that is there
+        if self._options.valid_at:
+            return {}  # versions find their places in whatever order they come
         options, job, branch = self._options, self._context.job, self._context.branch or ""
         places = {urn: self._location(folder) for urn, folder in datasets.items()}
         # `_step` says why there can be no table in a folder with `%`.

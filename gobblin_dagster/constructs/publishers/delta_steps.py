@@ -41,8 +41,8 @@ from gobblin_dagster.constructs.publishers.tables import (
     turn,
     unified_schema,
 )
-from gobblin_dagster.constructs.quality.contract import is_wider
 from gobblin_dagster.constructs.types.arrow import has_part
+from gobblin_dagster.constructs.types.wider import is_wider
 from gobblin_dagster.constructs.writers.partitions import folder_values
 from gobblin_dagster.core.errors import StepRefusedError, StorageError
 from gobblin_dagster.core.step_registry import register_commit_step
@@ -287,6 +287,11 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
     rule: MergeRule
     partition_by: tuple[str, ...] = ()
     """Partition columns of a table that is created."""
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the staged files."""
+        return self.commit.size_bytes
 
     def execute(self, storage: Storage) -> None:
         changes = staged_changes(self.describe(), self.location, self.commit, self.rule)

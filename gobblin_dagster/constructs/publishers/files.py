@@ -8,6 +8,7 @@ from typing import ClassVar
 from pydantic import BaseModel
 
 from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
+from gobblin_dagster.core.traits import ALL_WIDENINGS
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.spec.job import SpecModel
 
@@ -21,7 +22,7 @@ class _FilesPublisher:
 
     Options = _NoOptions
     allows_compaction: ClassVar = True
-    widens_numbers: ClassVar = True
+    widens: ClassVar = ALL_WIDENINGS
 
     def __init__(self, options: BaseModel, context: ConstructContext) -> None:
         """Ignore both arguments."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
@@ -20,6 +20,7 @@ from gobblin_dagster.constructs.publishers.iceberg_steps import (
 from gobblin_dagster.constructs.publishers.merge_rule import MergeOptions, MergingPublisher
 from gobblin_dagster.constructs.publishers.tables import TableCommit, without_secrets
 from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, PublishView
+from gobblin_dagster.core.traits import Widening
 
 
 class IcebergOptions(MergeOptions):
@@ -63,14 +64,15 @@ class IcebergPublisher(MergingPublisher[IcebergOptions]):
     packages = ("pyiceberg",)
     Options = IcebergOptions
     published_elsewhere = "an Iceberg table"
+    widens: ClassVar[tuple[Widening, ...]] = ("new_fields",)
 
     def __init__(self, options: IcebergOptions, context: ConstructContext) -> None:
         super().__init__(options, context)
         self.ledger = f"the history of Iceberg table {options.table}"
 
     def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
-        if self.merges:
-            return {}  # a row of the same key takes the place of the one that is there
+        if self._options.valid_at:
+            return {}  # versions find their places in whatever order they come
         options = self._options
         properties = _in_project(options.catalog, self._context.base_dir)
         table = IcebergCatalog(options.catalog_name, properties, options.catalog_env).load(options.table)

@@ -6,11 +6,13 @@ against 2.9 s).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from functools import partial
+from functools import partial, wraps
+from threading import Lock
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from gobblin_dagster.constructs.publishers.changes import Bounds, Changes, bounds, require_alone, writer_of
@@ -25,6 +27,7 @@ from gobblin_dagster.core.utils.optional_packages import optional_package
 WRITER = "gobblin.writer"
 """Property of a table: who publishes to it, see `noted_writer`."""
 SEVERAL = "several"
+_patching = Lock()
 
 
 def merge(step: str, table: Any, transaction: Any, changes: Changes, rule: MergeRule, commit: TableCommit) -> None:
@@ -36,6 +39,7 @@ def merge(step: str, table: Any, transaction: Any, changes: Changes, rule: Merge
         StepRefusedError: the table has two rows with one of the keys; `step` names the step in the message.
         ValueError, TypeError, NotImplementedError: a value or a file does not fit the table.
     """
+    _keep_nulls()
     metadata = transaction.table_metadata
     schema = pa.schema([field.remove_metadata() for field in metadata.schema().as_arrow()])
     if rule.delete_missing:
@@ -65,6 +69,29 @@ def merge(step: str, table: Any, transaction: Any, changes: Changes, rule: Merge
         data = pa.RecordBatchReader.from_batches(schema, merged.rows())
         is_whole = not metadata.spec().is_unpartitioned()
         transaction.append(data.read_all() if is_whole else data, snapshot_properties=commit.properties)
+
+
+def _keep_nulls() -> None:
+    """Let pyiceberg keep null in lists and maps of structs: it reads and writes them as empty ones (0.12)."""
+    with optional_package("pyiceberg"):
+        from pyiceberg.io.pyarrow import ArrowProjectionVisitor  # noqa: PLC0415  # optional package
+
+    def keeping(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def kept(self: Any, kind: Any, values: Any, *parts: Any) -> Any:
+            made = method(self, kind, values, *parts)
+            if made is None or not values.null_count or made.null_count == values.null_count:
+                return made
+            # Unlike `if_else`, this keeps the ids of fields, which are metadata of the type.
+            return made.take(pa.array(np.arange(len(made)), mask=values.is_null().to_numpy(zero_copy_only=False)))
+
+        return kept
+
+    visitor: Any = ArrowProjectionVisitor
+    with _patching:
+        for name in ("list", "map"):
+            if not hasattr(getattr(visitor, name), "__wrapped__"):
+                setattr(visitor, name, keeping(getattr(visitor, name)))
 
 
 def noted_writer(table: Any, commit: TableCommit) -> str:

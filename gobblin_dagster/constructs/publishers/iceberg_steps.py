@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, ClassVar
+
+import pyarrow as pa
 
 from gobblin_dagster.constructs.publishers.changes import staged_changes
 from gobblin_dagster.constructs.publishers.iceberg_merge import WRITER, has_whole_history, merge, noted_writer
@@ -19,6 +22,7 @@ from gobblin_dagster.constructs.publishers.tables import (
     turn,
     unified_schema,
 )
+from gobblin_dagster.constructs.types.wider import common_type, widenings
 from gobblin_dagster.core.constructs import NotedCommit
 from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError, StepRefusedError, StorageError
 from gobblin_dagster.core.step_registry import register_commit_step
@@ -61,6 +65,8 @@ class AppendToIcebergStep:
 
     type_name: ClassVar[str] = "append_to_iceberg"
     version: ClassVar[int] = 1
+    is_cast: ClassVar[bool] = False
+    """Whether rows are cast to the table's types, so that narrower ones fit."""
 
     table: str
     commit: TableCommit
@@ -104,6 +110,7 @@ class AppendToIcebergStep:
         if _holds(table, self.commit):
             return True
         self._require_names([column.name for column in table.schema().fields], schema)
+        self._require_scales(table.schema().as_arrow(), schema)
         try:
             with table.transaction() as transaction:
                 with transaction.update_schema() as update:
@@ -133,6 +140,17 @@ class AppendToIcebergStep:
             # The snapshot with our commit id may be expired; then only the list of files shows whether we are done.
             check_duplicate_files=not has_whole_history(table),
         )
+
+    def _require_scales(self, there: pa.Schema, schema: pa.Schema) -> None:
+        """Refuse decimals of another scale: pyiceberg would take them, other readers move the point of older rows."""
+        for name, new in zip(schema.names, schema.types, strict=True):
+            known = there.field(name).type if name in there.names else new
+            common = common_type(known, new)
+            given = [known] if self.is_cast else [known, new]
+            if common is not None and any("decimal_scale" in widenings(common, kind) for kind in given):
+                problem = f"column {name!r} is {known} in the table and {new} in the files"
+                remedy = "Iceberg keeps the number of digits behind the point; convert the column with `cast`"
+                raise StepRefusedError(step=self.describe(), problem=f"{problem}; {remedy}")
 
     def _require_names(self, there: Sequence[str], schema: Any) -> None:
         # The table could hold both, but most of its readers ignore case.
@@ -174,8 +192,14 @@ class MergeIntoIcebergStep(AppendToIcebergStep):
     """
 
     type_name: ClassVar[str] = "merge_into_iceberg"
+    is_cast: ClassVar[bool] = True
 
     rule: MergeRule
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the staged files."""
+        return self.commit.size_bytes
 
     def execute(self, storage: Storage) -> None:
         changes = staged_changes(self.describe(), self.table, self.commit, self.rule)
@@ -216,11 +240,12 @@ def newest_commits(table: Any, job: str) -> dict[str, list[NotedCommit]]:
 
 
 def _failed(table: str, dataset_urn: str, error: Exception) -> StorageError:
-    # The text of the catalog's error may contain its URL with a password, so only its type is shown.
+    # The text of the catalog's error may contain its URL with a password, so only its type and number are shown.
+    said = f": {os.strerror(error.errno)}" if isinstance(error, OSError) and error.errno else ""
     return StorageError(
         operation="publish to Iceberg table",
         path=table,
-        problem=f"its catalog failed with {type(error).__name__}",
+        problem=f"its catalog or its files failed with {type(error).__name__}{said}",
         dataset_urn=dataset_urn,
     )
 

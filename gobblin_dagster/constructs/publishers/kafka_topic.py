@@ -21,6 +21,7 @@ from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, Publi
 from gobblin_dagster.core.errors import ConvertError, StepRefusedError, StorageError
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.traits import ALL_WIDENINGS
 from gobblin_dagster.core.utils.optional_packages import optional_package
 
 BATCH_ROWS = 10_000
@@ -68,6 +69,7 @@ class KafkaTopicPublisher(TablePublisher[KafkaTopicOptions]):
     Options = KafkaTopicOptions
     published_elsewhere = "a Kafka topic"
     publishes_files = False
+    widens = ALL_WIDENINGS
 
     def __init__(self, options: KafkaTopicOptions, context: ConstructContext) -> None:
         super().__init__(options, context)
@@ -116,6 +118,11 @@ class SendToKafkaStep:
     key: str | None
     commits_topic: str
     connection: KafkaConnection
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the staged files."""
+        return self.commit.size_bytes
 
     def verify(self, storage: Storage) -> bool:
         with self._errors():

@@ -17,12 +17,13 @@ from gobblin_dagster.constructs.publishers.history import keep_history
 from gobblin_dagster.constructs.publishers.merge_files import FileMerge, Read
 from gobblin_dagster.constructs.publishers.merge_rule import JudgesMerges, KeyOptions, plain
 from gobblin_dagster.constructs.publishers.tables import open_parquet, unified_schema
-from gobblin_dagster.constructs.quality.contract import is_wider
+from gobblin_dagster.constructs.types.wider import is_wider
 from gobblin_dagster.constructs.writers.partitions import folder_values
 from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.constructs import DataWriter, Publication, PublishView, Rewritten
 from gobblin_dagster.core.errors import StepRefusedError, StorageError
 from gobblin_dagster.core.task_state import StagedFile
+from gobblin_dagster.core.traits import ALL_WIDENINGS
 from gobblin_dagster.core.urn import DatasetUrn
 
 _BATCH_ROWS = 16_384
@@ -48,7 +49,7 @@ class MergePublisher(JudgesMerges[SnapshotOptions]):
     Options = SnapshotOptions
     reads_current: ClassVar = True
     allows_compaction: ClassVar = True
-    widens_numbers: ClassVar = True
+    widens: ClassVar = ALL_WIDENINGS
 
     def publish(self, view: PublishView) -> Publication:
         return Publication()

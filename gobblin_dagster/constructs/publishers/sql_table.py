@@ -32,7 +32,7 @@ from gobblin_dagster.constructs.publishers.tables import (
     resolved,
     unified_schema,
 )
-from gobblin_dagster.constructs.types.schema_text import type_from_text, type_texts
+from gobblin_dagster.constructs.types.schema_text import schema_text, type_from_text, type_texts
 from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, PublishView
 from gobblin_dagster.core.errors import (
     EnvironmentFaultError,
@@ -46,6 +46,8 @@ from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.spec.job import SpecModel
 
 BATCH_ROWS = 50_000
+_NO_TYPE = "a database table has no type for column(s)"
+_FLATTEN = "Convert them to JSON text with the converter `to_json`, or flatten them"
 Mode = Literal["append", "upsert", "replace"]
 
 
@@ -109,9 +111,23 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
             return "`mode: upsert` needs `key`, or `extract.primary_keys` for all publishers"
         return ""
 
+    def unfit_columns(self, extract: Extract, schema: pa.Schema) -> str:
+        """Return why rows of a schema cannot be loaded; empty if they can."""
+        if nested := _without_type(schema_text(schema)):
+            return f"{_NO_TYPE} {nested}. {_FLATTEN}"
+        is_merged = self._options.mode == "upsert"
+        wanted = {*(self._options.key or extract.primary_keys), *extract.delta_fields} if is_merged else set()
+        if missing := sorted(wanted.difference(schema.names)):
+            return f"`mode: upsert` needs column {', '.join(missing)}; there are {', '.join(schema.names)}"
+        return ""
+
+    def key_columns(self, extract: Extract) -> Sequence[str]:
+        """Return no column: the database refuses rows without a key."""
+        return ()
+
     def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
-        if self._options.mode != "append":
-            return {}  # rows are replaced, so none can be published twice
+        if self._options.mode == "replace":
+            return {}  # none can be published twice
         tables = {urn: self._full_name(urn) for urn in datasets}
         found: dict[str, Collection[NotedCommit]] = {}
         with self._database.connection(f"ask {LEDGER} beside table {self._options.table}") as connection:
@@ -205,6 +221,11 @@ class LoadSqlTableStep:
     newest_by: tuple[str, ...] = ()
     is_own: bool = False
     """Whether the table is for this dataset only."""
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the staged files."""
+        return self.commit.size_bytes
 
     def verify(self, storage: Storage) -> bool:
         with self._connection() as connection:
@@ -432,12 +453,13 @@ def _make(connection: sa.Connection, table: sa.Table) -> None:
 
 def _check_types(view: PublishView) -> None:
     """Raise UsageError for columns that no table can hold, before anything is stored."""
-    unfit = [name for name, kind in type_texts(view.schema or "").items() if type_from_text(kind) is None]
-    if unfit:
-        raise UsageError(
-            problem=f"Branch {view.branch!r}: a database table has no type for column(s) {', '.join(unfit)}.",
-            hint="Convert them to JSON text with the converter `to_json`, or flatten them.",
-        )
+    if unfit := _without_type(view.schema or ""):
+        raise UsageError(problem=f"Branch {view.branch!r}: {_NO_TYPE} {unfit}.", hint=f"{_FLATTEN}.")
+
+
+def _without_type(schema: str) -> str:
+    """Return the columns of a schema's text that no table can hold, as a list for people."""
+    return ", ".join(name for name, kind in type_texts(schema).items() if type_from_text(kind) is None)
 
 
 def _check_columns(view: PublishView, what: str, names: Sequence[str]) -> None:

@@ -106,6 +106,11 @@ class TableCommit:
         }
 
     @property
+    def size_bytes(self) -> int:
+        """Size of the files."""
+        return sum(file.size_bytes for file in self.files)
+
+    @property
     def paths(self) -> list[str]:
         """Paths of the files."""
         return [file.path for file in self.files]

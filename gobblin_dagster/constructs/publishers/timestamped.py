@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
+from gobblin_dagster.core.traits import ALL_WIDENINGS
 from gobblin_dagster.spec.job import SpecModel
 
 
@@ -27,7 +28,7 @@ class TimestampedPublisher:
 
     Options = TimestampedOptions
     allows_compaction: ClassVar = True
-    widens_numbers: ClassVar = True
+    widens: ClassVar = ALL_WIDENINGS
 
     def __init__(self, options: TimestampedOptions, context: ConstructContext) -> None:
         self._options = options

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from gobblin_dagster.constructs.converters.each_row import shown
 from gobblin_dagster.constructs.types.columns import convert_error
-from gobblin_dagster.constructs.types.schema_text import schema_text, type_from_text, type_texts
+from gobblin_dagster.constructs.types.schema_text import any_type_from_text, schema_text, type_texts
+from gobblin_dagster.constructs.types.wider import common_type, is_wider, widenings
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import ConvertError
+from gobblin_dagster.core.traits import ALL_WIDENINGS, Widening
 from gobblin_dagster.spec.job import SchemaContract
 
-_INTEGERS = ("int8", "int16", "int32", "int64")
-_WIDER: dict[str, tuple[str, ...]] = {
-    **{name: _INTEGERS[at + 1 :] for at, name in enumerate(_INTEGERS)},
-    "uint8": ("uint16", "uint32", "uint64", "int16", "int32", "int64"),
-    "uint16": ("uint32", "uint64", "int32", "int64"),
-    "uint32": ("uint64", "int64"),
-    "float": ("double",),
-    "string": ("large_string",),
-    "binary": ("large_binary",),
-    "date32[day]": ("date64[ms]",),
+_REFUSED: dict[Widening, str] = {
+    "int_to_float": "a float for whole numbers",
+    "int_to_decimal": "a decimal for whole numbers",
+    "decimal_scale": "a decimal with more digits behind the point",
+    "date_to_timestamp": "a time for days",
+    "new_fields": "a struct with more fields",
 }
-"""For each type, the types that hold all its values exactly; by pyarrow's names."""
-_DIGITS = {"int8": 3, "int16": 5, "int32": 10, "int64": 19, "uint8": 3, "uint16": 5, "uint32": 10, "uint64": 20}
-"""Digits of the largest number of each type of whole numbers."""
+
+
+_REMEDY = "Convert a column back with `cast`, or give it another name with `rename`: it is a new column then"
 
 
 class Contract:
@@ -38,7 +36,8 @@ class Contract:
         previous: the schema published last, as text.
         schema: the schema of the batches.
         context: job, dataset and branch, for messages.
-        widens_numbers: whether the publisher takes decimals for published whole numbers (`PublisherTraits`).
+        widens: what the branch's writer and publisher take beyond wider types of one kind (`WriterTraits`,
+            `PublisherTraits`).
 
     Raises:
         ConvertError: (when made) the contract is broken; (in `conform`) a value does not fit. The message has column,
@@ -54,7 +53,7 @@ class Contract:
         schema: pa.Schema,
         context: ConstructContext,
         *,
-        widens_numbers: bool = True,
+        widens: Collection[Widening] = ALL_WIDENINGS,
     ) -> None:
         self._name = f"schema contract '{kind}'"
         self._context = context
@@ -67,7 +66,7 @@ class Contract:
         self.rejects = kind is SchemaContract.DISCARD_ROW
         """Whether rows that `unfit` names must be put aside before `conform`."""
         self._given = schema
-        self._widens_numbers = widens_numbers
+        self._widens = frozenset(widens)
         self.schema: pa.Schema = self._settled(kind)
         """Schema to write."""
 
@@ -95,35 +94,31 @@ class Contract:
             )
         broken = self.notes if kind is SchemaContract.FREEZE else self._unreadable(kind)
         if broken:
-            raise self._error(f"expected the columns published before; got a difference: {'; '.join(broken)}")
+            remedy = "" if kind is SchemaContract.FREEZE else f". {_REMEDY}"
+            raise self._error(f"expected the columns published before; got a difference: {'; '.join(broken)}{remedy}")
         if kind is SchemaContract.EVOLVE:
             return pa.schema([self._wider(field) for field in self._given] + self._filled_in())
         return self._given
 
     def _unreadable(self, kind: SchemaContract) -> list[str]:
-        """Return the differences that readers of published files cannot read.
+        """Return the differences that readers of published rows cannot read.
 
         `evolve` repairs missing and narrower columns.
         """
         mends = kind is SchemaContract.EVOLVE
         problems = [] if mends else [f"{name!r} is gone" for name in self._gone]
         for name, text in self._changed.items():
-            before, now = type_from_text(text), self._given.field(name).type
-            readable = before is not None and (
-                now == before or self._may_become(now, before) or (mends and is_wider(before, now))
-            )
-            if not readable:
+            before, now = any_type_from_text(text), self._given.field(name).type
+            wide = None if before is None else common_type(before, now) if mends else now
+            if before is None or wide is None or not (wide == before or is_wider(wide, before)):
                 problems.append(f"{name!r} was {text}, is {now}, which is no wider type")
+            elif refused := widenings(wide, before) - self._widens:
+                why = ", ".join(_REFUSED[one] for one in ALL_WIDENINGS if one in refused)
+                problems.append(f"{name!r} was {text}, is {now}, but what is published cannot become {why}")
         return problems
 
-    def _may_become(self, wide: pa.DataType, narrow: pa.DataType) -> bool:
-        """Return whether a wider type may be published, by its publisher too."""
-        is_new_kind = pa.types.is_decimal(wide) and pa.types.is_integer(narrow)
-        return is_wider(wide, narrow) and (self._widens_numbers or not is_new_kind)
-
     def _wider(self, field: pa.Field) -> pa.Field:
-        before = self._before(field)
-        return pa.field(field.name, before if is_wider(before, field.type) else field.type)
+        return pa.field(field.name, common_type(self._before(field), field.type))
 
     def _as_published(self, field: pa.Field) -> pa.Field:
         return pa.field(field.name, self._before(field))
@@ -137,9 +132,9 @@ class Contract:
         return [pa.field(name, self._type(name, text)) for name, text in self._gone.items()]
 
     def _type(self, name: str, text: str) -> pa.DataType:
-        kind = type_from_text(text)
+        kind = any_type_from_text(text)
         if kind is None:
-            raise self._error(f"column {name!r}: expected {text} as published before; a nested type cannot be restored")
+            raise self._error(f"column {name!r}: expected {text} as published before; this type cannot be restored")
         return kind
 
     def _column(self, field: pa.Field, batch: pa.RecordBatch) -> pa.Array:
@@ -158,11 +153,12 @@ class Contract:
 
 
 def _fits(values: pa.Array, kind: pa.DataType) -> bool:
+    """Return whether a type holds the values; one that lacks fields of structs holds those with null there."""
     try:
-        values.cast(kind)
+        cast = values.cast(kind)
+        return not pa.types.is_nested(kind) or cast.cast(values.type).equals(values)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return False
-    return True
 
 
 def differences(previous: str, schema: pa.Schema, branch: str | None) -> tuple[str, ...]:
@@ -177,25 +173,3 @@ def differences(previous: str, schema: pa.Schema, branch: str | None) -> tuple[s
             if name in now and now[name] != kind
         ),
     )
-
-
-def is_wider(wide: pa.DataType, narrow: pa.DataType) -> bool:
-    """Return True if `wide` is another type than `narrow`, and holds all its values exactly.
-
-    Example:
-        >>> is_wider(pa.int64(), pa.int32()), is_wider(pa.float64(), pa.int64())
-        (True, False)
-        >>> is_wider(pa.decimal128(20, 1), pa.int64()), is_wider(pa.decimal128(19, 1), pa.int64())
-        (True, False)
-    """
-    if pa.types.is_null(narrow):
-        return not pa.types.is_null(wide)
-    if pa.types.is_decimal(wide) and pa.types.is_decimal(narrow):
-        whole = wide.precision - wide.scale >= narrow.precision - narrow.scale
-        return bool(wide != narrow and whole and wide.scale >= narrow.scale)
-    if pa.types.is_decimal(wide) and pa.types.is_integer(narrow):
-        return bool(wide.scale >= 0 and wide.precision - wide.scale >= _DIGITS[str(narrow)])
-    if pa.types.is_timestamp(wide) and pa.types.is_timestamp(narrow):
-        units = ("s", "ms", "us", "ns")
-        return wide.tz == narrow.tz and units.index(wide.unit) > units.index(narrow.unit)
-    return str(wide) in _WIDER.get(str(narrow), ())

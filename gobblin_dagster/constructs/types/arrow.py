@@ -119,6 +119,39 @@ def holds_infinite(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> boo
     return any(pc.any(pc.is_inf(part)).as_py() for part in leaves(values) if part.type == kind)
 
 
+def misfit_decimal(values: pa.Array | pa.ChunkedArray) -> int | None:
+    """Return the index of the first value with a decimal, at any depth, that has too many digits for its type.
+
+    Arrow's readers of CSV and JSON count digits before they add those of the scale, so `decimal(5,2)` takes 99999.
+    Parquet then holds another number.
+    """
+    if not has_part(values.type, pa.types.is_decimal) or _decimals_fit(values):
+        return None
+    low, high = 0, len(values)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _decimals_fit(values.slice(low, middle - low)) else (low, middle)
+    return low
+
+
+def _decimals_fit(values: pa.Array | pa.ChunkedArray) -> bool:
+    try:
+        for part in leaves(values):
+            if pa.types.is_decimal(part.type):
+                part.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def require_decimals(table: pa.Table) -> pa.Table:
+    """Return a table that Arrow read from JSON; raises pa.ArrowInvalid if it has a `misfit_decimal`."""
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if (at := misfit_decimal(column)) is not None:
+            raise pa.ArrowInvalid(f"Column({name}) {str(column[at])[:80]} has more digits than {column.type} holds")
+    return table
+
+
 def dates_as_texts(fields: Iterable[pa.Field]) -> list[pa.Field]:
     """Return fields with text instead of days, also inside lists and structs.
 

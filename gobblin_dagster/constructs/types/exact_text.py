@@ -126,6 +126,11 @@ def is_number(text: str) -> bool:
     return _NUMBER.fullmatch(text) is not None and _CODE.fullmatch(text) is None
 
 
+def _text(text: str) -> pa.Scalar:
+    # Of a named type: finding out the type would import pandas.
+    return pa.scalar(text, pa.string())
+
+
 def _require_same(texts: pa.Array, values: pa.Array, is_same: Callable[[str], bool]) -> None:
     """Raise MisfitError for the first value that prints differently, unless `is_same` holds for its text."""
     printed = values.cast(pa.string())
@@ -134,7 +139,7 @@ def _require_same(texts: pa.Array, values: pa.Array, is_same: Callable[[str], bo
         return
     if pa.types.is_floating(values.type):
         # Many programs print `3.0`, Arrow prints `3`: compared here, because the loop below takes long.
-        differs = pc.and_(differs, pc.not_equal(pc.binary_join_element_wise(printed, "0", "."), texts))
+        differs = pc.and_(differs, pc.not_equal(pc.binary_join_element_wise(printed, _text("0"), _text(".")), texts))
     for at in pc.indices_nonzero(pc.fill_null(differs, fill_value=False)).to_pylist():
         if not is_same(text := texts[at].as_py()):
             raise MisfitError(at, text)

@@ -7,6 +7,7 @@ stay texts. Later texts that do not fit are found when they are read, never alte
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from typing import Literal, TypeAlias
 
@@ -19,6 +20,8 @@ from gobblin_dagster.constructs.types.exact_text import MisfitError, exact_value
 Fractions: TypeAlias = Literal["float64", "decimal"]
 """Which of the two types is tried first for numbers with fractions."""
 
+Usual: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
+"""Returns texts of a type's values as other programs write them."""
 NULL_WORDS = ("", "NA", "N/A", "n/a", "#N/A", "NULL", "Null", "null", "None", "none", "nil", "\\N", "-", "--", "?", ".")
 """Texts that often mean null; if only they keep a column from having a type, the plan says so."""
 _WHOLE = r"^(0|-?[1-9]\d*)$"
@@ -47,7 +50,8 @@ class ColumnGuess:
     Keeps the texts, each once per `look`, until it is asked: most types are then ruled out by a single text.
     """
 
-    def __init__(self, fractions: Fractions = "float64") -> None:
+    def __init__(self, fractions: Fractions = "float64", usual: Usual | None = None) -> None:
+        self._usual = usual
         numbers = ["float64", "decimal"] if fractions == "float64" else ["decimal", "float64"]
         self._kinds = ["bool", "int64", *numbers, "date", "timestamp_ntz", "timestamp"]
         self._seen: list[pa.Array] = []
@@ -82,21 +86,28 @@ class ColumnGuess:
 
     def _type_of_kind(self, kind: str) -> str | None:
         """Return the name of the type of this kind that holds all texts; None if there is none."""
-        is_like = _SHAPES[kind].match
-        if not all(is_like(texts[at].as_py()) for texts in self._seen for at in (0, -1)):
+        is_like, seen = _SHAPES[kind].match, self._as_usual(kind)
+        if not all(is_like(texts[at].as_py()) for texts in seen for at in (0, -1)):
             return None
         if kind == "decimal":
             return self._decimal()
         if kind == "float64" and self._is_whole():
             return None  # it would print them differently
         is_finite = False
-        for texts in self._seen:
+        for texts in seen:
             try:
                 values = exact_values(texts, arrow_type(kind))
             except MisfitError:
                 return None
             is_finite = is_finite or kind != "float64" or bool(pc.any(pc.is_finite(values)).as_py())
         return kind if is_finite else None
+
+    def _as_usual(self, kind: str) -> list[pa.Array]:
+        """Return the texts as other programs write values of this kind."""
+        if self._usual is None:
+            return self._seen
+        like = pa.float64() if kind == "decimal" else arrow_type(kind)
+        return [self._usual(texts, like) for texts in self._seen]
 
     def _is_whole(self) -> bool:
         """Return whether all texts are whole numbers."""
@@ -121,7 +132,7 @@ class ColumnGuess:
         """Return whether a type alters none of the texts."""
         try:
             for texts in self._seen:
-                exact_values(texts, kind)
+                exact_values(texts if self._usual is None else self._usual(texts, kind), kind)
         except MisfitError:
             return False
         return True
@@ -130,12 +141,16 @@ class ColumnGuess:
         if (digits := self._digits()) is None:
             return None
         whole, scale = digits
-        return f"decimal({_DIGITS}, {scale})" if whole + scale <= _DIGITS else None
+        if whole + scale > _DIGITS:
+            return None
+        # Usual numbers leave digits free, so that later ones may have more behind the point.
+        precision = _WHOLE_DIGITS + scale if whole < _WHOLE_DIGITS else _DIGITS
+        return f"decimal({min(precision, _DIGITS)}, {scale})"
 
     def _digits(self) -> tuple[int, int] | None:
         """Return the most digits before and behind the point; None if a text is no plain number."""
         whole = scale = 0
-        for texts in self._seen:
+        for texts in self._as_usual("decimal"):
             parts = pc.extract_regex(texts, _PLAIN_NUMBER)
             if parts.null_count or pc.any(pc.match_substring_regex(texts, _MINUS_ZERO)).as_py():
                 return None
@@ -148,5 +163,5 @@ class ColumnGuess:
 
 @cache
 def _null_words() -> pa.Array:
-    # Made when it is used: making an Arrow array imports pandas.
-    return pa.array(NULL_WORDS)
+    # Made when it is used, and of a named type, because finding out the type would import pandas.
+    return pa.array(NULL_WORDS, pa.string())

@@ -104,6 +104,35 @@ def _settled(shape: Shape) -> str | list[Any] | dict[str, Any]:
     raise TypeError(f"expected a shape, got {shape!r}")
 
 
+def with_new_fields(known: str, found: Shape) -> str:
+    """Return the text of a shape with the fields that only `found` has inside of objects; nothing else of it changes.
+
+    Example:
+        >>> with_new_fields('[{"a": "int64"}]', [{"a": "string", "b": {"c": "bool"}}])
+        '[{"a": "int64", "b": {"c": "bool"}}]'
+    """
+    return shape_text(_grown(shape_of_text(known), found))
+
+
+def _grown(known: Any, found: Shape) -> Any:
+    if isinstance(known, list) and isinstance(found, list):
+        return [_grown(known[0], found[0])]
+    if isinstance(known, dict) and isinstance(found, dict):
+        new = {name: shape for name, shape in found.items() if name not in known}
+        return {name: _grown(shape, found.get(name)) for name, shape in known.items()} | new
+    return known
+
+
+def fields_of(shape: Shape, place: str = "") -> list[str]:
+    """Return the paths of all fields inside of objects: `city`, `at.lat`."""
+    if isinstance(shape, list):
+        return fields_of(shape[0], place)
+    if not isinstance(shape, dict):
+        return []
+    paths = {f"{place}{name}": one for name, one in shape.items()}
+    return [path for name, one in paths.items() for path in (name, *fields_of(one, f"{name}."))]
+
+
 def shape_text(shape: str | list[Any] | dict[str, Any]) -> str:
     """Return a shape as text, which states store: a type's name, or JSON."""
     return shape if isinstance(shape, str) else json.dumps(shape, ensure_ascii=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pyarrow as pa
 
@@ -20,6 +21,8 @@ _NAMED: dict[str, pa.DataType] = {
 _TIMESTAMP = re.compile(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]")
 _DECIMAL = re.compile(r"decimal(128|256)\((\d+), (-?\d+)\)")
 _NOT_NULL = " not null"
+_NESTED = re.compile(r"(struct|list|large_list|map)<(.*)>")
+_LISTS = {"list": pa.list_, "large_list": pa.large_list}
 
 
 def schema_text(schema: pa.Schema) -> str:
@@ -47,3 +50,52 @@ def type_from_text(text: str) -> pa.DataType | None:
         make = pa.decimal128 if match[1] == "128" else pa.decimal256
         return make(int(match[2]), int(match[3]))
     return _NAMED.get(text)
+
+
+def any_type_from_text(text: str) -> pa.DataType | None:
+    """Return the type of a text from `type_texts`, also of lists, maps and structs; None for types of no known text.
+
+    Example:
+        >>> any_type_from_text("list<element: struct<a: int64, b: map<string, bool>>>")
+        ListType(list<element: struct<a: int64, b: map<string, bool>>>)
+    """
+    text = text.removesuffix(_NOT_NULL)
+    try:
+        found = _parsed(text)
+    except ValueError:
+        return None
+    return found if str(found) == text else None  # names of fields may hold what separates fields
+
+
+def _parsed(text: str) -> pa.DataType:
+    """Return the type of a text; raises ValueError if it has no known form."""
+    nested = _NESTED.fullmatch(text)
+    if nested is None:
+        if (kind := type_from_text(text)) is None:
+            raise ValueError(text)
+        return kind
+    parts = list(_split(nested[2]))
+    if nested[1] == "struct":
+        return pa.struct([_field(part) for part in parts])
+    if nested[1] == "map":
+        key, value = parts
+        return pa.map_(_parsed(key), _parsed(value))
+    (item,) = parts
+    return _LISTS[nested[1]](_field(item))
+
+
+def _field(text: str) -> pa.Field:
+    name, _, kind = text.partition(": ")
+    return pa.field(name, _parsed(kind.removesuffix(_NOT_NULL)), nullable=not kind.endswith(_NOT_NULL))
+
+
+def _split(text: str) -> Iterator[str]:
+    """Yield the parts between the commas that are in no brackets."""
+    depth = begin = 0
+    for at, letter in enumerate(text):
+        depth += (letter in "<([") - (letter in ">)]")
+        if letter == "," and not depth:
+            yield text[begin:at]
+            begin = at + 2
+    if text:
+        yield text[begin:]

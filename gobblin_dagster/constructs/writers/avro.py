@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 from pydantic import Field
@@ -19,6 +19,7 @@ from gobblin_dagster.constructs.writers.files import (
 )
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
 from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.core.traits import Widening
 
 _NAME = "writer 'avro'"
 MAX_LEVELS = 100
@@ -40,6 +41,8 @@ class AvroWriter(FileWriter):
     """
 
     packages = ("fastavro",)
+
+    widens: ClassVar[tuple[Widening, ...]] = ("int_to_float", "decimal_scale", "new_fields")
 
     class Options(FileOptions):
         """Options of `type: avro`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -12,6 +12,7 @@ from gobblin_dagster.constructs.types.iso_times import refuse_odd_times
 from gobblin_dagster.constructs.writers.files import Encoder, FileOptions, FileWriter
 from gobblin_dagster.constructs.writers.output import Codec
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
+from gobblin_dagster.core.traits import ALL_WIDENINGS
 
 
 def _separates(delimiter: str) -> str:
@@ -30,6 +31,8 @@ class CsvWriter(FileWriter):
 
     Source: gobblin-core `SimpleDataWriterBuilder` after a CSV converter.
     """
+
+    widens: ClassVar = ALL_WIDENINGS
 
     class Options(FileOptions):
         """Options of `type: csv`."""

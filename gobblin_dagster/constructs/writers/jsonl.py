@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -9,6 +11,7 @@ from gobblin_dagster.constructs.writers.files import Encoder, FileOptions, FileW
 from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.constructs.writers.output import Codec
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
+from gobblin_dagster.core.traits import ALL_WIDENINGS
 
 
 class JsonLinesWriter(FileWriter):
@@ -16,6 +19,8 @@ class JsonLinesWriter(FileWriter):
 
     Source: gobblin-core `SimpleDataWriterBuilder` after `JsonToStringConverter`.
     """
+
+    widens: ClassVar = ALL_WIDENINGS
 
     class Options(FileOptions):
         """Options of `type: jsonl`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +13,7 @@ from gobblin_dagster.constructs.types.arrow import leaves
 from gobblin_dagster.constructs.types.iso_times import PER_SECOND
 from gobblin_dagster.constructs.writers.files import Encoder, FileOptions, FileWriter, refuse_negative_scale
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
+from gobblin_dagster.core.traits import ALL_WIDENINGS
 
 
 class OrcWriter(FileWriter):
@@ -25,6 +26,9 @@ class OrcWriter(FileWriter):
 
     Source: gobblin-orc `GobblinOrcWriter`. Differs: takes columns, not Avro records.
     """
+
+    # Spark does not read days of ORC as times.
+    widens: ClassVar = tuple(one for one in ALL_WIDENINGS if one != "date_to_timestamp")
 
     class Options(FileOptions):
         """Options of `type: orc`."""

@@ -18,6 +18,7 @@ from gobblin_dagster.constructs.writers.files import (
 )
 from gobblin_dagster.constructs.writers.parquet_encoding import choose_encodings, dictionary_columns
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
+from gobblin_dagster.core.traits import ALL_WIDENINGS
 
 DICTIONARY_BYTES = 256 << 10
 """Bytes of a column's dictionary above which values are written plain. Measured on columns of ids and instants, against
@@ -38,7 +39,7 @@ class ParquetWriter(FileWriter):
     Source: gobblin-parquet `ParquetDataWriterBuilder`.
     """
 
-    widens_numbers: ClassVar = True
+    widens: ClassVar = ALL_WIDENINGS
 
     class Options(FileOptions):
         """Options of `type: parquet`."""

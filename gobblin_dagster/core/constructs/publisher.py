@@ -211,9 +211,11 @@ class NotedCommit:
 class KeepsLedger(Protocol):
     """Optional addition to `DataPublisher`: its target (a table, a topic) records the ids of the commits that it holds.
 
-    Implement it if publishing a commit twice would add its rows twice. Before a run reads anything, the engine asks
-    each target once. If the target holds commits that the state store does not know, the store was lost or restored
-    from an old backup, and the engine refuses the dataset.
+    Implement it if publishing a commit twice would add its rows twice, or put older rows in the place of newer ones.
+    Before a run reads anything, the engine asks each target once, unless its rows take the place of those with their
+    keys (trait `on_again`) and `extract.delta_fields` or a full extract tells which one is newer. If the target holds
+    commits that the state store does not know, the store was lost or restored from an old backup, and the engine
+    refuses the dataset.
     """
 
     ledger: str

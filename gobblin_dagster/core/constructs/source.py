@@ -14,6 +14,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
+from gobblin_dagster.core.traits import Widening
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
@@ -70,9 +71,9 @@ class SourceContext:
     publishes_parts: bool = False
     """Whether successful work units of a dataset are published even if others failed (`commit.policy` is not
     `full`)."""
-    widens_numbers: bool = False
-    """Whether inferred whole numbers of published datasets may become decimals: the schema contract of each branch is
-    `evolve`, and each publisher `widens_numbers`."""
+    widens: frozenset[Widening] = frozenset()
+    """How inferred types of published datasets may become wider: as the writers and publishers of all branches allow;
+    empty unless the schema contract of each branch is `evolve`."""
 
 
 class Source(Protocol):

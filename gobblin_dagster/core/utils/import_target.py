@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from operator import attrgetter
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 
@@ -19,14 +19,22 @@ def load_target(target: str) -> Any:
     """Import a target and return the object, e.g. `my_module:MyClass` or `my_module:MyClass.method`.
 
     Raises:
-        ImportError: the module does not exist, or has no such name; the message says which of the two.
+        ImportError: the module does not exist, or has no such name, or the name leads through another module
+            (`my_module:os.system`), which `allow.modules` may not allow; the message says which of them.
 
     Example:
-        >>> load_target("os:path.join")("a", "b")
-        'a/b'
+        >>> load_target("pathlib:PurePosixPath.as_posix").__name__
+        'as_posix'
     """
     module, _, path = target.partition(":")
     try:
-        return attrgetter(path)(importlib.import_module(module))
+        found: Any = importlib.import_module(module)
+        for position, name in enumerate(path.split(".")):
+            if position and isinstance(found, ModuleType):
+                raise ImportError(f"{target!r} leads through the module {found.__name__!r}; name that module itself")
+            if name.startswith("__"):
+                raise ImportError(f"{target!r}: names that begin with two underscores are Python's own")
+            found = getattr(found, name)
     except (AttributeError, ValueError) as error:
         raise ImportError(str(error)) from error
+    return found

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from gobblin_dagster.core.commit import CommitSequence, CommitStep
+from gobblin_dagster.core.commit import CommitSequence, CommitStep, loaded_bytes
 from gobblin_dagster.core.constructs import PublishView
 from gobblin_dagster.core.dataset_state import DatasetState, Pace, Totals
 from gobblin_dagster.core.errors import StepRefusedError, UsageError
@@ -216,7 +216,9 @@ def _with_publication(after: DatasetState, before: DatasetState | None, done: Br
         after.totals,
         files=(before.totals.files if before else 0) + len(done.moves),
         files_removed=after.totals.files_removed + len(done.removed),
-        bytes_written=(before.totals.bytes_written if before else 0) + sum(m.staged.size_bytes for m in done.moves),
+        bytes_written=(before.totals.bytes_written if before else 0)
+        + sum(move.staged.size_bytes for move in done.moves)
+        + loaded_bytes(done.steps),
     )
     return replace(after, totals=totals, snapshot=after.snapshot + bool(done.moves or done.removed))
 

@@ -23,7 +23,7 @@ from gobblin_dagster.core.utils.table import ShownAsFacts
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
-from gobblin_dagster.engine.commit.manifest import expiry_marker, fill_manifests, manifest_path
+from gobblin_dagster.engine.commit.manifest import expiry_marker, fill_manifests
 from gobblin_dagster.engine.commit.steps import DeleteFilesStep, MarkExpiredStep
 from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.engine.maintenance.prune import PrunedCommits, prune
@@ -256,11 +256,10 @@ class _Expiry:
 
     def _sequence(self, expired: ExpiredSnapshots, state: DatasetState, after: DatasetState) -> CommitSequence:
         urn, commit_id, now = state.dataset_urn, new_commit_id(), self._clock.now()
-        # Later manifests refer to the others.
-        unused = [n for n in expired.snapshots if not after.is_held(n)]
-        manifests = [manifest_path(self._root, state.job, urn, number) for number in unused]
         marker = expiry_marker(self._root, state.job, urn, after.oldest_snapshot).removeprefix(self._root + "/")
-        paths = [path.removeprefix(self._root + "/") for path in [*manifests, *(file.path for file in expired.files)]]
+        # Manifests stay, also those that no later one refers to: a run finds the next one after an older copy of the
+        # state store, and refuses to go on with that copy.
+        paths = [file.path.removeprefix(self._root + "/") for file in expired.files]
         note = f"{len(expired.snapshots)} snapshots expired, {len(expired.files)} files deleted"
         return CommitSequence(
             id=commit_id,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import posixpath
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -53,6 +54,8 @@ class Differs(StrEnum):
     """The store's record of the dataset cannot be read, so nothing was compared."""
 
 
+_OURS = re.compile(r"[0-9a-f]{32}-")
+"""Beginning of the names of all files that runs write: the id of their commit."""
 _MENDABLE = (Differs.MANIFEST_MISSING, Differs.MANIFEST_CUT, Differs.MANIFEST_EDITED)
 
 
@@ -161,6 +164,8 @@ class _Verifier:
         self._clock = project.clock
         self.known: dict[str, list[PublishedFile]] = {}
         """Every file that any snapshot ever added, by dataset.urn."""
+        self._in_table: dict[str, bool] = {}
+        """By folder: whether it is, or lies in, the folder of a Delta or Iceberg table."""
 
     # -- what the store knows
     # --------------------------------------------------------------------------------------------
@@ -250,7 +255,7 @@ class _Verifier:
     # --------------------------------------------------------------------------------------
     def strangers(self, known: set[str], folders: Collection[str] | None) -> Iterable[Difference]:
         """Return files that readers of folders see but no snapshot of any job lists."""
-        found = [path for path in self._visible(folders) if path not in known]
+        found = [path for path in self._visible(folders) if path not in known and not self._is_of_a_table(path)]
         if not found:
             return []
         owned = self._owned()
@@ -268,6 +273,21 @@ class _Verifier:
         for path in paths:
             if not any(part.startswith((".", "_")) for part in path.removeprefix(f"{self._root}/").split("/")):
                 yield path
+
+    def _is_of_a_table(self, path: str) -> bool:
+        """Return whether the log of a Delta or Iceberg table tells its readers about a file, whose name is not ours."""
+        folder, name = posixpath.split(path)
+        return _OURS.match(name) is None and self._is_in_table(folder)
+
+    def _is_in_table(self, folder: str) -> bool:
+        if not f"{folder}/".startswith(f"{self._root}/"):
+            return False
+        if folder not in self._in_table:
+            is_table = bool(self._storage.list_names(f"{folder}/_delta_log")) or any(
+                name.endswith(".metadata.json") for name in self._storage.list_names(f"{folder}/metadata")
+            )
+            self._in_table[folder] = is_table or self._is_in_table(posixpath.dirname(folder))
+        return self._in_table[folder]
 
     def _owned(self) -> set[str]:
         """Return the files of all jobs in the store, and of unfinished sequences, because outputs may be nested."""

@@ -13,6 +13,7 @@ from gobblin_dagster.core.utils.table import Column, Table, mark
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.core.watermark.fields import AnyRanges, AnyWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.engine.task.runner import TaskPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,8 @@ class JobPlan(Table[DatasetPlan]):
     """`dataset`: each dataset is published on its own. `job`: all datasets of the run are published together."""
     commit_steps: tuple[str, ...] = ()
     """The steps of a dataset's commit, in order, as text for people."""
+    place: TaskPlace | None = None
+    """Where its work units are run, if that is not always Spark."""
 
     @property
     def has_work(self) -> bool:

@@ -34,7 +34,7 @@ from gobblin_dagster.engine.plan.packing import pack_units
 from gobblin_dagster.engine.plan.rewind import judge_rewind
 from gobblin_dagster.engine.plan.source_identity import source_identity
 from gobblin_dagster.engine.plan.startpoints import Start, find_starts, moved_states, other_place
-from gobblin_dagster.engine.publishers import publisher_traits, widens_numbers
+from gobblin_dagster.engine.publishers import inferred_widenings, publisher_traits
 from gobblin_dagster.engine.validation import starts_over
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.startpoints import StartpointManager
@@ -58,6 +58,7 @@ def make_plan(
     clock: Clock,
     packs: int,
     on_work: Callable[[], None] | None = None,
+    held: Collection[str] = (),
     startpoints: Mapping[str, Startpoint] | None = None,
     unfit: Callable[[Sequence[str]], Mapping[str, str]] | None = None,
 ) -> JobPlan:
@@ -72,6 +73,7 @@ def make_plan(
         clock: gives the time to the source. Startpoints expire by the clock of the store.
         packs: number of packs, unless the job sets `execution.packs`.
         on_work: called once, while planning goes on, as soon as the first work unit is found.
+        held: dataset.urns that another run holds; their work units are no reason to call `on_work`.
         startpoints: by dataset.urn, used beside the stored startpoints, and instead of the stored one of its key.
         unfit: takes all dataset.urns and returns, by urn, why a dataset cannot be published; it fails before it is
             read.
@@ -90,7 +92,7 @@ def make_plan(
         clock=clock,
         previous_runs=cache(lambda: store.load_runs(spec.job)),
         publishes_parts=spec.commit.policy != "full",
-        widens_numbers=widens_numbers(spec),
+        widens=inferred_widenings(spec),
     )
     for_all: Collection[str] = ()
     if starts_over(spec, source):
@@ -106,7 +108,7 @@ def make_plan(
     offers = source.plan(dataclasses.replace(context, states=moved))
     readable = {urn: start for urn, start in starts.items() if urn not in damaged}
     sound = _dataset_plans(offers, states, quarantined, readable, for_all)
-    datasets = tuple(_number_units(_without_damaged(sound, damaged), on_work))
+    datasets = tuple(_number_units(_without_damaged(sound, damaged), on_work, held))
     if unfit is not None and (problems := unfit([dataset.dataset_urn for dataset in datasets])):
         datasets = tuple(_refused(dataset, problems.get(dataset.dataset_urn, "")) for dataset in datasets)
     most = spec.execution.max_work_units
@@ -335,12 +337,18 @@ def _problem(offer: DatasetOffer, start: Start) -> tuple[str, str]:
     return offer.problem, SourceError.code
 
 
-def _number_units(datasets: Iterator[DatasetPlan], on_work: Callable[[], None] | None) -> Iterator[DatasetPlan]:
-    """Give each work unit an id that is unique in the run; call `on_work` at the first unit that is not empty."""
+def _number_units(
+    datasets: Iterator[DatasetPlan], on_work: Callable[[], None] | None, held: Collection[str]
+) -> Iterator[DatasetPlan]:
+    """Give each work unit an id that is unique in the run; call `on_work` at the first unit that is not empty.
+
+    Units of `held` datasets do not count: the run that holds them reads them.
+    """
     number, is_told = 0, False
     for dataset in datasets:
         units = []
-        if on_work is not None and not is_told and not all(unit.is_empty for unit in dataset.work_units):
+        is_work = dataset.dataset_urn not in held and not all(unit.is_empty for unit in dataset.work_units)
+        if on_work is not None and not is_told and is_work:
             on_work()
             is_told = True
         for unit in dataset.work_units:

@@ -102,7 +102,10 @@ def _run_units(
     packs = [pack for pack in packs if pack]
     if not packs:
         return empty
-    listener.spark_starting()
+    if plan.place is None or plan.place.is_spark:
+        listener.spark_starting()
+    else:
+        listener.processes_starting()
     runner.start_early()
     done = 0
 

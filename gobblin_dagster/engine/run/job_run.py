@@ -32,7 +32,7 @@ from gobblin_dagster.engine.run.publish import publish_datasets
 from gobblin_dagster.engine.run.record import run_record, run_status
 from gobblin_dagster.engine.run.recovery import recover
 from gobblin_dagster.engine.run.store_check import with_lost_store
-from gobblin_dagster.engine.task.runner import SessionRunner, TaskRunner
+from gobblin_dagster.engine.task.runner import PlacingRunner, SessionRunner, TaskRunner
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.patient import patient
 from gobblin_dagster.state.store import StateStore
@@ -58,7 +58,15 @@ def plan_job(
     with project.use_store(store) as open_store:
         opened = JobContext.of(project, job, open_store, selection, runner=spark)
         plan = with_lost_store(opened, opened.plan(startpoints=startpoints))
-        return with_schema_notes(job, opened.source, opened.context, plan)
+        return _placed(with_schema_notes(job, opened.source, opened.context, plan), job, spark)
+
+
+def _placed(plan: JobPlan, job: JobSpec, runner: object) -> JobPlan:
+    """Return the plan with the place where `runner` will run its work units, if that is not always the same."""
+    units = [unit for dataset in plan.datasets for unit in dataset.work_units if not unit.is_empty]
+    if not units or not isinstance(runner, PlacingRunner):
+        return plan
+    return dataclasses.replace(plan, place=runner.place(job, units))
 
 
 def run_job(
@@ -158,6 +166,7 @@ class JobRun:
         """Run the plan's work units and decide what to commit; publishes nothing."""
         opened = self._opened
         plan, busy = acquire_datasets(opened, self._leases, plan, self._runner)
+        plan = _placed(plan, opened.job, self._runner)
         if plan.is_moving:
             self._is_begun = True
             opened.store.save_run(RunRecord(opened.run_id, plan.job, opened.started_at, RunStatus.RUNNING))

@@ -12,6 +12,7 @@ from gobblin_dagster.core.task_state import TaskState
 from gobblin_dagster.engine.listener import RunListener
 from gobblin_dagster.engine.plan.model import JobPlan
 from gobblin_dagster.engine.results import RunResult
+from gobblin_dagster.engine.task.runner import TaskPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +22,8 @@ class RunProfile:
     plan_s: float = 0.0
     """Recovery of earlier runs, and the plan."""
     start_s: float = 0.0
-    """From the plan until the first work unit began: the start of Spark and of its workers. It is a little too long,
-    because the driver hears of work units a fifth of a second later."""
+    """From the plan until the first work unit began: the start of Spark, or of processes. It is a little too long,
+    because the driver hears of work units of Spark a fifth of a second later."""
     extract_s: float = 0.0
     """Share of the time of the work units in which extractors read."""
     convert_s: float = 0.0
@@ -37,7 +38,9 @@ class RunProfile:
     """Bytes read."""
     work_units: int = 0
     skew: float | None = None
-    """Seconds of the slowest pack of work units (one Spark task) as a multiple of the mean; None without work units."""
+    """Seconds of the slowest pack of work units (one task) as a multiple of the mean; None without work units."""
+    place: TaskPlace | None = None
+    """Where the work units ran, if that is not always Spark."""
 
     @property
     def work_s(self) -> float:
@@ -75,6 +78,7 @@ class RunProfile:
             "bytes": self.bytes,
             "rows_per_s": round(self.rows_per_s, 1),
             "bytes_per_s": round(self.bytes_per_s, 1),
+            "runs_on": None if self.place is None else "spark" if self.place.is_spark else "processes",
             "skew": None if self.skew is None else round(self.skew, 2),
         }
 
@@ -90,13 +94,14 @@ class RunProfiler(RunListener):
         self._extracted: float | None = None
         self._finished: float | None = None
         self._packs: tuple[tuple[str, ...], ...] = ()
+        self._place: TaskPlace | None = None
         self._seconds: defaultdict[str, float] = defaultdict(float)
         """Seconds by work unit."""
         self._extract_s = self._convert_s = 0.0
         self._rows = self._bytes = 0
 
     def planned(self, plan: JobPlan) -> None:
-        self._planned, self._packs = self._clock(), plan.packs
+        self._planned, self._packs, self._place = self._clock(), plan.packs, plan.place
 
     def task_done(self, state: TaskState, done: int, total: int) -> None:
         began = self._clock() - state.seconds
@@ -136,5 +141,6 @@ class RunProfiler(RunListener):
             rows=self._rows,
             bytes=self._bytes,
             work_units=len(self._seconds),
+            place=self._place,
             skew=max(packs) * len(packs) / sum(packs) if sum(packs) else None,
         )

@@ -15,6 +15,7 @@ import pyarrow as pa
 from gobblin_dagster.constructs.formats.published import DatasetFormat, Types, ending_of
 from gobblin_dagster.constructs.registry import registry
 from gobblin_dagster.constructs.types.schema_text import type_from_text, type_texts
+from gobblin_dagster.constructs.types.wider import common_type
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.storage.arrow import arrow_files
@@ -76,7 +77,7 @@ def arrow_dataset(
         return ds.dataset(pa.table({}))
     try:
         parts = [_arrow_factory(kind, urn, group, types.get(urn, {})) for kind, urn, group in groups]
-        schema = pa.unify_schemas([schema for _, schema in parts], promote_options="permissive")
+        schema = _unified([schema for _, schema in parts])
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise UsageError(
             problem=f"Files of {whose}, have no types in common: {error}.",
@@ -157,9 +158,43 @@ def _arrow_factory(
     folders = pa.schema([(level, _folder_type(types.get(level))) for level in levels])
     options = ds.FileSystemFactoryOptions(partitioning=ds.partitioning(folders, flavor="hive"))
     factory = ds.FileSystemDatasetFactory(filesystem, inside, reading, options)
-    schema = kind.arrow_schema(factory.inspect(promote_options="permissive"), types)
+    try:
+        schema = kind.arrow_schema(factory.inspect(promote_options="permissive"), types)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        # Some files are older than a wider type that pyarrow does not find itself: times for days, texts of JSON.
+        alone = [ds.FileSystemDatasetFactory(filesystem, [path], reading, options).inspect() for path in inside]
+        schema = _unified([_as_stored(kind.arrow_schema(one, types), types) for one in alone])
     # A column that is null in all of these files.
     return factory, pa.schema([_typed(field, types) for field in schema])
+
+
+def _unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Return a schema with the columns of all, each in the widest of its types.
+
+    Raises:
+        ArrowInvalid, ArrowTypeError: there is no common type for a column.
+    """
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        kinds: dict[str, pa.DataType] = {}
+        for field in (field for schema in schemas for field in schema):
+            kind = common_type(kinds.get(field.name, pa.null()), field.type)
+            if kind is None:
+                raise
+            kinds[field.name] = kind
+        return pa.schema(kinds.items())
+
+
+def _as_stored(schema: pa.Schema, types: Types) -> pa.Schema:
+    """Return a file's schema with times in the stored unit: ORC has nanoseconds only."""
+    stored = {name: kind for name, kind in types.items() if kind is not None and pa.types.is_timestamp(kind)}
+    return pa.schema(
+        [
+            field.with_type(stored.get(field.name, field.type)) if pa.types.is_timestamp(field.type) else field
+            for field in schema
+        ]
+    )
 
 
 def folder_levels(urn: str, paths: Sequence[str]) -> list[str]:

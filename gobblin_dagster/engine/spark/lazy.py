@@ -1,22 +1,30 @@
-"""Start Spark only when there is work, so that planning and idle runs never import pyspark."""
+"""Start Spark only when it is needed: planning and idle runs never import pyspark, and small runs need no Spark."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gobblin_dagster.core.task_state import TaskState
+from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.engine.spark.needed import has_session, may_need_no_spark, task_place
 from gobblin_dagster.engine.task.context import RunContext, TaskInput
+from gobblin_dagster.engine.task.runner import TaskPlace
+from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import SparkSpec
 
 if TYPE_CHECKING:
+    from gobblin_dagster.engine.processes.runner import ProcessRunner
     from gobblin_dagster.engine.spark.runner import SparkRunner
 
 
 class LazySparkRunner:
-    """A task runner on Spark that begins to start, in a thread, when the first work is found."""
+    """A task runner on Spark that begins to start, in a thread, when the first work is found.
+
+    With `start: when_needed`, processes of this machine begin to start instead, and Spark only for a run that needs it.
+    """
 
     def __init__(self, spec: SparkSpec, log_file: Path | None = None) -> None:
         self.cores = spec.local_cores
@@ -25,6 +33,12 @@ class LazySparkRunner:
         self._spark: SparkRunner | None = None
         self._error: Exception | None = None
         self._thread: threading.Thread | None = None
+        self._processes: ProcessRunner | None = None
+        if may_need_no_spark(spec):
+            # Imported here because other projects need none of it.
+            from gobblin_dagster.engine.processes.runner import ProcessRunner  # noqa: PLC0415
+
+            self._processes = ProcessRunner(spec.local_cores or 1, log_file)
 
     @property
     def is_started(self) -> bool:
@@ -32,10 +46,17 @@ class LazySparkRunner:
         return self._thread is not None
 
     def start_early(self) -> None:
-        """Begin to start Spark; further calls do nothing."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
-            self._thread.start()
+        """Begin to start what a small run needs; further calls do nothing."""
+        if self._processes is None:
+            self._start_spark()
+        elif not self._has_spark():
+            self._processes.start_early()
+
+    def place(self, job: JobSpec, units: Iterable[WorkUnit]) -> TaskPlace | None:
+        """Return where work units of a job would be run now; None if it is Spark whatever they are."""
+        if self._spec.start == "always":
+            return None
+        return task_place(self._spec, job, units, is_running=self._has_spark())
 
     def run(
         self,
@@ -44,7 +65,11 @@ class LazySparkRunner:
         on_result: Callable[[TaskState], None],
         stop: threading.Event,
     ) -> list[TaskState]:
-        """Run all packs; raises EnvironmentFaultError if Spark does not start."""
+        """Run all packs; raises EnvironmentFaultError if Spark, or a process, does not start."""
+        if self._processes is not None:
+            place = self.place(runner.spec, (task.unit for pack in packs for task in pack))
+            if place is not None and not place.is_spark:
+                return self._processes.run(runner, packs, on_result, stop)
         return self.started().run(runner, packs, on_result, stop)
 
     def execute_batches(self, paths: Sequence[str], output_root: str, *, verify_content: bool) -> list[str]:
@@ -53,7 +78,7 @@ class LazySparkRunner:
 
     def started(self) -> SparkRunner:
         """Start Spark, wait for it and return its runner; raises EnvironmentFaultError if it does not start."""
-        self.start_early()
+        self._start_spark()
         if self._thread is not None:
             self._thread.join()
         if self._error is not None or self._spark is None:
@@ -80,9 +105,19 @@ class LazySparkRunner:
         return "" if self._spark is None or self._spark.is_alive() else "Spark has ended"
 
     def close(self) -> None:
-        """Stop Spark, without waiting for its end."""
+        """Stop Spark, without waiting for its end, and the processes."""
+        if self._processes is not None:
+            self._processes.close()
         if self._spark is not None:
             self._spark.close()
+
+    def _has_spark(self) -> bool:
+        return self.is_started or has_session()
+
+    def _start_spark(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
+            self._thread.start()
 
     def _start(self) -> None:
         try:

@@ -94,7 +94,7 @@ class SparkRunner:
         """
         if spec.remote:
             return cls(_connect(spec), owns_session=True, conf=spec.conf)
-        existing = _existing_session()
+        existing = existing_session()
         if existing is not None:
             return cls(existing, spec.local_cores)
         return cls(_start_classic(spec, log_file), spec.local_cores, owns_session=True, conf=spec.conf)
@@ -258,7 +258,7 @@ class _SparkJob:
         return describe_failure(SparkLostError(problem=f"Spark lost this work unit: {why}"))
 
 
-def _existing_session() -> SparkSession | None:
+def existing_session() -> SparkSession | None:
     """Return the session of the process, whichever thread made it: there can be only one."""
     try:
         return SparkSession.active()

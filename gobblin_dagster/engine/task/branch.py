@@ -25,7 +25,7 @@ from gobblin_dagster.core.constructs import (
 )
 from gobblin_dagster.core.failure import describe_failure
 from gobblin_dagster.core.task_state import BranchCounts, PolicyOutcome, StagedFile, TaskFailure
-from gobblin_dagster.core.traits import PublisherTraits, traits_of
+from gobblin_dagster.core.traits import PublisherTraits, Widening, WriterTraits, traits_of
 from gobblin_dagster.engine.task.policy_checker import evaluate_policies
 from gobblin_dagster.engine.task.row_pipeline import Quarantine, RowPipeline
 from gobblin_dagster.engine.task.shared_files import SharedFiles
@@ -225,9 +225,18 @@ def contract_of(
     kind = branch.schema_contract or job.schema_contract
     if kind is None or previous is None:
         return None
+    return Contract(kind, previous, schema, context, widens=widenings_of(job, branch))
+
+
+def widenings_of(job: JobSpec, branch: BranchSpec) -> frozenset[Widening]:
+    """Return how types of a branch may become wider: as its writer and its publisher allow; raises as `Registry.load`.
+
+    Tables and topics that keep the rows need no files of one type.
+    """
     publisher = registry.load(ConstructKind.PUBLISHER, job.publisher_of(branch).type)
-    widens = traits_of(publisher, PublisherTraits).widens_numbers
-    return Contract(kind, previous, schema, context, widens_numbers=widens)
+    writer = registry.load(ConstructKind.WRITER, job.writer_of(branch).type)
+    taken = frozenset(traits_of(publisher, PublisherTraits).widens)
+    return taken & frozenset(traits_of(writer, WriterTraits).widens)
 
 
 class _KeepFailure:

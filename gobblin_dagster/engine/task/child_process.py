@@ -7,6 +7,7 @@ import sys
 
 from gobblin_dagster.constructs.sql.stuck import let_process_end
 from gobblin_dagster.core.serialization import from_json, to_json
+from gobblin_dagster.core.utils.parent_process import end_with_parent
 from gobblin_dagster.engine.task.context import RunContext, TaskInput
 from gobblin_dagster.engine.task.multi_work_unit import run_one
 
@@ -15,6 +16,7 @@ def main() -> None:
     """Read, run, print."""
     let_process_end()
     message = json.load(sys.stdin)
+    end_with_parent(message["parent"])
     # Text that a construct prints must not mix with the result.
     result, sys.stdout = sys.stdout, sys.stderr
     state = run_one(from_json(RunContext, message["run_context"]), from_json(TaskInput, message["task"]))

@@ -1,7 +1,8 @@
-"""Run a pack of work units inside one Spark task, and survive the death of its Python worker.
+"""Run a pack of work units inside one task, and survive the death of its Python worker.
 
-Spark runs a task again if its worker dies. The second attempt returns the stored results of finished units. Units that
-had begun but not finished run alone in a child process, so a unit that kills its process fails alone.
+Spark, or `engine.processes`, runs a task again if its worker dies. The second attempt returns the stored results of
+finished units. Units that had begun but not finished run alone in a child process, so a unit that kills its process
+fails alone.
 """
 
 from __future__ import annotations
@@ -176,7 +177,7 @@ def _run_isolated(run_context: RunContext, task: TaskInput) -> TaskState:
     """Run a suspect unit in a process of its own."""
     child = subprocess.run(
         [sys.executable, "-m", "gobblin_dagster.engine.task.child_process"],
-        input=json.dumps({"run_context": to_json(run_context), "task": to_json(task)}).encode(),
+        input=json.dumps({"parent": os.getpid(), "run_context": to_json(run_context), "task": to_json(task)}).encode(),
         capture_output=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         check=False,

@@ -1,13 +1,16 @@
-"""Protocols of classes that run packs of work units: on Spark, or in a plain loop in tests."""
+"""Protocols of classes that run packs of work units: on Spark, in processes, or in a plain loop in tests."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from gobblin_dagster.core.task_state import TaskState
+from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.task.context import RunContext, TaskInput
+from gobblin_dagster.spec.job import JobSpec
 
 
 class TaskRunner(Protocol):
@@ -52,3 +55,25 @@ class SessionRunner(Protocol):
 
     def open_session(self) -> Any:
         """Start Spark if it is not started yet and return the session; raises EnvironmentFaultError."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlace:
+    """Where the work units of a run are run."""
+
+    is_spark: bool
+    """Whether it is Spark; else it is processes of this machine."""
+    why: str
+    """The reason, for people; it follows a colon."""
+
+    def __str__(self) -> str:
+        """Return it with the reason, for people."""
+        return f"{'Spark' if self.is_spark else 'processes of this machine, without Spark'}: {self.why}."
+
+
+@runtime_checkable
+class PlacingRunner(Protocol):
+    """A task runner that chooses for each run between Spark and processes of this machine."""
+
+    def place(self, job: JobSpec, units: Iterable[WorkUnit]) -> TaskPlace | None:
+        """Return where work units of a job would be run now; None if there is no choice. Starts nothing."""

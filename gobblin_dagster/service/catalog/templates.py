@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -30,8 +31,10 @@ _GOBBLINS = re.compile(rb"^\s*[\w.\"-]+\s*(?:=|\{)", re.MULTILINE)
 """Begins a line of Gobblin's templates, in HOCON or Java properties."""
 
 _REFERENCE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_.]*)(:-[^}]*)?\}")
-_SQL_KEYS = frozenset({"where", "select", "rule", "sql", "query", "aggregates", "expression", "check"})
+_SQL_KEYS = frozenset({"where", "select", "rule", "sql", "query", "aggregates", "expression", "check", "delete_when"})
 """Keys below which texts are SQL, whatever the construct."""
+_JDBC_KEYS = frozenset({"dbtable", "query", "preparequery", "sessioninitstatement"})
+"""Options of Spark's JDBC reader, in any case, that are SQL."""
 _MAX_BYTES = 1 << 20
 
 
@@ -180,6 +183,8 @@ class TemplateCatalog:
             cached = self._cache.get(path)
             if cached is not None and cached[0] == stamp:
                 return cached[1]
+            if not stat.S_ISREG(status.st_mode):  # to read a pipe would last for ever
+                raise TemplateError(f"template {uri} is no file")
             if status.st_size > _MAX_BYTES:
                 raise TemplateError(f"template {uri} is larger than {_MAX_BYTES:,} bytes")
             content = path.read_bytes()
@@ -213,8 +218,11 @@ class TemplateCatalog:
         return GobblinFlowTemplate(uri, spec, gobblin=found)
 
     def _path(self, uri: str) -> Path:
-        relative = unquote(urlsplit(uri).path).lstrip("/")
-        path = (self._root / relative).resolve()
+        try:
+            relative = unquote(urlsplit(uri).path).lstrip("/")
+            path = (self._root / relative).resolve()
+        except (ValueError, RuntimeError) as error:  # a NUL, a bracket that is not closed; links in a circle
+            raise TemplateError(f"{uri[:200]!r} is no URI of a template: {error}") from error
         if not path.is_relative_to(self._root) or path == self._root:
             raise TemplateError(f"template {uri} lies outside of the folder of templates")
         return path
@@ -351,7 +359,7 @@ def _filled(node: Any, at: Loc, parameters: Mapping[str, ParameterSpec], values:
     if not isinstance(node, str):
         return node
     whole = _REFERENCE.fullmatch(node)
-    if whole and whole[1] in parameters and not _is_sql(at):
+    if whole and whole[1] in parameters and (not _is_sql(at) or _is_table(parameters[whole[1]].type, at)):
         return _typed(parameters[whole[1]].type, values[whole[1]])
 
     def insert(found: re.Match[str]) -> str:
@@ -394,7 +402,14 @@ def _inside(kind: ParameterType, name: str, value: str, at: Loc) -> str:
 
 
 def _is_sql(at: Loc) -> bool:
-    return any(part in _SQL_KEYS for part in at)
+    # The conditions of a fork stand below the names of its branches.
+    is_fork = at[:3] == ("fork", "operator", "branches")
+    return is_fork or any(part in _SQL_KEYS or str(part).lower() in _JDBC_KEYS for part in at)
+
+
+def _is_table(kind: ParameterType, at: Loc) -> bool:
+    """Return whether a whole text is the name of a table, which needs no quotes."""
+    return kind is ParameterType.NAME and str(at[-1]).lower() == "dbtable"
 
 
 def _names(text: str) -> Iterator[str]:
@@ -412,9 +427,14 @@ def _texts(node: Any, at: Loc) -> Iterator[tuple[Loc, str]]:
         yield at, node
 
 
+_ODD = re.compile("[\\x7f-\\x9f\\u2028\\u2029\\ufeff\\ufffe\\uffff]")
+"""Characters that JSON takes as they are, and YAML, as which executors read a job, for line breaks or not at all."""
+
+
 def job_document(filled: Mapping[str, Any], name: str) -> str:
     """Return a filled job as JSON, with its name, as executors get it."""
-    return json.dumps({"job": name, **filled}, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps({"job": name, **filled}, ensure_ascii=False, separators=(",", ":"))
+    return _ODD.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def keys_body(keys: Mapping[str, str]) -> str:
@@ -426,7 +446,7 @@ def keys_of_body(body: str) -> Mapping[str, str] | None:
     """Return the keys that a body carries; None if it is a job file of ours."""
     try:
         document = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):  # the last: too deep
         return None
     keys = document.get(_KEYS) if isinstance(document, dict) and len(document) == 1 else None
     return keys if isinstance(keys, dict) and all(isinstance(text, str) for text in keys.values()) else None

@@ -13,8 +13,8 @@ from graphlib import CycleError, TopologicalSorter
 from gobblin_dagster.service.catalog.flow_config import EXECUTOR, MAX_ATTEMPTS, START_DEADLINE
 from gobblin_dagster.service.compiler.explanation import Explanation, Refusal, Way
 from gobblin_dagster.service.compiler.jobs import parameter_values, undeclared
-from gobblin_dagster.service.compiler.routed_flow import PATH, is_routed
-from gobblin_dagster.service.model import Dag, DagJob, FlowConfig, FlowId
+from gobblin_dagster.service.compiler.routed_flow import is_routed
+from gobblin_dagster.service.model import Dag, DagJob, FlowConfig, FlowId, TakenWay
 from gobblin_dagster.spec.explain import nearest
 
 CHILDREN = "flow.children"
@@ -92,7 +92,7 @@ class ChildrenCompiler:
         if len(making.jobs) > MAX_JOBS:
             making.faults.append(f"the children have {len(making.jobs)} jobs; at most {MAX_JOBS} are allowed")
         reasons = tuple(dict.fromkeys([*making.faults, *making.missing]))
-        dag = None if reasons else Dag(tuple(making.jobs))
+        dag = None if reasons else Dag(tuple(making.jobs), ways=tuple(making.taken))
         is_without_way = bool(reasons) and not making.faults
         return Explanation(dag, reasons, tuple(making.ways), tuple(making.refused), is_without_way)
 
@@ -105,6 +105,8 @@ class _Making:
     find: Callable[[FlowId], FlowConfig | None]
     jobs: list[DagJob] = field(default_factory=list)
     ways: list[Way] = field(default_factory=list)
+    taken: list[TakenWay] = field(default_factory=list)
+    """The ways that executions of the children keep."""
     refused: list[Refusal] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
@@ -152,9 +154,6 @@ class _Making:
         elif has_children(config.properties):
             self._seen.add(child)
             return self.add(config, (*path, child), before)
-        elif is_routed(config.properties, config.template_uris) and PATH not in config.properties:
-            why = "else this flow might take another way than its own executions, and bring rows again"
-            self.faults.append(f"{_shown(path)}child {child} leaves its way to the service; set its {PATH}: {why}")
         else:
             return self._add_jobs(config, path, before)
         self._seen.add(child)
@@ -168,6 +167,7 @@ class _Making:
         self.ways += found.ways
         self.refused += found.refused
         jobs = () if found.dag is None else found.dag.jobs
+        self.taken += () if found.dag is None else found.dag.ways
         self.jobs += [job if job.parents else replace(job, parents=tuple(before)) for job in jobs]
         inner = {parent for job in jobs for parent in job.parents}
         return [job.name for job in jobs if job.name not in inner]

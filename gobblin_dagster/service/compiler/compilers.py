@@ -41,8 +41,8 @@ class FlowCompiler(Protocol):
                 taken: another job has watermarks of its own, and would bring rows a second time.
         """
 
-    def explain(self, config: FlowConfig) -> Explanation:
-        """Return the jobs and how they were found, or the reasons; raises nothing."""
+    def explain(self, config: FlowConfig, former: Collection[str] = ()) -> Explanation:
+        """Return the jobs and how they were found, or the reasons; raises nothing. Arguments as of `compile`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ class AutoCompiler:
         """Return the flow's jobs; raises FlowCompileError."""
         return self._chosen(config).compile(config, former)
 
-    def explain(self, config: FlowConfig) -> Explanation:
+    def explain(self, config: FlowConfig, former: Collection[str] = ()) -> Explanation:
         """Return the flow's jobs, or why it has none."""
-        return self._chosen(config).explain(config)
+        return self._chosen(config).explain(config, former)
 
     def _chosen(self, config: FlowConfig) -> FlowCompiler:
         return self._multi_hop if is_routed(config.properties, config.template_uris) else self._identity

@@ -34,7 +34,7 @@ class IdentityCompiler:
         """Return the flow's jobs; raises FlowCompileError with all reasons at once."""
         return self.explain(config).require_dag(config.id)
 
-    def explain(self, config: FlowConfig) -> Explanation:
+    def explain(self, config: FlowConfig, former: Collection[str] = ()) -> Explanation:
         """Return the flow's jobs, or all reasons why it has none."""
         reasons: list[str] = []
         if not self._executors:

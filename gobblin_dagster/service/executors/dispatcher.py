@@ -166,10 +166,14 @@ class Dispatcher:
         if time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + HEALTH_S
-        if not self._is_active() or not self.executor.health():
-            self._away_since = None
-        elif self._away_since is None:
-            self._away_since = time.monotonic()
+        problem = "it could not be asked"
+        try:
+            problem = self.executor.health() if self._is_active() else ""
+        finally:  # an executor that answers what none does keeps jobs waiting too
+            if not problem:
+                self._away_since = None
+            elif self._away_since is None:
+                self._away_since = time.monotonic()
 
     def _turn(self) -> float:
         try:

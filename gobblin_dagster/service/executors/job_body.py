@@ -5,14 +5,17 @@ For executors that take Gobblin's own job specs it carries the keys of a Gobblin
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from gobblin_dagster.core.errors import InvalidSpecError
+from gobblin_dagster.core.errors import GobblinDagsterError, InvalidSpecError
 from gobblin_dagster.engine.allowed import require_allowed
 from gobblin_dagster.engine.validation import check_construct, check_parts
 from gobblin_dagster.service.catalog.templates import keys_of_body
+from gobblin_dagster.service.topology.capabilities import NO_NEEDS, Needs, job_needs
+from gobblin_dagster.spec.document import read_document
 from gobblin_dagster.spec.gobblin.document import to_yaml
 from gobblin_dagster.spec.gobblin.template import job_of_keys
 from gobblin_dagster.spec.job import JobSpec
@@ -41,6 +44,21 @@ def read_job_body(name: str, body: str, root: Path, project: ProjectSpec) -> Job
     require_allowed(job, str(root), allow)
     check_parts(job, root)
     return job
+
+
+def body_needs(name: str, body: str) -> Needs:
+    """Return what a worker needs to run a body; nothing if it has faults, which the worker that runs it tells.
+
+    Args:
+        name: names the job.
+        body: as `read_job_body` takes it.
+    """
+    keys = keys_of_body(body)
+    try:
+        job = json.loads(body) if keys is None else read_document(_job_of_keys(name, keys).encode(), None).data
+        return job_needs(job) if isinstance(job, dict) else NO_NEEDS
+    except (GobblinDagsterError, ValueError, RecursionError):  # the last: too deep
+        return NO_NEEDS
 
 
 _OF_THE_SERVICE = ("flow.", "job.name", "job.group", "job.schedule", "job.current", "gobblin.flow.", "gobblin.service.")

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import requests
 import uvicorn
@@ -38,8 +38,12 @@ from gobblin_dagster.spec.job import SpecModel
 
 log = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
+
 MAX_BYTES = 16 << 20
 """Bytes of one request at most."""
+MAX_ANSWER = 64 << 20
+"""Bytes of one answer at most."""
 MAX_REPORTS = 1000
 _WAIT_S = 30
 _REFUSED = (400, 413)
@@ -89,22 +93,33 @@ class HttpsClient:
     def call(self, method: str, path: str, body: str) -> tuple[int, Any]:
         """Send a request."""
         try:
-            answer = self._session.request(
+            with self._session.request(
                 method,
                 self._url + path,
                 data=body.encode(),
                 timeout=_WAIT_S,
                 allow_redirects=False,  # orders are for this address alone, and so is the certificate that is shown
-            )
-            if answer.is_redirect:
-                return answer.status_code, f"it points to {answer.headers['location']}; the topology must name that"
-            return answer.status_code, answer.json()
-        except (OSError, ValueError, requests.RequestException) as error:  # OSError: a file of a certificate
+                stream=True,
+            ) as answer:
+                if answer.is_redirect:
+                    return answer.status_code, f"it points to {answer.headers['location']}; the topology must name that"
+                return answer.status_code, json.loads(_read(answer))
+        except (OSError, ValueError, RecursionError, requests.RequestException) as error:  # OSError: of a certificate
             raise TransientError(problem=f"The worker at {self._url} does not answer: {error}") from error
 
     def close(self) -> None:
         """Let connections go."""
         self._session.close()
+
+
+def _read(answer: requests.Response) -> bytes:
+    """Return the body of an answer; raises ValueError if it is too large for one of a worker."""
+    found = bytearray()
+    for part in answer.iter_content(1 << 16):
+        found += part
+        if len(found) > MAX_ANSWER:
+            raise ValueError(f"its answer is larger than {MAX_ANSWER >> 20} MiB")
+    return bytes(found)
 
 
 class RestExecutor:
@@ -144,17 +159,18 @@ class RestExecutor:
         """Return why orders would wait."""
         try:
             answer = self._call("GET", "health")
+            workers = self._of_type(answer.get("workers", []), list)  # workers of older programs name none
+            problem = self._of_type(answer.get("problem"), str)
         except GobblinDagsterError as error:
             return str(error)
-        for text in answer.get("workers", ()):  # workers of older programs name none
+        for text in workers:
             try:
                 worker = read_announcement(text)
             except ValueError as error:
                 log.warning("executor %s: %s", self.name, error)
             else:
                 self._announced[worker.name] = worker
-        problem: str = answer["problem"]
-        return problem
+        return problem[:1000]
 
     def add(self, order: RunOrder) -> None:
         """Order a job."""
@@ -170,12 +186,17 @@ class RestExecutor:
 
     def list(self) -> Sequence[JobKey]:
         """Return the jobs that are not over."""
-        return [JobKey.read(one) for one in self._call("GET", "jobs")["jobs"]]
+        found = self._of_type(self._call("GET", "jobs").get("jobs"), list)
+        try:
+            return [JobKey.read(one) for one in found]
+        except (TypeError, ValueError) as error:
+            raise self._odd(found) from error
 
     def take_reports(self, limit: int) -> Sequence[JobReport]:
         """Return reports that were not acknowledged."""
         found = []
-        for text in self._call("GET", f"reports?limit={min(limit, MAX_REPORTS)}")["reports"]:
+        answer = self._call("GET", f"reports?limit={min(limit, MAX_REPORTS)}")
+        for text in self._of_type(answer.get("reports"), list):
             try:
                 found.append(read_report(text))
             except ValueError as error:
@@ -196,13 +217,23 @@ class RestExecutor:
         """Let connections go."""
         self._client.close()
 
-    def _call(self, method: str, what: str, body: str = "") -> Any:
+    def _of_type(self, part: Any, kind: type[_T]) -> _T:
+        """Return a part of an answer that has the type; else raise TransientError: something else may answer there."""
+        if not isinstance(part, kind):
+            raise self._odd(part)
+        return part
+
+    def _odd(self, part: object) -> TransientError:
+        told = f"The worker at {self.uri} answers what no worker of this program does: {str(part)[:200]!r}."
+        return TransientError(problem=f"{told} See what listens there.")
+
+    def _call(self, method: str, what: str, body: str = "") -> dict[str, Any]:
         if len(body.encode()) > MAX_BYTES:  # the worker would close the connection before it has answered
             problem = f"The order for the worker at {self.uri} is larger than {MAX_BYTES >> 20} MiB."
             raise UsageError(problem=problem, hint="Make the job smaller.")
         status, document = self._client.call(method, f"/executors/{self.name}/{what}", body)
         if status == 200:
-            return document
+            return self._of_type(document, dict)
         problem = f"The worker at {self.uri} answers {status}: {str(document)[:500]}."
         if status in _REFUSED:
             raise UsageError(problem=problem, hint="The worker's log says more.")
@@ -297,6 +328,12 @@ class RestLink:
         port: int = self._server.servers[0].sockets[0].getsockname()[1]
         return port
 
+    @property
+    def url(self) -> str:
+        """Where it answers, once `start` has returned."""
+        host = f"[{self._spec.host}]" if ":" in self._spec.host else self._spec.host
+        return f"https://{host}:{self.port}"
+
     def start(self) -> None:
         """Listen, in a thread; raises EnvironmentFaultError if the address cannot be used."""
         self._thread.start()
@@ -304,7 +341,8 @@ class RestLink:
             if not self._thread.is_alive():
                 raise EnvironmentFaultError(
                     problem=f"The worker cannot listen on {self._spec.host}:{self._spec.port}.",
-                    hint="Set another `worker: {inlet: {port: ...}}` in gobblin.yaml, or end what uses the port.",
+                    hint="Set another `worker: {inlet: {port: ...}}` in gobblin.yaml, or another `--listen HOST:PORT`, "
+                    "or end what uses the port.",
                 )
             time.sleep(0.01)
 

@@ -5,9 +5,13 @@ Workers behind other ways of transport keep their orders in the same tables, in 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from gobblin_dagster.service.executors.announcements import is_afar
+from gobblin_dagster.service.executors.claims import PATIENCE_S, Claims
 from gobblin_dagster.service.executors.messages import RunOrder
 from gobblin_dagster.service.executors.monitor import Taken
 from gobblin_dagster.service.model import JobKey, JobReport
@@ -18,16 +22,19 @@ from gobblin_dagster.service.store.worker_rows import (
     add_job,
     begin_job,
     change_body,
+    give_jobs,
+    has_jobs,
+    left_jobs,
     list_jobs,
     mark_told,
     save_report,
     stop_job,
     stops_of,
-    take_jobs,
-    take_over,
     untold_reports,
 )
 from gobblin_dagster.service.topology.model import CapabilitySpec
+
+log = logging.getLogger(__name__)
 
 
 class StoreExecutor:
@@ -125,28 +132,47 @@ class Inbox:
         executor: the executor.
         store: where the orders are.
         worker: names this process; jobs that it took are its own while it is alive.
+        about: what the worker announces (`Node.about`); it takes only jobs that it can run then. Default: all.
+        patience_s: seconds that a job waits while no worker can run it.
     """
 
-    def __init__(self, executor: str, store: ServiceStore, worker: str) -> None:
+    def __init__(
+        self,
+        executor: str,
+        store: ServiceStore,
+        worker: str,
+        about: Mapping[str, Any] = MappingProxyType({}),
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         self._executor = executor
         self._store = store
         self._worker = worker
+        self._claims = Claims(executor, store, worker, about, patience_s)
 
     def take_over(self) -> Sequence[JobKey]:
-        """Take up the jobs of workers that are gone."""
+        """Take up the jobs of workers that are gone; those that this one cannot run are free for others."""
         with self._store.write() as transaction:
             now = self._store.now(transaction)
             alive = [one.name for one in load_nodes(transaction, self._executor) if one.is_alive(now)]
-            return take_over(transaction, self._executor, self._worker, alive)
+            left = left_jobs(transaction, self._executor, self._worker, alive)
+            own = [one.key for one in left if one.is_stop_requested or self._claims.can_run(one)]
+            give_jobs(transaction, own, self._worker)
+            give_jobs(transaction, {one.key for one in left} - set(own), "")
+            return own
 
     def take(self, free: int) -> Sequence[Taken]:
         """Take jobs, and orders to end jobs of this worker."""
         with self._store.read() as transaction:
-            if not list_jobs(transaction, self._executor):
+            if not has_jobs(transaction, self._executor):
                 return []
         with self._store.write() as transaction:
             stops = [Taken(key, is_stop=True) for key in stops_of(transaction, self._executor, self._worker)]
-            return [*stops, *map(Taken, take_jobs(transaction, self._executor, self._worker, free))]
+            choice = self._claims.take(transaction, free)
+            now = self._store.now(transaction)
+            failed = [report for report in choice.failed if save_report(transaction, report, "", now)]
+        for report in failed:
+            log.warning("job %s fails: %s", report.key, report.message)
+        return [*stops, *map(Taken, choice.taken)]
 
     def begin(self, key: JobKey, run_id: str) -> str | None:
         """Note that a job is handed over, and return its body."""

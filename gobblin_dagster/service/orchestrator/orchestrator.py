@@ -20,6 +20,7 @@ from gobblin_dagster.core.errors import (
 from gobblin_dagster.core.utils.text import count, storable
 from gobblin_dagster.database.engine import refuses_values
 from gobblin_dagster.service.catalog.flow_config import Concurrency, FlowSettings
+from gobblin_dagster.service.compiler.kept_way import compile_keeping_way, former_way, save_ways
 from gobblin_dagster.service.logs import about
 from gobblin_dagster.service.model import (
     Dag,
@@ -42,7 +43,6 @@ from gobblin_dagster.service.orchestrator.dag import (
     on_event,
     resume,
 )
-from gobblin_dagster.service.orchestrator.kept_way import compile_keeping_way
 from gobblin_dagster.service.orchestrator.quotas import Quotas
 from gobblin_dagster.service.orchestrator.step_rows import (
     dag_of,
@@ -290,9 +290,9 @@ class Orchestrator:
         # A text that the database refuses, out of somebody's data, must not keep the reports after it waiting.
         report = replace(
             report,
-            message=storable(report.message),
-            low_watermark=storable(report.low_watermark),
-            high_watermark=storable(report.high_watermark),
+            message=_kept(report.message),
+            low_watermark=_kept(report.low_watermark),
+            high_watermark=_kept(report.high_watermark),
         )
         with about(report.execution, report.job):
             try:
@@ -540,7 +540,8 @@ class Orchestrator:
         execution_id = execution.id
         topology = self._topologies
         try:
-            dag = compile_keeping_way(transaction, execution, config, settings, self._compile)
+            former = former_way(transaction, config.id, execution_id.number)
+            dag = compile_keeping_way(config, former, self._compile)
         except FlowCompileError as error:
             if error.is_without_way and settings.waits_for_way:
                 self._without_way[execution_id] = topology
@@ -559,6 +560,7 @@ class Orchestrator:
         update_execution(transaction, execution_id, finish_by=finish_by, on_failure=settings.on_failure.value)
         log.info("execution %s begins: %d job(s), version %d", execution_id, len(dag.jobs), execution.version)
         add_jobs(transaction, execution_id, dag)
+        save_ways(transaction, config, dag)
         add_event(transaction, Event(execution_id, now, ExecutionStatus.COMPILED, message=count(len(dag.jobs), "job")))
         jobs = load_jobs(transaction, execution_id)
         save_step(transaction, execution, jobs, progress_of(execution, jobs), begin(dag), now)
@@ -567,6 +569,16 @@ class Orchestrator:
 
 _WAITS = (ExecutionStatus.PENDING, ExecutionStatus.PENDING_RESUME)
 """Statuses of executions that wait for their start, or to go on."""
+
+
+_MOST_OF_A_TEXT = 1 << 16
+"""Characters of a text in a report that are kept: whoever lists executions gets them, whatever a worker sends."""
+
+
+def _kept(text: str) -> str:
+    sound = storable(text)
+    more = len(sound) - _MOST_OF_A_TEXT
+    return sound if more <= 0 else f"{sound[:_MOST_OF_A_TEXT]}... ({count(more, 'more character')})"
 
 
 def _shown(instant: datetime) -> str:

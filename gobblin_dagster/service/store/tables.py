@@ -255,6 +255,17 @@ state_places = Table(
 )
 """Where workers of each executor have kept watermarks."""
 
+ways = Table(
+    "gobblin_ways",
+    metadata,
+    Column("flow_group", Text, primary_key=True),
+    Column("flow_name", Text, primary_key=True),
+    # What the flow said of its way, and the names of its jobs, as JSON.
+    Column("route", Text, nullable=False),
+    Column("jobs", Text, nullable=False),
+)
+"""The ways that routed flows took last."""
+
 audit = Table(
     "gobblin_audit",
     metadata,

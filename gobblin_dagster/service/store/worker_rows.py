@@ -8,12 +8,12 @@ that an order that comes again begins nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, Select, and_, delete, or_, select, update
+from sqlalchemy import Row, Select, and_, delete, or_, select, tuple_, update
 
 from gobblin_dagster.core.utils.text import storable
 from gobblin_dagster.database.dialect import insert
@@ -52,12 +52,13 @@ def change_body(transaction: Transaction, key: JobKey, body: str) -> bool:
 
 
 def stop_job(transaction: Transaction, executor: str, key: JobKey, now: datetime) -> None:
-    """Ask for the end of a job; one that has not begun, or that is not known, is cancelled and never begins."""
+    """Ask for the end of a job; one that has not begun, or that nobody holds, is cancelled and never begins."""
     _add(transaction, executor, key, "", now)
     report = JobReport.of(key, ExecutionStatus.CANCELLED, "stopped before it began")
+    is_idle = or_(jobs.c.run_id == "", jobs.c.holder == _NOBODY)
     transaction.execute(
         update(jobs)
-        .where(_is(key), ~jobs.c.is_over, jobs.c.run_id == "")
+        .where(_is(key), ~jobs.c.is_over, is_idle)
         .values(is_stop_requested=True, is_over=True, **_told(report), changed_at=now)
     )
     transaction.execute(update(jobs).where(_is(key), ~jobs.c.is_over).values(is_stop_requested=True))
@@ -69,21 +70,50 @@ def load_worker_job(transaction: Transaction, key: JobKey) -> WorkerJob | None:
     return None if row is None else _job(row)
 
 
+def has_jobs(transaction: Transaction, executor: str) -> bool:
+    """Tell whether an executor has jobs that are not over."""
+    query = select(jobs.c.executor).where(jobs.c.executor == executor, ~jobs.c.is_over).limit(1)
+    return transaction.execute(query).first() is not None
+
+
 def list_jobs(transaction: Transaction, executor: str) -> list[WorkerJob]:
     """Return the jobs of an executor that are not over, oldest execution first."""
     query = select(jobs).where(jobs.c.executor == executor, ~jobs.c.is_over).order_by(*_ORDER)
     return [_job(row) for row in transaction.execute(query)]
 
 
+def free_jobs(transaction: Transaction, executor: str, limit: int) -> list[WorkerJob]:
+    """Return jobs that nobody holds, the oldest execution first; others may take them meanwhile."""
+    return [_job(row) for row in transaction.execute(_of(_is_free(executor)).limit(limit))]
+
+
+def take_free(
+    transaction: Transaction, executor: str, holder: str, among: Collection[JobKey], limit: int
+) -> list[JobKey]:
+    """Give a worker jobs out of some that nobody held a moment ago, the oldest execution first; each goes to one."""
+    wanted = tuple_(*(jobs.c[name] for name in _KEY)).in_([_values(key) for key in among])
+    return _take(transaction, and_(_is_free(executor), wanted), holder, limit) if among else []
+
+
+def give_jobs(transaction: Transaction, keys: Iterable[JobKey], holder: str) -> None:
+    """Give jobs to a worker; an empty name takes them from whoever has them."""
+    for key in keys:
+        transaction.execute(update(jobs).where(_is(key), ~jobs.c.is_over).values(holder=holder))
+
+
 def take_jobs(transaction: Transaction, executor: str, holder: str, limit: int) -> list[JobKey]:
     """Give a worker jobs that nobody holds, the oldest execution first; each goes to one worker."""
-    if limit <= 0:
-        return []
-    free = and_(jobs.c.executor == executor, ~jobs.c.is_over, jobs.c.holder == _NOBODY)
-    found = [_job(row).key for row in transaction.execute(_locked(transaction, _of(free).limit(limit)))]
-    for key in found:
-        transaction.execute(update(jobs).where(_is(key)).values(holder=holder))
+    return _take(transaction, _is_free(executor), holder, limit) if limit > 0 else []
+
+
+def _take(transaction: Transaction, which: Any, holder: str, limit: int) -> list[JobKey]:
+    found = [_job(row).key for row in transaction.execute(_locked(transaction, _of(which).limit(limit)))]
+    give_jobs(transaction, found, holder)
     return found
+
+
+def _is_free(executor: str) -> Any:
+    return and_(jobs.c.executor == executor, ~jobs.c.is_over, jobs.c.holder == _NOBODY)
 
 
 def stops_of(transaction: Transaction, executor: str, holder: str) -> list[JobKey]:
@@ -92,15 +122,15 @@ def stops_of(transaction: Transaction, executor: str, holder: str) -> list[JobKe
     return [_job(row).key for row in transaction.execute(_of(asked))]
 
 
-def take_over(transaction: Transaction, executor: str, holder: str, alive: Collection[str]) -> list[JobKey]:
-    """Give a worker the jobs of workers that are gone, and return with them its own that have not begun."""
+def left_jobs(transaction: Transaction, executor: str, holder: str, alive: Collection[str]) -> list[WorkerJob]:
+    """Return the jobs of workers that are gone, and a worker's own that have not begun, oldest execution first.
+
+    No other worker sees them until the transaction ends.
+    """
     gone = jobs.c.holder.not_in([*alive, holder, _NOBODY])
     own = and_(jobs.c.holder == holder, jobs.c.run_id == "")
     lost = and_(jobs.c.executor == executor, ~jobs.c.is_over, or_(gone, own))
-    found = [_job(row).key for row in transaction.execute(_locked(transaction, _of(lost)))]
-    for key in found:
-        transaction.execute(update(jobs).where(_is(key)).values(holder=holder))
-    return found
+    return [_job(row) for row in transaction.execute(_locked(transaction, _of(lost)))]
 
 
 def begin_job(transaction: Transaction, key: JobKey, holder: str, run_id: str, now: datetime) -> str | None:

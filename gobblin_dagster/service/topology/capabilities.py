@@ -190,9 +190,13 @@ class EdgeNeeds:
 def _needs_of(template: Template) -> Needs:
     """Return what a template needs whatever flows set."""
     try:
-        job = template.fill({})
+        return job_needs(template.fill({}))
     except TemplateError:
         return NO_NEEDS
+
+
+def job_needs(job: Mapping[str, Any]) -> Needs:
+    """Return what a job document needs; parts that have faults need nothing. Imports no module of a user's."""
     named = [(kind, node["type"]) for _, kind, node in constructs(job) if node["type"] and "$" not in node["type"]]
     short = [(ConstructKind(kind), name) for kind, name in named if ":" not in name and kind in list(ConstructKind)]
     return Needs(
@@ -204,7 +208,7 @@ def _needs_of(template: Template) -> Needs:
 
 def _modules(job: Mapping[str, Any]) -> Iterator[str]:
     try:
-        for _, module in needed_packages(job):
+        for _, module in needed_packages(job, loads_targets=False):
             yield module
     except GobblinDagsterError:  # a type that is not known here: its name is among what is needed
         return

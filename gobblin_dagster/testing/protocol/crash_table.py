@@ -160,11 +160,13 @@ def storm_parts(count: int, seed: int) -> list[Part]:
         for shape in (("plain",) if kind[1] == "copies" else TOGETHER)
     }
     share = -(-count // sum(kinds.values()))
-    return [
+    parts = [
         Part(STORMS, *kind, seeds=range(first, min(first + CHUNK, seed + share * weight)))
         for kind, weight in kinds.items()
         for first in range(seed, seed + share * weight, CHUNK)
     ]
+    # A table that is interrupted has then tried the same share of each kind.
+    return sorted(parts, key=lambda part: (part.seeds.start - seed) / kinds[part.store, part.storage, part.shape])
 
 
 def service_parts(services: Services, seed: int) -> list[Part]:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from gobblin_dagster.core.utils.gc_pause import collector_paused
+
 SOURCE = 1
 """Bit of a file: it is in staging."""
 UNSYNCED = 2
@@ -138,6 +140,11 @@ class Result:
 
 def search(rules: Rules, bounds: Bounds) -> Result:
     """Visit every reachable state and check the invariants in each; stops at the first that is broken."""
+    with collector_paused():
+        return _search(rules, bounds)
+
+
+def _search(rules: Rules, bounds: Bounds) -> Result:
     first = State(0, 0, False, (), (), bounds.expiries, bounds.power_losses, bounds.lost_files)
     came_from: dict[State, tuple[State, str] | None] = {first: None}
     layer = [first]
@@ -340,11 +347,15 @@ def _with(
     state: State, old: Runner | None, new: Runner | None, *, epoch: int | None = None, held: bool | None = None
 ) -> State:
     kept = [runner for runner in state.runners if runner != old]
-    runners = tuple(sorted([*kept, new] if new else kept))
-    return state._replace(
-        runners=runners,
-        epoch=state.epoch if epoch is None else epoch,
-        held=state.held if held is None else held,
+    return State(
+        state.version,
+        state.epoch if epoch is None else epoch,
+        state.held if held is None else held,
+        state.attempts,
+        tuple(sorted([*kept, new] if new else kept)),
+        state.expiries,
+        state.power_losses,
+        state.lost_files,
     )
 
 
@@ -371,8 +382,10 @@ def _with_file(state: State, number: int, index: int, file: int) -> State:
 def _tidy(state: State) -> State:
     """Forget what no run can reach any more: staging that was never prepared."""
     owned = {runner.attempt for runner in state.runners}
-    attempts = tuple(
-        Attempt(0, Stage.ENDED, (0, 0)) if one.stage is Stage.STAGED and number not in owned else one
-        for number, one in enumerate(state.attempts)
-    )
-    return state._replace(attempts=attempts)
+    forgotten = [n for n, one in enumerate(state.attempts) if one.stage is Stage.STAGED and n not in owned]
+    if not forgotten:
+        return state
+    attempts = list(state.attempts)
+    for number in forgotten:
+        attempts[number] = Attempt(0, Stage.ENDED, (0, 0))
+    return state._replace(attempts=tuple(attempts))

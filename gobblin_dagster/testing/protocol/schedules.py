@@ -11,12 +11,13 @@ import errno
 import functools
 import itertools
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.watermark import CompositeWatermark
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.steps import RenameFileStep
 from gobblin_dagster.testing import faults
@@ -162,12 +163,32 @@ def freezes(example: Example) -> Iterator[Schedule]:
 
 
 def freezes_of_one(example: Example) -> Iterator[Schedule]:
-    """Freeze run A before each call until run B has taken over and finished its last dataset; then let A go on."""
+    """Freeze run A before each call until run B has taken over and finished its last dataset; then let A go on.
+
+    A may lose this dataset only: it must have committed the others when it ends.
+    """
     for number, name in enumerate(trace_of(example), 1):
         example.reset()
         other = functools.partial(example.run, "B", SECOND_BATCH, hour=LATER, urns=example.urns[-1:])
         run_a(example, FaultPoints(Fault(number, freeze_while(other))))
-        yield recovered(example, f"freeze {number} {name} for one dataset", runner="C", hour=MUCH_LATER)
+        left = _uncommitted(example, example.urns[:-1])
+        found = recovered(example, f"freeze {number} {name} for one dataset", runner="C", hour=MUCH_LATER)
+        yield Schedule(found.name, (*left, *found.violations))
+
+
+def _uncommitted(example: Example, urns: Sequence[str]) -> list[Violation]:
+    """Return a violation for each dataset of which the first batch is not committed."""
+    store = example.open_store()
+    try:
+        states = store.load_dataset_states(JOB, urns)
+    finally:
+        example.close_store(store)
+    committed = {urn for urn, state in states.items() if state.watermark == CompositeWatermark(FIRST_BATCH)}
+    return [
+        Violation(Harm.STUCK, f"{urn} is not committed, and no run took it over")
+        for urn in urns
+        if urn not in committed
+    ]
 
 
 def frozen_pairs(example: Example, *, seed: int = 0, samples: int = 0) -> Iterator[Schedule]:

@@ -16,7 +16,7 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 
-from gobblin_dagster.core.errors import InvalidSpecError, SourceError
+from gobblin_dagster.core.errors import EnvironmentFaultError, InvalidSpecError, SourceError
 from gobblin_dagster.core.run_record import DatasetOutcome
 from tests.integration.kafka.conftest import KafkaJob
 from tests.services.kafka import KafkaBroker
@@ -198,7 +198,7 @@ def test_broker_that_is_away_is_told(new_job: NewJob) -> None:
 
 def test_setting_that_the_library_does_not_know_is_told(new_job: NewJob) -> None:
     job = new_job(config={"no.such.setting": "x"})
-    with pytest.raises(SourceError, match=r"no\.such\.setting"):
+    with pytest.raises(EnvironmentFaultError, match=r"no\.such\.setting"):
         job.run()
 
 

@@ -179,6 +179,6 @@ def test_wrong_file_or_password_of_a_key_is_told(
         monkeypatch.setenv("KEY_PASSWORD", "wrong-word")
     else:
         job.options["config"][setting] = "not/there.pem"
-    message = refused(job)
-    assert said in message
-    assert "wrong-word" not in message
+    with pytest.raises(EnvironmentFaultError, match=said) as caught:
+        job.run()
+    assert "wrong-word" not in str(caught.value)

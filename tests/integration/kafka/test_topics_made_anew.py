@@ -4,6 +4,7 @@ nothing is lost."""
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -137,17 +138,20 @@ def test_topic_id_is_taken_over_where_a_state_has_none(
     assert job.ids() == list(range(20))
 
 
+@pytest.mark.parametrize(
+    ("age_s", "newer"), [(0, ", though messages before that were written later"), (3600, "")], ids=["newer", "older"]
+)
 def test_topic_made_anew_of_a_broker_without_ids_is_read_once_somebody_says_from_where(
-    new_job: NewJob, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+    new_job: NewJob, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch, age_s: int, newer: str
 ) -> None:
     monkeypatch.setattr(kafka_client, "_id_text", lambda identity: "")
     job = new_job()
     job.send(range(3))
     job.run()
     make_anew(broker, job.topic)
-    job.send(range(7, 9))
+    job.send(range(7, 9), time_ms=int((time.time() - age_s) * 1000))
     partition = f"{job.topic}-0"
-    ends = "what was read of it in leader epoch 0 ends at offset 2 now, though messages before that were written later"
+    ends = f"what was read of it in leader epoch 0 ends at offset 2 now{newer}"
     anew = f"{partition} was committed up to 3, but {ends}: its topic was created again or truncated"
     for policy, then in (
         ("earliest", "reading begins at 0 (on_out_of_range: earliest), 0 offset(s) before it are not read."),

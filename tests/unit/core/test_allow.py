@@ -216,6 +216,8 @@ def test_file_of_sqlite_is_a_path(tmp_path: Path) -> None:
         ("sslkey=/ok/../etc/key", False),
         ("passfile=pgpass", False),
         ("read_default_file=/etc/my.cnf", False),
+        ("local_infile=1&init_command=LOAD DATA LOCAL INFILE 'gobblin.yaml' INTO TABLE t", False),
+        ("allowLoadLocalInfile=true", False),
     ],
 )
 def test_files_that_a_database_url_names_are_paths(query: str, is_allowed: bool) -> None:

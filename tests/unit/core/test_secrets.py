@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import pickle
+from urllib.parse import quote, quote_plus, urlencode
 
 import pytest
 
@@ -26,6 +28,26 @@ SECRET = "s3cr3t-Word!9"
 def test_values_are_replaced_whole_and_where_they_were_cut_short(text: str, shown: str) -> None:
     remember({SECRET: "${PW}"})
     assert hidden(text) == shown
+
+
+ODD = "Pa'ss\"w\\o%r/d é+$7"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        str([ODD]),
+        str(({"a": [ODD]}, repr([ODD]), ODD.encode())),
+        json.dumps({"url": repr(ODD)}),
+        ascii([ODD]),
+        f"GET /x?key={quote(ODD)}&z={quote_plus(ODD)}",
+        f"GET /x?{urlencode({'key': ODD})}",
+    ],
+    ids=["list", "nested", "json", "ascii", "quoted", "encoded"],
+)
+def test_values_are_hidden_as_libraries_quote_them(text: str) -> None:
+    remember({ODD: "${PW}"})
+    assert "ss" not in hidden(text)
 
 
 @pytest.mark.parametrize("value", ["abc", "true", "NULL", "8080", "54321"])

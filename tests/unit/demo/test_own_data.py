@@ -69,6 +69,27 @@ def test_layout_of_a_folder_becomes_a_pattern(
     assert set(planned(cli, tmp_path / "p")) == datasets
 
 
+def test_comments_decimal_commas_and_days_are_found(cli: Cli, tmp_path: Path) -> None:
+    put(
+        tmp_path / "in",
+        de_csv="# made by X\n# 2024\nid;preis;tag;um;n\n1;1,50;31.01.2024;31.01.2024 10:00;1.000\n2;2;01.02.2024;;5\n",
+        us_csv="id,d\n1,01/31/2024\n2,02/01/2024\n",
+        hash_csv="#id,d\n1,02/01/2024\n",
+        iso_csv="id,d\n1,2024-02-01\n",
+    )
+    assert cli("init", tmp_path / "p", "--source", "files", "--from", tmp_path / "in").code == 0
+    german = {"delimiter": ";", "comment": "#", "decimal_point": ",", "date_format": "%d.%m.%Y"}
+    source = jobs(tmp_path / "p")["in"]["source"]
+    assert source["format"] == {"type": "csv", "dialects": {"de": german, "us": {"date_format": "%m/%d/%Y"}}}
+    assert "# Days like 01/02/2024 are texts in 1 file(s), as hash.csv" in (tmp_path / "p/jobs/in.yaml").read_text()
+    assert planned(cli, tmp_path / "p") == {
+        "de": {"id": "int64", "preis": "float64", "tag": "date", "um": "timestamp_ntz", "n": "string"},
+        "us": {"id": "int64", "d": "date"},
+        "hash": {"#id": "int64", "d": "string"},
+        "iso": {"id": "int64", "d": "date"},
+    }
+
+
 def test_folders_may_have_names_that_jobs_may_not(cli: Cli, tmp_path: Path) -> None:
     folder, target = tmp_path / "2024-01", tmp_path / "my-lake"
     put(folder, **{"x_csv": "n\n1\n", "東京__y_csv": "z\n1\n", f"{'a' * 70}__z_csv": "w\n1\n"})

@@ -42,6 +42,15 @@ def kafka(**config: str) -> dict[str, Any]:
         (kafka(sasl_kerberos_kinit_cmd="touch x"), "source.config.sasl.kerberos.kinit.cmd"),
         (kafka(metadata_broker_list="broker:9092,evil:1"), "source.config.metadata.broker.list"),
         (kafka(bootstrap_servers="evil:1"), "source.config.bootstrap.servers"),
+        (kafka(sasl_kerberos_keytab="/etc/krb5.keytab"), "source.config.sasl.kerberos.keytab"),
+        (kafka(ssl_engine_id="/in/evil"), "source.config.ssl.engine.id"),
+        (kafka(ssl_providers="/in/evil"), "source.config.ssl.providers"),
+        (
+            kafka(sasl_oauthbearer_assertion_private_key_file="/etc/key"),
+            "source.config.sasl.oauthbearer.assertion.private.key.file",
+        ),
+        (kafka() | {"value": {"type": "avro", "registry": "/etc"}}, "source.value.registry"),
+        (spark(options={"avroSchemaUrl": "FILE:/etc/passwd"}), "source.options.avroSchemaUrl"),
     ],
     ids=str,
 )
@@ -49,12 +58,55 @@ def test_ways_past_the_lists_are_refused(source: dict[str, Any], place: str, tmp
     assert [fault.path for fault in faults_of(job(source), str(tmp_path), LISTS)] == [place]
 
 
-def test_endpoints_without_a_scheme_are_hosts(tmp_path: Path) -> None:
-    declared = job({"type": "query", "url": "sqlite:///in/x.db", "tables": ["a"], "watermark": {"column": "id"}})
-    catalog = {"type": "sql", "uri": "sqlite:///in/c.db", "warehouse": "lake", "s3.endpoint": "evil:9000"}
-    publisher = {"type": "iceberg", "table": "s.t", "catalog": catalog}
-    spec = JobSpec.model_validate({**declared.model_dump(), "publisher": publisher})
-    assert [fault.path for fault in faults_of(spec, str(tmp_path), LISTS)] == ["publisher.catalog.s3.endpoint"]
+@pytest.mark.parametrize(
+    "option", ["s3.endpoint", "hdfs.host", "gcs.service.host", "adls.account-host", "s3.proxy-uri"]
+)
+def test_servers_without_a_scheme_are_hosts(option: str, tmp_path: Path) -> None:
+    catalog = {"type": "sql", "uri": "sqlite:///in/c.db", "warehouse": "lake", option: "evil:9000"}
+    spec = published({"type": "iceberg", "table": "s.t", "catalog": catalog})
+    assert [fault.path for fault in faults_of(spec, str(tmp_path), LISTS)] == [f"publisher.catalog.{option}"]
+
+
+@pytest.mark.parametrize("options", [{"google_service_account": "/etc/key"}, {"proxy_url": "evil:80"}], ids=str)
+def test_storage_options_name_no_other_files_and_servers(options: dict[str, str], tmp_path: Path) -> None:
+    spec = published({"type": "delta", "storage_options": options})
+    assert [fault.path for fault in faults_of(spec, str(tmp_path), LISTS)] == [
+        f"publisher.storage_options.{next(iter(options))}"
+    ]
+
+
+@pytest.mark.parametrize(
+    "lists",
+    [AllowLists(paths=("in",)), AllowLists(environment=()), AllowLists(modules=()), AllowLists(hosts=())],
+    ids=["paths", "environment", "modules", "hosts"],
+)
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"type": "spark", "query": "select '${env:HOME}'"},
+        {"type": "spark", "query": "select reflect('java.lang.System', 'getenv', 'HOME')"},
+        {"type": "spark", "table": "a", "sql": "select {rows.__init__.__globals__[sys]} from {rows}"},
+        {"type": "spark", "table": "${env:HOME}"},
+    ],
+    ids=["variable", "method", "format", "table"],
+)
+def test_sql_of_spark_is_code_beside_each_list(source: dict[str, Any], lists: AllowLists, tmp_path: Path) -> None:
+    (fault,) = (one for one in faults_of(job(source), str(tmp_path), lists) if one.path.startswith("source"))
+    assert "Spark's SQL" in fault.problem
+
+
+def test_sql_of_spark_is_allowed_where_only_sources_are_listed(tmp_path: Path) -> None:
+    spec = job({"type": "spark", "query": "select 1"})
+    assert faults_of(spec, str(tmp_path), AllowLists(sources=("spark",))) == ()
+
+
+def test_columns_may_have_names_of_options(tmp_path: Path) -> None:
+    columns = {"path": "string", "host": "string", "registry": "string", "key_file": "string"}
+    spec = JobSpec.model_validate(
+        {**job(spark()).model_dump(), "converters": [{"type": "columns", "columns": columns}]}
+    )
+    lists = AllowLists(paths=(str(tmp_path),), hosts=())
+    assert faults_of(spec, str(tmp_path), lists) == ()
 
 
 def test_source_that_is_named_as_gobblins_class_counts_as_ours(tmp_path: Path) -> None:
@@ -91,6 +143,12 @@ def test_format_of_a_module_that_is_not_allowed_is_not_imported(declared: str, t
 def test_ordinary_options_are_allowed(source: dict[str, Any], tmp_path: Path) -> None:
     lists = AllowLists(paths=(str(tmp_path),), modules=(), hosts=LISTS.hosts)
     assert faults_of(job(source), str(tmp_path), lists) == ()
+
+
+def published(publisher: dict[str, Any]) -> JobSpec:
+    """Return a job with the publisher."""
+    source = {"type": "query", "url": "sqlite:///in/x.db", "tables": ["a"], "watermark": {"column": "id"}}
+    return JobSpec.model_validate({**job(source).model_dump(), "publisher": publisher})
 
 
 def job(source: dict[str, Any]) -> JobSpec:

@@ -16,6 +16,11 @@ REST = {
     "datasets": {"a": "x"},
     "columns": {"id": "int64", "extra": "json"},
 }
+KAFKA: dict[str, Any] = {
+    "type": "kafka",
+    "brokers": "127.0.0.1:1",
+    "value": {"type": "json", "columns": {"id": "int64", "at": "string"}},
+}
 MERGE = {"type": "delta", "mode": "merge", "key": ["nr"]}
 
 
@@ -33,6 +38,10 @@ def drop(name: str) -> dict[str, Any]:
     return {"type": "drop", "columns": [name]}
 
 
+def policy(kind: str, **options: Any) -> dict[str, Any]:
+    return {"row_policies": [{"name": "p", "type": kind, "on_violation": "drop", **options}]}
+
+
 def branches(*converters: dict[str, Any], **parts: Any) -> dict[str, Any]:
     return {"branches": [{"name": "good"}, {"name": "bad", "converters": [*converters], **parts}]}
 
@@ -46,6 +55,38 @@ def branches(*converters: dict[str, Any], **parts: Any) -> dict[str, Any]:
         ({"converters": [EXACT], "fork": branches(publisher=MERGE)}, "fork.branches[1].publisher", "no column nr"),
         ({"source": PYTHON, "converters": [drop("nope")]}, "converters[0]", "found: id, name"),
         ({"source": REST, "publisher": MERGE}, "publisher", "there are id, extra"),
+        ({"source": KAFKA, "converters": [drop("nope")]}, "converters[0]", "key, id, at, partition, offset, timestamp"),
+        ({"source": KAFKA | {"metadata_prefix": "k_"}} | policy("sql", rule="topic = 'x'"), "row_policies[0]", "topic"),
+        (
+            {"source": KAFKA | {"value": KAFKA["value"] | {"columns": {"key": "json"}}}},
+            "source",
+            "key would exist twice",
+        ),
+        ({"source": REST} | policy("not_null", columns=["nope"]), "row_policies[0]", "expected column 'nope'"),
+        ({"source": REST} | policy("regex", column="id", pattern="x"), "row_policies[0]", "got int64"),
+        (
+            {"source": REST, "fork": branches(**policy("sql", rule="nope = 1"))},
+            "fork.branches[1].row_policies[0]",
+            "nope",
+        ),
+        (
+            {
+                "source": REST,
+                "fork": branches() | {"operator": {"type": "sql", "branches": {"good": "nope > 1", "bad": "id > 1"}}},
+            },
+            "fork.operator",
+            "nope",
+        ),
+        ({"source": REST, "writer": {"type": "csv", "partition_by": ["day"]}}, "writer", "expects column 'day'"),
+        (
+            {
+                "source": REST,
+                "extract": {"namespace": "n", "table": "t", "primary_keys": ["nr"]},
+                "publisher": {"type": "sql_table", "table": "t", "url": "sqlite:///x.db", "mode": "upsert"},
+            },
+            "publisher",
+            "needs column nr; there are id, extra",
+        ),
     ],
 )
 def test_first_part_that_names_an_unknown_column_is_told(
@@ -64,6 +105,19 @@ def test_first_part_that_names_an_unknown_column_is_told(
         {"converters": [EXACT, {"type": "hash", "columns": ["id"], "key_env": "NOT_SET_HERE"}, drop("nope")]},
         {"source": PYTHON | {"columns": None}, "converters": [drop("nope")]},
         {"source": PYTHON, "converters": [drop("name")], "fork": branches(drop("id"))},
+        {"source": KAFKA} | policy("sql", rule="id > 1 and at > ''"),
+        {"source": KAFKA | {"value": {"type": "avro", "registry": "http://127.0.0.1:1"}}} | policy("sql", rule="x > 1"),
+        {
+            "source": KAFKA
+            | {
+                "value": {
+                    "type": "avro",
+                    "registry": "http://127.0.0.1:1",
+                    "schema_file": "x.avsc",
+                    "registry_auth_env": "NOT_SET_HERE",
+                }
+            }
+        },
     ],
 )
 def test_jobs_whose_columns_are_there_or_not_known_have_no_fault(tmp_path: Path, parts: dict[str, Any]) -> None:

@@ -101,11 +101,33 @@ def file_table(root: Path, backend: str) -> tuple[dict[str, Any], Callable[[], l
     return {"type": "delta"}, lambda: test_delta.table_ids(root)
 
 
-@pytest.mark.parametrize("mode", [{"mode": "upsert", "key": ["id"]}, {"mode": "replace"}], ids=["upsert", "replace"])
-def test_rows_that_take_the_place_of_others_need_no_guard(tmp_path: Path, mode: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("mode", "parts"),
+    [
+        ({"mode": "upsert", "key": ["id"]}, {"delta_fields": ["id"]}),
+        ({"mode": "upsert", "key": ["id"]}, {"is_full": True}),
+        ({"mode": "replace"}, {}),
+    ],
+    ids=["upsert by delta_fields", "upsert of full extracts", "replace"],
+)
+def test_rows_that_take_the_place_of_older_ones_need_no_guard(
+    tmp_path: Path, mode: dict[str, Any], parts: dict[str, Any]
+) -> None:
     set_back(tmp_path, APPEND | mode)
-    assert run(tmp_path, table_job(APPEND | mode, {"c": {"rows": 30}})).status is RunStatus.SUCCEEDED
+    extract = {"namespace": "test", "table": "numbers"} | parts
+    job = table_job(APPEND | mode, {"c": {"rows": 30}}, extract=extract)
+    assert run(tmp_path, job).status is RunStatus.SUCCEEDED
     assert len(table_ids(tmp_path)) == len(set(table_ids(tmp_path)))
+
+
+@pytest.mark.parametrize("backend", ["iceberg", "delta", "sql_table"])
+def test_rows_that_may_take_the_place_of_newer_ones_need_a_guard(tmp_path: Path, backend: str) -> None:
+    publisher, _ = (APPEND, None) if backend == "sql_table" else file_table(tmp_path, backend)
+    merges = publisher | {"mode": "upsert" if backend == "sql_table" else "merge", "key": ["id"]}
+    set_back(tmp_path, merges)
+    shutil.rmtree(tmp_path / "lake/_gobblin/manifests", ignore_errors=True)
+    (problem,) = problems(tmp_path, table_job(merges, {"c": {"rows": 30}}))
+    assert " notes a commit of 20" in problem or " notes commit " in problem
 
 
 def test_at_least_once_may_publish_again(tmp_path: Path) -> None:

@@ -12,14 +12,24 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from gobblin_dagster.core.constructs import DatasetOffer, SourceContext
 from gobblin_dagster.core.errors import EnvironmentFaultError, SourceError
 from gobblin_dagster.core.startpoint import Oldest, Startpoint
-from gobblin_dagster.engine.new_data import NewData, NewDataPoller, PollResult, SparkPollProcess, look, plans_with_spark
+from gobblin_dagster.engine.new_data import (
+    NewData,
+    NewDataPoller,
+    PollResult,
+    SharedStore,
+    SparkPollProcess,
+    look,
+    plans_with_spark,
+)
 from gobblin_dagster.spec.project import SparkSpec
+from gobblin_dagster.state.store import StateStore
 from gobblin_dagster.testing.rows_source import RowsSource
 from tests.unit.engine.jobs import job_spec, project, run
 
@@ -82,7 +92,7 @@ class Slow:
         self.looks = 0
         self._answer = answer
 
-    def __call__(self) -> PollResult:
+    def __call__(self, store: StateStore | None) -> PollResult:
         self.looks += 1
         assert self.go.wait(120)
         return self._answer()
@@ -124,6 +134,32 @@ def test_error_of_a_look_is_told_once_and_the_next_look_is_a_new_one(error: Exce
         with pytest.raises(type(error)):
             poller.ask(30)
         assert slow.looks == looks
+
+
+class Closable:
+    """Tells whether it was closed."""
+
+    is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_late_look_keeps_the_store_that_looks_share_until_it_has_ended() -> None:
+    store = Closable()
+    shared = SharedStore(cast("StateStore", store))
+    quick, slow = Slow(PollResult), Slow(PollResult)
+    quick.go.set()
+    assert NewDataPoller(quick).ask(30, shared) == PollResult()
+    late = NewDataPoller(slow)
+    assert late.ask(0, shared) is None
+    shared.close()
+    assert not store.is_closed
+    slow.go.set()
+    assert late.ask(30) == PollResult()
+    for thread in [one for one in threading.enumerate() if one.name == "new-data-poller"]:
+        thread.join(30)
+    assert store.is_closed
 
 
 @pytest.fixture

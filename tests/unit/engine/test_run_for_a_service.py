@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +16,7 @@ from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.task_state import TaskState
+from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.commit.listener import CrashListener
 from gobblin_dagster.engine.listener import RunListener
 from gobblin_dagster.engine.maintenance.clean import clean
@@ -28,6 +29,7 @@ from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import DatasetResult, RecoveredDataset, RunResult
 from gobblin_dagster.engine.run.job_run import plan_job, run_job
 from gobblin_dagster.engine.snapshots.reader import load_published
+from gobblin_dagster.engine.task.runner import TaskPlace
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.state import StateStore
@@ -149,6 +151,9 @@ class Hears(RunListener):
     def spark_starting(self) -> None:
         self.events.add("spark_starting")
 
+    def processes_starting(self) -> None:
+        self.events.add("processes_starting")
+
     def task_done(self, state: TaskState, done: int, total: int) -> None:
         self.events.add("task_done")
 
@@ -163,6 +168,13 @@ class Hears(RunListener):
 
     def finished(self, result: RunResult) -> None:
         self.events.add("finished")
+
+
+class WithoutSpark(InlineRunner):
+    """A runner that says that it needs no Spark."""
+
+    def place(self, job: JobSpec, units: Iterable[WorkUnit]) -> TaskPlace:
+        return TaskPlace(False, "little is to be read")
 
 
 class Broken(Hears):
@@ -185,6 +197,8 @@ def test_every_listener_hears_every_event(tmp_path: Path) -> None:
         run_job(project(tmp_path, JOB), JOB, runner=InlineRunner(), commit_listener=dying)
     grown = job_spec({"a": {"rows": 8}, "b": {"rows": 5}})
     run_job(project(tmp_path, grown), grown, runner=InlineRunner(), listeners=[first, second])
+    more = job_spec({"a": {"rows": 9}, "b": {"rows": 5}})
+    run_job(project(tmp_path, more), more, runner=WithoutSpark(), listeners=[first, second])
     names = {name for name in vars(RunListener) if not name.startswith("_")}
     assert first.events == second.events == names
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -11,6 +12,7 @@ from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration.backfill import BACKFILL_TAG
 from gobblin_dagster.orchestration.partitions import PARTITION_TAG
+from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.orchestration.world import World
 
 BACKFILL = {BACKFILL_TAG: "bkfl1"}
@@ -54,10 +56,21 @@ def test_first_run_of_a_backfill_works_for_all(scattered: World) -> None:
     assert [one for one in scattered.instance.all_logs(result.run_id) if "all: 2 more here" in one.user_message]
 
 
-def test_runs_that_come_later_find_nothing_left_and_say_so_to_the_backfill(scattered: World) -> None:
+class Unused(InlineRunner):
+    """Fails a run that would start Spark."""
+
+    def start_early(self) -> None:
+        raise AssertionError("Spark would be started")
+
+    def run(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("Spark would be started")
+
+
+def test_runs_that_come_later_find_nothing_left_and_say_so_to_the_backfill_without_spark(scattered: World) -> None:
     other = sibling(scattered, "c%20c")
     first = scattered.run_range("a", tags=BACKFILL)
     end(scattered, other)
+    scattered.runner = Unused
     later = scattered.run_range("c%20c", tags=BACKFILL)
     assert later.success
     newest, older = scattered.events("c c")
@@ -69,6 +82,7 @@ def test_run_leaves_its_dataset_at_once_to_the_run_that_holds_it(scattered: Worl
     other = sibling(scattered, "c%20c")
     store = scattered.binding.project.open_store()
     store.acquire_leases("numbers", ["a", "c c"], LeaseOwner.current(other), timedelta(minutes=5))
+    scattered.runner = Unused
     # Without the backfill, the run would wait a minute for the dataset.
     assert scattered.run_range("a", tags=BACKFILL).success
     assert scattered.status() == (set(), set())

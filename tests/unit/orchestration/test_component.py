@@ -93,9 +93,9 @@ def test_examples_of_the_page_are_loaded(sandbox: DefsFolderSandbox, tmp_path: P
         strict=True,
     ):
         (folder / path).write_text(text)
-    assert names(load(sandbox, component)) == ["files/data", "shop/places/main"]
+    assert names(load(sandbox, component)) == ["exports/orders", "shop/places/main"]
     defs = runpy.run_path(str(folder / "definitions.py"))["defs"]
-    assert names(defs) == ["files/data", "shop/places/main", "totals"]
+    assert names(defs) == ["exports/orders", "shop/places/main", "totals"]
 
 
 def test_name_chooses_one_job(sandbox: DefsFolderSandbox, project: Path) -> None:

@@ -105,6 +105,21 @@ def test_a_faulty_job_file_stops_no_other_job_and_says_why(tmp_path: Path) -> No
     assert re.search(fault, str(result.all_events))
 
 
+def test_job_with_an_asset_of_another_job_stops_no_other_job_and_says_why(tmp_path: Path) -> None:
+    write_demo(tmp_path / "demo")
+    job = tmp_path / "demo" / "jobs" / "flights.yaml"
+    job.with_name("planes.yaml").write_text(job.read_text().replace("job: flights", "job: planes"))
+    defs = build_definitions(tmp_path / "demo")
+    assert assets(defs) == SHOWN
+    said = defs.resolve_job_def("jobs_with_faults").description or ""
+    assert "Job 'planes' has the asset nyc/flights/" in said
+    assert "which job 'flights' has too. Give one of them an `asset.key`" in said
+    job.with_name("planes.yaml").write_text(
+        job.read_text().replace("job: flights", "job: planes") + '\nasset: {key: "nyc/planes/{branch}"}\n'
+    )
+    assert "nyc/planes/all" in assets(build_definitions(tmp_path / "demo"))
+
+
 def test_assets_of_a_sound_job_load_beside_a_faulty_one(tmp_path: Path) -> None:
     write_demo(tmp_path / "demo")
     (tmp_path / "demo" / "jobs" / "broken.yaml").write_text("job: 5")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -117,3 +118,5 @@ def test_definitions_show_no_value(world: World) -> None:
 def test_settings_of_ones_own_stay_as_they_are() -> None:
     resource = GobblinSparkResource(conf={"spark.own": "${CANARY}"})
     assert resource.spec.conf == {"spark.own": "${CANARY}"}
+    small = Project(Path("tests"), ProjectSpec.model_validate({"project": "tests", "spark": {"start": "when_needed"}}))
+    assert [one.spec.start for one in (resource, GobblinSparkResource.of_project(small))] == ["always", "when_needed"]

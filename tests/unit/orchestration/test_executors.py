@@ -17,6 +17,8 @@ from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.engine.jobs import job_spec, project
 
 ROOT = "GOBBLIN_TEST_ROOT"
+PROCESSES = dg.multiprocess_executor.configured({"start_method": {"forkserver": {"preload_modules": [__name__]}}})
+"""A process for each step, which finds this module imported: by default, each step imports all again."""
 
 
 def definitions() -> dg.JobDefinition:
@@ -36,7 +38,7 @@ def definitions() -> dg.JobDefinition:
         (root / "seen.txt").write_text(str(rows.num_rows))
 
     made = gobblin_assets(binding.project, job, runner=InlineRunner())
-    defs = dg.Definitions([made, below], jobs=[dg.define_asset_job("both", selection="*")])
+    defs = dg.Definitions([made, below], jobs=[dg.define_asset_job("both", selection="*", executor_def=PROCESSES)])
     return defs.resolve_job_def("both")
 
 

@@ -30,6 +30,7 @@ from gobblin_dagster.orchestration.ops import run_config
 from gobblin_dagster.orchestration.reconcile import is_known
 from gobblin_dagster.orchestration.sweep_cursor import OVERLAP, SweepCursor, dump_cursors, load_cursors
 from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.store import StateStore
 from tests.unit.engine.jobs import job_spec, project, run
 from tests.unit.orchestration.world import World
 
@@ -353,8 +354,8 @@ def test_new_data_never_waits_long_and_takes_a_late_answer_if_nobody_was_faster(
 ) -> None:
     go = threading.Event()
 
-    def slow(*args: Any) -> PollResult:
-        seen = look(*args)
+    def slow(*args: Any, **kwargs: Any) -> PollResult:
+        seen = look(*args, **kwargs)
         assert go.wait(120)
         return seen
 
@@ -378,10 +379,10 @@ def test_new_data_says_why_it_cannot_look(world: World) -> None:
 
 def test_new_data_is_looked_for_less_often_with_spark_and_never_where_everything_always_is(world: World) -> None:
     made = world.binding.project
-    assert new_data_sensor(made, world.job).minimum_interval_seconds == 30
-    often = dataclasses.replace(made, spec=made.spec.model_copy(update={"new_data_every_s": 10}))
-    assert new_data_sensor(often, world.job).minimum_interval_seconds == 10
-    assert new_data_sensor(often, world.job, interval_s=15).minimum_interval_seconds == 15
+    assert new_data_sensor(made, world.job).minimum_interval_seconds == 10
+    seldom = dataclasses.replace(made, spec=made.spec.model_copy(update={"new_data_every_s": 30}))
+    assert new_data_sensor(seldom, world.job).minimum_interval_seconds == 30
+    assert new_data_sensor(seldom, world.job, interval_s=15).minimum_interval_seconds == 15
     world.parts["source"] = {"type": "spark", "format": "parquet", "path": "data"}
     world.parts["extract"] = {"namespace": "test", "table": "numbers", "type": "snapshot_only"}
     sensor = new_data_sensor(world.binding.project, world.job)
@@ -426,6 +427,27 @@ def test_one_sensor_asks_for_runs_of_all_jobs_of_a_project(world: World) -> None
     assert {one.job_name for one in tick(world, sensor).run_requests} == {"first_job", "third_job"}
 
 
+class Counting(Project):
+    """Counts how often its store is opened."""
+
+    opened = 0
+
+    def open_store(self) -> StateStore:
+        Counting.opened += 1
+        return super().open_store()
+
+
+def test_tick_opens_the_store_as_often_for_many_jobs_as_for_one(world: World) -> None:
+    made = several(world)
+    counted = Counting(made.root, made.spec, made.jobs)
+    opened = []
+    for job in (None, made.jobs[0]):
+        Counting.opened = 0
+        tick(world, new_data_sensor(counted, job))
+        opened.append(Counting.opened)
+    assert opened[0] == opened[1]
+
+
 def test_job_that_cannot_be_planned_stops_no_other_job_of_the_sensor(world: World) -> None:
     made = several(world, "second")
     assert {one.job_name for one in tick(world, new_data_sensor(made)).run_requests} == {"first_job", "third_job"}
@@ -445,9 +467,9 @@ def sweep_all(world: World, made: Project, cursor: str | None = None) -> Any:
 def test_slow_job_does_not_keep_the_others_of_its_sensor_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
 
-    def slow(project: Project, job: JobSpec) -> PollResult:
+    def slow(project: Project, job: JobSpec, **kwargs: Any) -> PollResult:
         assert job.job != "first" or go.wait(120)
-        return look(project, job)
+        return look(project, job, **kwargs)
 
     monkeypatch.setattr(new_data_module, "look", slow)
     monkeypatch.setattr(sensors, "PATIENCE_S", 0.2)

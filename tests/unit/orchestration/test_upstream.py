@@ -83,6 +83,9 @@ def test_translator_connects_a_job_to_an_asset_defined_elsewhere(world: World) -
 
 
 SHOWN = {
+    "key": "lake/sales/{branch}",
+    "upstream": ["exports/numbers"],
+    "uri": "s3://lake/{table}/{branch}",
     "owners": ["team:shop", "anna@shop.com"],
     "tags": {"domain": "sales", "dagster/storage_kind": "s3"},
     "group": "shop",
@@ -98,18 +101,31 @@ def test_job_file_says_how_its_assets_are_shown(world: World) -> None:
     for spec in made.specs:
         assert (list(spec.owners), spec.group_name, spec.tags["domain"]) == (SHOWN["owners"], "shop", "sales")
         assert (spec.kinds, spec.tags["dagster/storage_kind"]) == ({"iceberg", "silver"}, "s3")
-        assert spec.metadata["dagster/table_name"] == f"lake.numbers_{spec.key.path[-1]}"
+        branch = spec.key.path[-1]
+        assert spec.key.to_user_string() == f"lake/sales/{branch}"
+        assert [one.asset_key.to_user_string() for one in spec.deps] == ["exports/numbers"]
+        assert spec.metadata["dagster/table_name"] == f"lake.numbers_{branch}"
+        assert spec.metadata["dagster/uri"] == f"s3://lake/numbers/{branch}"
         policy: Any = spec.freshness_policy
         assert (policy.fail_window.to_timedelta(), policy.warn_window.to_timedelta()) == (
             age("26h"),
             age("90m"),
         )
     assert world.run_all().success
+    assert world.events("a")[0]["dagster/uri"] == "s3://lake/numbers/all"
+    world.parts["asset"] = {"upstream": []}
+    assert [spec.deps for spec in gobblin_assets(project(world.root, world.job), world.job).specs] == [[], []]
 
 
 @pytest.mark.parametrize(
     ("asset", "said"),
     [
+        ({"key": "lake/a b"}, "asset.key"),
+        ({"key": "lake/numbers"}, "needs {branch}"),
+        ({"key": "/lake"}, "asset.key"),
+        ({"key": "{tabel}"}, "tabel"),
+        ({"upstream": ["exports//orders"]}, "asset.upstream"),
+        ({"uri": "s3://{bucket}"}, "bucket"),
         ({"owners": ["anna"]}, "email address"),
         ({"tags": {"a b": "c"}}, "63 letters"),
         ({"group": "a b"}, "group"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from gobblin_dagster.core.errors import FlowCompileError
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
 from gobblin_dagster.service.compiler.children import AFTER, CHILDREN
 from gobblin_dagster.service.compiler.compilers import CompilerContext, make_compiler
+from gobblin_dagster.service.compiler.explanation import Explanation
+from gobblin_dagster.service.compiler.routed_flow import DESTINATIONS, SOURCE
 from gobblin_dagster.service.cron import NEVER
 from gobblin_dagster.service.flow_compiler import ExecutorCompiler
 from gobblin_dagster.service.manager import FlowManager
@@ -19,6 +22,8 @@ from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.store.execution_rows import load_execution, load_jobs
 from gobblin_dagster.service.store.flow_rows import newest_version
 from gobblin_dagster.service.store.store import ServiceStore
+from gobblin_dagster.service.store.tables import ways
+from gobblin_dagster.service.store.way_rows import load_way
 from gobblin_dagster.service.topology.catalog import TopologyCatalog
 
 from .conftest import HOP_TEMPLATE, flow
@@ -32,12 +37,40 @@ class Service:
     def __init__(self, root: Path, store: ServiceStore) -> None:
         (root / "hop.template").write_text(HOP_TEMPLATE)
         self._store = store
-        templates, topology = TemplateCatalog(root), TopologyCatalog(root / "topology")
-        compiler = ExecutorCompiler(
-            lambda names: make_compiler("auto", CompilerContext(templates, topology, names, EVERYTHING)), store
+        (root / "topology").mkdir(exist_ok=True)
+        self._file = root / "topology" / "all.yaml"
+        self._seconds = 0
+        templates, self.topology = TemplateCatalog(root), TopologyCatalog(root / "topology")
+        compiler = self._compiler = ExecutorCompiler(
+            lambda names: make_compiler("auto", CompilerContext(templates, self.topology, names, EVERYTHING)), store
         )
         self.orchestrator = Orchestrator(store, compiler.compile)
+        self.topology.add_listener(self.orchestrator)
         self.manager = FlowManager(store, compiler.compile, self.orchestrator)
+
+    def describe(self, **costs: int) -> None:
+        """Write a topology with these edges from `landing` to `lake`, and let the service see it."""
+        edge = '  {0}: {{source: landing, destination: lake, template: "FS:///hop.template", cost: {1}}}\n'
+        self._file.write_text(NODES + "".join(edge.format(*one) for one in costs.items()))
+        self._seconds += 2
+        os.utime(self._file, (self._seconds, self._seconds))
+        self.topology.refresh()
+
+    def explain(self, name: str) -> Explanation:
+        with self._store.read() as transaction:
+            spec = newest_version(transaction, FlowId("g", name))
+        assert spec is not None
+        return self._compiler.explain(spec.config)
+
+    def run(self, name: str) -> list[str]:
+        """Run a flow, and return the names of its jobs, or why there are none."""
+        with self._store.write() as transaction:
+            execution = ExecutionId(FlowId("g", name), self.manager.run_now(transaction, FlowId("g", name)))
+        self.orchestrator.start_accepted()
+        found = list(self.jobs(execution))
+        for job in found:
+            self.orchestrator.report(JobReport(execution, job, 1, 1, S.COMPLETE))
+        return found or [self.status(execution)[1]]
 
     def create(self, config: FlowConfig) -> ExecutionId:
         with self._store.write() as transaction:
@@ -63,6 +96,13 @@ class Service:
     def jobs(self, execution: ExecutionId) -> dict[str, ExecutionStatus]:
         with self._store.read() as transaction:
             return {one.job.name: one.status for one in load_jobs(transaction, execution)}
+
+
+NODES = """\
+nodes: {landing: {type: files}, lake: {type: lake}}
+executors: {here: {capabilities: [{}]}}
+edges:
+"""
 
 
 @pytest.fixture
@@ -116,3 +156,61 @@ def test_execution_fails_if_a_child_has_left_the_catalog(service: Service) -> No
     status, message = service.status(execution)
     assert status is S.FAILED
     assert "there is no flow g/a" in message
+
+
+ROUTED = {SOURCE: "landing", DESTINATIONS: "lake"}
+
+
+def test_routed_child_keeps_its_way_whoever_runs_it(service: Service) -> None:
+    service.describe(one=1)
+    for name in ("a", "b"):
+        service.create(flow(name, "", NEVER, ROUTED))
+        service.create(flow(f"all_{name}", "", NEVER, {CHILDREN: f"g/{name}"}))
+    assert service.run("a") == ["g__a__one"]
+    assert service.run("all_b") == ["g__b__one"]
+    service.describe(one=1, two=0)
+    for name in ("a", "all_a"):
+        assert [hop.edge for hop in service.explain(name).ways[0].hops] == ["one"], "explained as it will run"
+    assert service.run("all_a") == ["g__a__one"], "as in its own execution"
+    assert service.run("b") == ["g__b__one"], "as in the execution of the flow of flows"
+    service.describe(two=0)
+    for name in ("a", "all_a", "b", "all_b"):
+        assert "its way is gone" in service.explain(name).reasons[0]
+        [told] = service.run(name)
+        assert f"its way is gone, and the next one has other jobs (g__{name[-1]}__two)" in told, name
+
+
+def test_routed_child_that_may_change_edges_does_so_in_all_executions(service: Service) -> None:
+    service.describe(one=1)
+    service.create(flow("a", "", NEVER, ROUTED | {"flow.mayChangeEdges": "true"}))
+    service.create(flow("all", "", NEVER, {CHILDREN: "g/a"}))
+    assert service.run("all") == ["g__a__one"]
+    service.describe(two=1)
+    assert service.run("all") == ["g__a__two"]
+    service.describe(one=0, two=1)
+    assert service.run("a") == ["g__a__two"], "its newest way is known"
+
+
+def test_routed_child_without_a_way_lets_the_flow_of_flows_wait(service: Service) -> None:
+    service.describe(one=1)
+    service.create(flow("a", "", NEVER, ROUTED))
+    assert service.run("a") == ["g__a__one"]
+    service.describe(two=1)
+    execution = service.create(of_flows("all", "g/a", **{"flow.waitForWay": "true"}))
+    assert service.orchestrator.start_accepted() == 0
+    assert service.status(execution)[1].startswith("waits for a way: child g/a: its way is gone")
+    service.describe(one=1, two=1)
+    assert service.orchestrator.start_accepted() == 1
+    assert list(service.jobs(execution)) == ["g__a__one"]
+
+
+def test_way_of_an_execution_of_revision_0010_is_kept(service: Service, store: ServiceStore) -> None:
+    service.describe(one=1)
+    service.create(flow("a", "", NEVER, ROUTED))
+    service.create(flow("all", "", NEVER, {CHILDREN: "g/a"}))
+    assert service.run("a") == ["g__a__one"]
+    with store.write() as transaction:
+        assert load_way(transaction, FlowId("g", "a")) is not None
+        transaction.execute(ways.delete())
+    service.describe(one=1, two=0)
+    assert service.run("all") == ["g__a__one"]

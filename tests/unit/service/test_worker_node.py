@@ -15,11 +15,13 @@ from gobblin_dagster.core.allow import AllowLists
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.service.executors.store import StoreExecutor
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowConfig, FlowId
 from gobblin_dagster.service.server import CoreServices
 from gobblin_dagster.service.store.execution_rows import load_execution, load_jobs
 from gobblin_dagster.service.store.node_rows import Node, load_nodes, save_node
 from gobblin_dagster.service.store.state_place_rows import add_state_place
+from gobblin_dagster.service.store.worker_rows import list_jobs
 from gobblin_dagster.service.topology.capabilities import announce
 from gobblin_dagster.service.worker_node import WorkerNode
 from gobblin_dagster.spec.load import load_project
@@ -121,6 +123,22 @@ def test_worker_runs_what_its_own_project_allows_and_refuses_the_rest(core: Core
         assert list(store.load_dataset_states(good.job.name)) == ["a"], "the worker's own state store has the watermark"
     with core.store.read() as transaction:
         assert load_nodes(transaction, "east") == [], "it ended"
+
+
+def test_worker_leaves_a_job_that_names_a_module_which_its_project_does_not_allow(
+    core: CoreServices, tmp_path: Path
+) -> None:
+    settings = f"project: east\nworker: {{store: '{core.store.url}'}}\nallow: {{modules: []}}\n"
+    (tmp_path / "gobblin.yaml").write_text(settings)
+    spec = load_project(tmp_path)
+    create(core, "lake")
+    node = WorkerNode("east", tmp_path, spec, [], channel=InlineChannel(Project(tmp_path, spec)))
+    wait(lambda: bool(StoreExecutor("east", core.store).list()))
+    node.monitor.step()
+    with core.store.read() as transaction:
+        assert [job.holder for job in list_jobs(transaction, "east")] == [""]
+    node.monitor.stop()
+    node.store.close()
 
 
 @pytest.mark.parametrize(

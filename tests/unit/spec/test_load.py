@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gobblin_dagster.core.errors import InvalidSpecError, UsageError
+from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
+from gobblin_dagster.core.secrets import remember
 from gobblin_dagster.spec.document import show_loc
 from gobblin_dagster.spec.job import ConstructSpec, OnViolation
 from gobblin_dagster.spec.load import find_project, load_job, load_jobs, load_project
@@ -248,6 +249,16 @@ def test_load_job_never_shows_values_of_variables(job_file: Path) -> None:
         "6 description: expected text, got ${NUMBER}, whose value was read as a number or truth value; "
         'write "${NUMBER}", in quotes, to make it text',
     ]
+
+
+def test_problem_with_a_long_value_is_shortened_after_its_secret_is_hidden() -> None:
+    remember({"s3cr3t-" * 100: "${LONG}"})
+    fault = SpecFault("writer", f"no type {'x' * 100_000} {'s3cr3t-' * 100}{'y' * 900}; see the list")
+    assert (len(fault.problem) < 5000, fault.problem[-14:], "s3cr3t" in fault.problem) == (
+        True,
+        "; see the list",
+        False,
+    )
 
 
 def test_load_job_absent_file_is_a_usage_error(tmp_path: Path) -> None:

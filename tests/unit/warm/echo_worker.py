@@ -61,6 +61,15 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
+def unfit() -> str:
+    """Return nothing: the worker can run further commands."""
+    return ""
+
+
+def end() -> None:
+    """Do nothing: commands left nothing."""
+
+
 def main() -> None:
     """Serve the socket."""
     root = Path.cwd()

@@ -18,8 +18,9 @@ import pytest
 
 from gobblin_dagster.warm import client as warm_client
 from gobblin_dagster.warm.address import WarmAddress
-from gobblin_dagster.warm.client import ask_worker
+from gobblin_dagster.warm.client import Order, Refusal, ask_at, ask_worker, begin_in_worker
 from gobblin_dagster.warm.messages import receive, send
+from gobblin_dagster.warm.watch import surroundings
 
 WORKER = Path(__file__).with_name("echo_worker.py")
 CLIENT = f"""
@@ -276,3 +277,74 @@ def test_nonsense_does_not_harm_the_worker(root: Path) -> None:
         send(connection, "run", arguments=["nothing"], folder="/", environment=dict(os.environ))
         assert receive(connection) == (None, [])
     assert pid_of(root) == pid
+
+
+def begin(root: Path, *arguments: str, given: str = "", **noted: str) -> int | Refusal:
+    """Let a worker of another purpose begin a command, and leave it alone."""
+    words = [
+        sys.executable,
+        "-m",
+        "gobblin_dagster.warm.process",
+        str(root),
+        "other",
+        "tests.unit.warm.echo_worker",
+        "30",
+    ]
+    return begin_in_worker(WarmAddress.of(root, "other"), Order(arguments, given, noted), words, root / "log")
+
+
+def until_idle(root: Path) -> None:
+    for _ in range(500):
+        status = ask_at(WarmAddress.of(root, "other"), "status")
+        if status is None or status["runs_now"] is None:
+            return
+        time.sleep(0.02)
+    raise AssertionError("the command goes on")
+
+
+def until_logged(root: Path, text: str) -> None:
+    for _ in range(500):
+        if text in (root / "log").read_text():
+            return
+        time.sleep(0.02)
+    raise AssertionError((root / "log").read_text())
+
+
+def test_order_goes_on_without_its_client_and_is_interrupted_by_name(root: Path) -> None:
+    address = WarmAddress.of(root, "other")
+    assert ask_at(address, "status") is None
+    pid = begin(root, "say", "hello", given="secret words")
+    until_idle(root)
+    until_logged(root, f"hello {Path.cwd().name} dumb secret words")
+    assert "command: ['say', 'hello']" in (root / "log").read_text()
+    assert address.path != WarmAddress.of(root).path
+
+    assert begin(root, "wait") == pid
+    until_logged(root, "waiting")
+    assert begin(root, "say") == Refusal("another command runs")
+    assert ask_at(address, "interrupt", arguments=["say"]) == {
+        "kind": "interrupted",
+        "protocol": 1,
+        "was_running": False,
+    }
+    assert (ask_at(address, "interrupt", arguments=["wait"]) or {})["was_running"] is True
+    until_logged(root, "stopped")
+    while ask_at(address, "status") is not None:
+        time.sleep(0.02)
+    second = begin(root, "nothing")
+    assert second != pid  # what the command began, such as a job of Spark, has ended with the worker
+    until_idle(root)
+
+    # Nobody says `go`: the client went away, and may have run the command elsewhere.
+    with (root / "log").open() as log, address.connect() or socket.socket() as gone:
+        words = {"arguments": ["say", "twice"], "folder": "/", "environment": surroundings()}
+        send(gone, "run", files=[log.fileno()] * 3, stays=True, **words)
+        assert (receive(gone)[0] or {})["kind"] == "begun"
+    until_idle(root)
+    assert "command: ['say', 'twice']" not in (root / "log").read_text()
+
+    # What is noted is watched as the environment is.
+    other = begin(root, "nothing", **{"(job files)": "changed"})
+    assert other not in (pid, second)
+    assert "the environment changed: (job files)" in (root / "log").read_text()
+    assert (ask_at(address, "stop", at_once=True) or {})["pid"] == other

@@ -1,8 +1,8 @@
 """Infer the types of a dataset's columns from a sample of the files that a run will read.
 
 Types are inferred once per dataset, when it is planned for the first time, and stored with its first commit. Later runs
-only infer types of columns that are new, and widen those of numbers if the schema contract allows it. A dataset that
-was published before, without inferred types, keeps its texts.
+only infer types of columns that are new, and widen those of numbers and objects if the schema contract allows it. A
+dataset that was published before, without inferred types, keeps its texts.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gobblin_dagster.constructs.formats.base import InfersTypes, InputFile, WidensTypes, listed_types
+from gobblin_dagster.constructs.types.json_shapes import fields_of, shape_of_text
 from gobblin_dagster.core.constructs.source import TYPES_INFERRED
+from gobblin_dagster.core.traits import Widening
 from gobblin_dagster.core.utils.text import count
 
 SAMPLE_BYTES = 8 << 20
 """Bytes of a dataset's new files that are looked at; the source asks for more if its last runs failed."""
+_MOST_NAMED = 10
 _MOST_FILES = 64
 """Most files that are opened; each may cost requests to a remote file system."""
 
@@ -68,21 +71,23 @@ def widen_types(
     inferred: InferredTypes,
     label: Callable[[str], str],
     *,
+    allowed: Collection[Widening],
     sample_bytes: int,
     whole_files: bool = False,
 ) -> InferredTypes:
-    """Return the types with wider ones for the numbers of new files that they do not hold.
+    """Return the types with wider ones for the values of new files that they do not hold.
 
     Args:
         file_format: opens the files.
         files: absolute paths or URLs of the files to be read, in their order.
         inferred: the types so far.
         label: returns the path of a file for notes.
+        allowed: how types may become wider.
         sample_bytes: bytes to look at, over all files.
-        whole_files: whether to read each file to its end, because a file was refused for a number behind the sample.
+        whole_files: whether to read each file to its end, because a file was refused for a value behind the sample.
     """
     part = 1 if whole_files else min(len(files), 8)
-    sample, because = file_format.widening(inferred.types), dict[str, str]()
+    sample, because = file_format.widening(inferred.types, allowed), dict[str, str]()
     for path in _spread(files)[:_MOST_FILES]:
         if sample.bytes_read >= sample_bytes:
             break
@@ -90,11 +95,16 @@ def widen_types(
         sample.look(InputFile(path), max(sample_bytes // part, 1))
         because |= {name: path for name, kind in sample.types().items() if kind != before[name]}
     types = {**inferred.types, **sample.types()}
-    notes = [
-        f"column {name!r} widens from {inferred.types[name]} to {types[name]}, because of numbers in {label(path)}."
-        for name, path in because.items()
-    ]
+    notes = [f"{_change(name, inferred.types[name], types[name])} {label(path)}." for name, path in because.items()]
     return InferredTypes(types, (*inferred.notes, *notes))
+
+
+def _change(name: str, before: str, after: str) -> str:
+    known = fields_of(shape_of_text(before))
+    if new := [path for path in fields_of(shape_of_text(after)) if path not in known]:
+        more = f" and {len(new) - _MOST_NAMED} more" if len(new) > _MOST_NAMED else ""
+        return f"column {name!r} gets the field(s) {', '.join(new[:_MOST_NAMED])}{more}, because of"
+    return f"column {name!r} widens from {before} to {after}, because of numbers in"
 
 
 def _spread(files: Sequence[str]) -> list[str]:

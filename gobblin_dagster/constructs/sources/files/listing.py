@@ -18,12 +18,12 @@ from gobblin_dagster.storage.checksums import scan_with_checksums
 from gobblin_dagster.storage.remote import RemoteEntry, local_facts, remote_files
 
 MAX_EXAMPLES = 5
-_MARKS = ("_SUCCESS", "_temporary")
+_MARKS = ("_SUCCESS", "_temporary", "_gobblin")  # the last one holds manifests and staged files of an output
 _STAGING = (".spark-staging", ".hive-staging")
 
 
 def _is_of_writers(name: str) -> bool:
-    """Return True for names that Hadoop, Spark or Hive give to unfinished files and markers."""
+    """Return True for names that Hadoop, Spark, Hive or this package give to unfinished files and markers."""
     return name in _MARKS or name.startswith(_STAGING) or name.endswith("._COPYING_")
 
 

@@ -323,7 +323,7 @@ class FilesSource:
         if not file_format.infers or not files or (schemas and not known):
             return InferredTypes(known)
         texts = {name for schema in schemas for name in type_texts(schema)}
-        may_widen = context.widens_numbers and bool(known) and isinstance(file_format, WidensTypes)
+        may_widen = bool(context.widens and known) and isinstance(file_format, WidensTypes)
         has_failed = (may_widen or not known) and bool(_failures(urn, context.previous_runs()))
         sample_bytes = SAMPLE_BYTES * (_MORE_AFTER_FAILURE if has_failed else 1)
         base, allow = self._context.base_dir, self._context.allow
@@ -332,7 +332,13 @@ class FilesSource:
         inferred = infer_types(file_format, paths, known, texts, sample_bytes=sample_bytes)
         if may_widen and isinstance(file_format, WidensTypes):
             return widen_types(
-                file_format, paths, inferred, self._label, sample_bytes=sample_bytes, whole_files=has_failed
+                file_format,
+                paths,
+                inferred,
+                self._label,
+                allowed=context.widens,
+                sample_bytes=sample_bytes,
+                whole_files=has_failed,
             )
         return inferred
 

@@ -114,7 +114,7 @@ class KafkaExtractor:
         topic = next((one["topic"] for one in self._partitions.values()), unit.dataset_urn)
         self._key = _decoder(reading.key, topic, "key", context) if reading.key is not None else None
         self._value = _decoder(reading.value, topic, "value", context)
-        self.schema: pa.Schema = self._make_schema()
+        self.schema: pa.Schema = _schema(reading, self._key, self._value, f"Dataset {self._urn!r}")
         self._consumer: Any = self._open(connection, isolation, context) if self._partitions else None
 
     def chunks(self) -> Iterator[Chunk]:
@@ -296,17 +296,33 @@ class KafkaExtractor:
                 data = [_headers(message) for message in messages]
         return pa.array(data, _METADATA[kind])
 
-    def _make_schema(self) -> pa.Schema:
-        prefix, kind = self._reading.metadata_prefix, self._value.type
-        fields = [pa.field(f"{prefix}key", self._key.type)] if self._key is not None else []
-        fields += list(kind) if pa.types.is_struct(kind) else [pa.field("value", kind)]
-        fields += [pa.field(f"{prefix}{name}", _METADATA[name]) for name in self._reading.metadata]
-        if twice := repeated(field.name for field in fields):
-            raise UsageError(
-                problem=f"Dataset {self._urn!r}: the column(s) {', '.join(twice)} would exist twice.",
-                hint="Set `metadata_prefix: kafka_`, or leave them out of `metadata` (`key: null`).",
-            )
-        return pa.schema(fields)
+
+def declared_schema(reading: KafkaReading, context: ConstructContext) -> pa.Schema | None:
+    """Return the columns of all messages; None if only a schema registry knows them.
+
+    Raises:
+        UsageError: a column would exist twice, or a schema file is missing or holds no Avro schema.
+        EnvironmentFaultError: as `AvroDecoder.open`.
+    """
+    decodings = (reading.key, reading.value)
+    if any(isinstance(one, AvroDecoding) and one.schema_file is None for one in decodings):
+        return None
+    key, value = (None if one is None else _decoder(one, "", "", context) for one in decodings)
+    assert value is not None  # noqa: S101  # only keys can be left out
+    return _schema(reading, key, value, "Source kafka")
+
+
+def _schema(reading: KafkaReading, key: Decoder | None, value: Decoder, whose: str) -> pa.Schema:
+    prefix, kind = reading.metadata_prefix, value.type
+    fields = [pa.field(f"{prefix}key", key.type)] if key is not None else []
+    fields += list(kind) if pa.types.is_struct(kind) else [pa.field("value", kind)]
+    fields += [pa.field(f"{prefix}{name}", _METADATA[name]) for name in reading.metadata]
+    if twice := repeated(field.name for field in fields):
+        raise UsageError(
+            problem=f"{whose}: the column(s) {', '.join(twice)} would exist twice.",
+            hint="Set `metadata_prefix: kafka_`, or leave them out of `metadata` (`key: null`).",
+        )
+    return pa.schema(fields)
 
 
 def _headers(message: Any) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal, Self
 
+import pyarrow as pa
 from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.clients.kafka import (
@@ -23,7 +24,7 @@ from gobblin_dagster.constructs.clients.kafka import (
     topic_ids,
 )
 from gobblin_dagster.constructs.options.regexes import Regex
-from gobblin_dagster.constructs.sources.kafka.extractor import KafkaExtractor, KafkaReading
+from gobblin_dagster.constructs.sources.kafka.extractor import KafkaExtractor, KafkaReading, declared_schema
 from gobblin_dagster.constructs.sources.kafka.marks import find_cuts
 from gobblin_dagster.constructs.sources.kafka.offsets import (
     Bootstrap,
@@ -137,6 +138,10 @@ class KafkaSource:
                 yield self._offer(
                     urn, [o for p in datasets.get(urn, ()) if not isinstance(o := offsets[p], str)], state
                 )
+
+    def declared_schema(self) -> pa.Schema | None:
+        """Return the columns of all messages; None if only a schema registry knows them."""
+        return declared_schema(self._options, self._context)
 
     def resolve_startpoint(
         self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
@@ -339,6 +344,10 @@ class KafkaSource:
         for one, bounds in offsets.items():
             if isinstance(bounds, str) or (cut := cuts.get(one)) is None:
                 continue
+            if not bounds.topic_id:
+                # The topic may be another one: then the offset is only the end of its first epoch, and no message below
+                # it was read.
+                cut = replace(cut, offset=None)
             if self._rules.out_of_range == "nearest" and cut.offset is None:
                 found[one] = rewritten_problem(urns[one], bounds, states[urns[one]], cut.how)
             else:

@@ -74,6 +74,7 @@ def test_plan_json_has_stable_keys(cli: Cli, project: Path) -> None:
         "branches",
         "commit_steps",
         "packs",
+        "runs_on",
         "skew",
         "datasets",
         "leftovers",

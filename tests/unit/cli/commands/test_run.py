@@ -196,6 +196,23 @@ def test_run_profile_shows_where_the_time_went(cli: Cli, project: Path, inline: 
     assert "profile" not in cli("run", "--output", "json").json()["jobs"][0]
 
 
+def test_small_run_without_spark_says_so_in_plan_run_log_and_profile(cli: Cli, project: Path) -> None:
+    settings = project / "gobblin.yaml"
+    settings.write_text(settings.read_text() + "spark: {start: when_needed}\n")
+    place = "Work runs in processes of this machine, without Spark: little is to be read."
+    assert place in cli("plan").out
+    (planned,) = cli("plan", "-o", "json").json()["jobs"]
+    assert planned["runs_on"] == {"spark": False, "why": "little is to be read"}
+    called = cli("run", "--profile")
+    assert place in called.out
+    assert "Processes start for 2 work units" in called.out
+    assert "Work ran in processes of this machine, without Spark: little is to be read." in called.out
+    assert "Spark starts" not in called.out
+    assert "Spark task" not in called.out
+    (log,) = (project / ".gobblin" / "logs").glob("*.jsonl")
+    assert '"event": "processes_starting"' in log.read_text()
+
+
 def test_run_progress_none_shows_no_progress(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
     called = cli("run", "--progress", "none")
     assert "Spark starts" not in called.out

@@ -127,6 +127,20 @@ def test_json_texts_that_would_become_rows_of_others_are_refused(texts: list[str
         _convert(JsonTextConverter, {"column": "v", "columns": {"a": "string", "f": "float32"}}, texts)
 
 
+def test_number_too_large_for_float64_is_not_made_infinite() -> None:
+    options = {"column": "v", "columns": {"a": "float64"}}
+    assert _convert(JsonTextConverter, options, ['{"a": Infinity}']) == [float("inf")]
+    with pytest.raises(ConvertError, match="too large for float64"):
+        _convert(JsonTextConverter, options, ['{"a": 1.8e308}'])
+
+
+def test_number_with_more_digits_than_its_decimal_is_not_altered() -> None:
+    options = {"column": "v", "columns": {"a": "decimal(5,2)"}}
+    assert _convert(JsonTextConverter, options, ['{"a": 999.99}']) == [Decimal("999.99")]
+    with pytest.raises(ConvertError, match="has more digits than"):
+        _convert(JsonTextConverter, options, ['{"a": 1}', '{"a": "99999"}'])
+
+
 def test_json_null_is_null_wherever_it_stands() -> None:
     options = {"column": "v", "columns": {"a": "int64"}}
     assert _convert(JsonTextConverter, options, ["null", '{\n"a":\r\n1}', " null ", None]) == [None, 1, None, None]

@@ -88,6 +88,19 @@ def test_number_too_large_for_float32_is_not_made_infinite() -> None:
     assert caught.value.index == 1
 
 
+def test_number_too_large_for_float64_is_not_made_infinite() -> None:
+    with pytest.raises(DecodeError, match="too large for float64") as caught:
+        decode_batch(JsonDecoder({"x": "float64"}), [b'{"x": 1.7e308}', b'{"x": 1.8e308}'], null_where_bad=False)
+    assert caught.value.index == 1
+
+
+def test_number_with_more_digits_than_its_decimal_is_not_altered() -> None:
+    decoder = JsonDecoder({"x": "decimal(5,2)", "day": "date"})
+    with pytest.raises(DecodeError, match="has more digits than") as caught:
+        decode_batch(decoder, [b'{"x": 999.99, "day": "2024-01-01"}', b'{"x": 1000}'], null_where_bad=False)
+    assert caught.value.index == 1
+
+
 @pytest.mark.parametrize(
     "pair",
     [

@@ -14,7 +14,7 @@ import pytest
 
 from gobblin_dagster.constructs.formats.base import InputFile
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.core.errors import ExtractError
+from gobblin_dagster.core.errors import ExtractError, InvalidSpecError
 from tests.unit.constructs.formats.reading import extractor, put, read
 
 
@@ -247,6 +247,12 @@ def test_number_too_large_for_a_float_is_not_made_infinite(tmp_path: Path, kind:
         read_csv(tmp_path, "day.csv", columns={"b": kind}, block_bytes=1 << 16)
 
 
+def test_number_with_more_digits_than_its_decimal_is_not_altered(tmp_path: Path) -> None:
+    put(tmp_path, day_csv=b"a,b\nx,-999.99\nx,\nx,0.5\n" + b"x,1\n" * 50_000 + b"x,99999\n")
+    with pytest.raises(ExtractError, match=r"row 50004: column 'b': 99999.00 has more digits than decimal128\(5, 2\)"):
+        read_csv(tmp_path, "day.csv", columns={"b": "decimal(5,2)"}, block_bytes=1 << 16)
+
+
 def test_declared_column_that_the_header_lacks_is_named_with_the_header(tmp_path: Path) -> None:
     put(tmp_path, day_csv=b"a,b\n1,2\n")
     with pytest.raises(ExtractError) as caught:
@@ -380,3 +386,46 @@ def test_line_of_excel_that_tells_the_separator_is_no_header(tmp_path: Path, del
     put(tmp_path, day_csv=b"\xef\xbb\xbfsep=;\r\nts;value\r\n1;2\r\n")
     with pytest.raises(ExtractError, match=r"day\.csv: begins with Excel's line `sep=`, which is no header; remove"):
         read_csv(tmp_path, "day.csv", delimiter=delimiter)
+
+
+GERMAN: dict[str, Any] = {"delimiter": ";", "comment": "#", "decimal_point": ",", "date_format": "%d.%m.%Y"}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_numbers_and_days_are_read_as_they_are_written(tmp_path: Path, encoding: str) -> None:
+    text = "#\n# größe\npreis;menge;tag;um;n\n1,50;2,5;31.01.2024;01.02.2024 10:00;7\n;;2024-02-01;;\n"
+    put(tmp_path, a_csv=text.encode(encoding))
+    columns = {"preis": "decimal(9,2)", "menge": "float64", "tag": "date", "um": "timestamp_ntz", "n": "int64"}
+    options = GERMAN | {"encoding": encoding.removesuffix("-sig")}
+    table = read_csv(tmp_path, "a.csv", columns=columns, **options)
+    assert table.select([*columns]).to_pylist() == [
+        {"preis": Decimal("1.50"), "menge": 2.5, "tag": date(2024, 1, 31), "um": datetime(2024, 2, 1, 10), "n": 7},
+        {"preis": None, "menge": None, "tag": date(2024, 2, 1), "um": None, "n": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "text", "said"),
+    [
+        ({"x": "date"}, "x\n31.01.2024\n31.02.2024\n", "row 2: column 'x': '31.02.2024' does not fit date32.*%d.%m.%Y"),
+        ({"x": "float64"}, "x\n1.5\n", "row 1: column 'x': .*invalid value '1.5'"),
+        ({}, "#\n", "is empty; a CSV file has at least its header"),
+    ],
+)
+def test_values_of_another_spelling_are_named_as_they_are(
+    tmp_path: Path, columns: dict[str, str], text: str, said: str
+) -> None:
+    put(tmp_path, a_csv=text.encode())
+    with pytest.raises(ExtractError, match=said):
+        read_csv(tmp_path, "a.csv", columns=columns, **GERMAN)
+
+
+def test_lines_that_begin_with_the_character_behind_the_header_are_rows(tmp_path: Path) -> None:
+    put(tmp_path, a_csv=b"# x\nid\n#1\n2\n")
+    assert read_csv(tmp_path, "a.csv", comment="#")["id"].to_pylist() == ["#1", "2"]
+
+
+@pytest.mark.parametrize("form", ["%d.%m", "%d.%m.%y", "%d.%m.%Y %H", "%d.%d.%m.%Y", "%dT%m.%Y"])
+def test_forms_of_days_that_are_none_are_refused(tmp_path: Path, form: str) -> None:
+    with pytest.raises(InvalidSpecError, match="expected %d, %m and %Y once each"):
+        extractor(tmp_path, type="csv", date_format=form)

@@ -5,6 +5,7 @@ from pathlib import Path
 from gobblin_dagster.constructs.formats.base import InputFile, TypeSample
 from gobblin_dagster.constructs.formats.csv import CsvFormat, CsvOptions
 from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.traits import ALL_WIDENINGS
 
 
 def look(root: Path, *texts: str, most_bytes: int = 1 << 20, **options: object) -> TypeSample:
@@ -41,9 +42,17 @@ def test_hint_names_the_option_for_words_that_may_mean_null(tmp_path: Path) -> N
 def test_types_of_known_numbers_widen_and_others_stay(tmp_path: Path) -> None:
     context = ConstructContext(job="j", base_dir=str(tmp_path))
     known = {"a": "int64", "b": "date", "c": "int64", "d": "int64"}
-    sample = CsvFormat(CsvOptions(columns={"d": "int64"}), context).widening(known)
+    sample = CsvFormat(CsvOptions(columns={"d": "int64"}), context).widening(known, ALL_WIDENINGS)
     for number, text in enumerate(["a,b,c,d\n5.5,x,1,1\n", "e\n1\n", "", "a,d\n0.25,1\n"]):
         (tmp_path / f"{number}.csv").write_text(text)
         sample.look(InputFile(str(tmp_path / f"{number}.csv")), 1 << 20)
     assert sample.types() == {"a": "decimal(22, 2)", "b": "date", "c": "int64"}
     assert (sample.files, sample.rows) == (2, 2)
+
+
+def test_decimals_get_digits_before_the_point_where_scales_must_stay(tmp_path: Path) -> None:
+    known = {"a": "decimal(21, 1)", "b": "decimal(21, 1)", "c": "int64"}
+    sample = CsvFormat(CsvOptions(), ConstructContext(job="j", base_dir=str(tmp_path))).widening(known, ())
+    (tmp_path / "1.csv").write_text(f"a,b,c\n{'1' * 25},0.25,0.5\n")
+    sample.look(InputFile(str(tmp_path / "1.csv")), 1 << 20)
+    assert sample.types() == known | {"a": "decimal(26, 1)"}

@@ -220,6 +220,20 @@ def test_nested_number_too_large_for_a_declared_float_is_not_made_infinite(tmp_p
         read_lines(tmp_path, "day.jsonl", columns=columns)
 
 
+@pytest.mark.parametrize("bad", ["1.8e308", "-1" + 309 * "0"])
+def test_number_too_large_for_a_float64_is_not_made_infinite(tmp_path: Path, bad: str) -> None:
+    put(tmp_path, day_jsonl=f'{{"x": [1.7976931348623157e308, Infinity]}}\n{{"x": [{bad}]}}\n'.encode())
+    with pytest.raises(ExtractError, match=r"row 2: x is .*, which is too large for float64"):
+        read_lines(tmp_path, "day.jsonl", columns={"x": ["float64"]})
+
+
+@pytest.mark.parametrize("bad", ["99999", '"1000"'])
+def test_number_with_more_digits_than_its_decimal_is_not_altered(tmp_path: Path, bad: str) -> None:
+    put(tmp_path, day_jsonl=f'{{"p": [{{"x": "999.99"}}]}}\n{{"p": [null, {{"x": {bad}}}]}}\n'.encode())
+    with pytest.raises(ExtractError, match=r"row 2: .*has more digits than"):
+        read_lines(tmp_path, "day.jsonl", columns={"p": [{"x": "decimal(5,2)"}]})
+
+
 def test_empty_file_takes_the_columns_of_another_of_its_work_unit(tmp_path: Path) -> None:
     put(tmp_path, one_jsonl=b"", two_jsonl=b"\n", three_jsonl=b'{"id": 1}\n', four_jsonl=b"")
     table = read_lines(tmp_path, "one.jsonl", "two.jsonl", "three.jsonl", "four.jsonl")

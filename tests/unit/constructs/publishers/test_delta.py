@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pydantic import BaseModel, ConfigDict
 
+from gobblin_dagster.cli.render.run import summary_line
 from gobblin_dagster.constructs.publishers.delta_steps import AppendToDeltaStep
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
@@ -144,6 +145,7 @@ def test_rows_are_published_after_the_clock_was_set_back(
         monkeypatch.setattr(SystemClock, "now", lambda _, moment=now + ahead: moment)
         result = run(tmp_path, table_job(publisher, {"c": {"rows": rows}}, **parts))
         assert result.status is RunStatus.SUCCEEDED
+        assert "(0 B)" not in summary_line(result)
         assert table_ids(tmp_path) == list(range(rows))
 
 

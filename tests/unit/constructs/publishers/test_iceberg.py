@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from sqlalchemy.exc import OperationalError
 
+from gobblin_dagster.constructs.publishers import tables
 from gobblin_dagster.constructs.publishers.iceberg import IcebergPublisher
 from gobblin_dagster.constructs.publishers.iceberg_steps import AppendToIcebergStep
 from gobblin_dagster.core.run_record import RunStatus
@@ -133,6 +135,26 @@ def test_type_that_cannot_be_widened_waits_for_a_person(tmp_path: Path) -> None:
     assert table_ids(tmp_path) == [0, 1]
 
 
+def test_decimal_keeps_its_scale_because_readers_would_move_the_point(tmp_path: Path) -> None:
+    for rows, kind in ((1, "DECIMAL(8, 2)"), (2, "DECIMAL(12, 4)")):
+        prices = {"converters": [{"type": "sql", "select": f"id, 1.25::{kind} AS price"}]}
+        result = run(tmp_path, table_job(publisher(tmp_path), {"c": {"rows": rows}}, **prices))
+    said = "column 'price' is decimal128(8, 2) in the table and decimal128(12, 4) in the files"
+    assert said in result.datasets[0].problem
+
+
+def test_merge_keeps_null_in_lists_of_structs_which_get_new_fields(tmp_path: Path) -> None:
+    publish = publisher(tmp_path) | {"mode": "merge", "key": ["slot"]}
+    for rows, item in ((3, "{'a': id}"), (4, "{'a': id, 'b': 'x'}")):
+        places = f"CASE id % 3 WHEN 0 THEN [{item}] WHEN 1 THEN [] END AS places"
+        select = {"converters": [{"type": "sql", "select": f"id % 3 AS slot, {places}, MAP {{'k': {item}}} AS m"}]}
+        result = run(tmp_path, table_job(publish, {"c": {"rows": rows}}, schema_contract="evolve", **select))
+        assert result.status is RunStatus.SUCCEEDED
+    rows_now = table(tmp_path).scan().to_arrow().sort_by("slot").to_pylist()
+    assert [row["places"] for row in rows_now] == [[{"a": 3, "b": "x"}], [], None]
+    assert [row["m"] for row in rows_now] == [[("k", {"a": a, "b": b})] for a, b in ((3, "x"), (1, None), (2, None))]
+
+
 @pytest.mark.parametrize("is_there", [True, False], ids=["in the table", "in the files"])
 def test_columns_that_most_readers_take_for_one_wait_for_a_person(tmp_path: Path, is_there: bool) -> None:
     if is_there:
@@ -166,3 +188,17 @@ def test_branch_that_writes_no_parquet_is_refused_before_anything_is_stored(tmp_
     assert result.status is RunStatus.FAILED
     assert "takes Parquet files" in result.datasets[0].failures[0].message
     assert run(tmp_path, table_job(publisher(tmp_path), ROWS)).status is RunStatus.SUCCEEDED
+
+
+def test_full_disk_is_told_without_the_text_that_may_hold_a_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "cannot write to s3://user:secret-word@lake")
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", full)
+    monkeypatch.setattr(tables, "TRIES", 1)
+    (result,) = run(tmp_path, table_job(publisher(tmp_path), {"c": {"rows": 5}})).datasets
+    (failure,) = result.failures
+    assert "failed with OSError: No space left on device" in failure.message
+    assert "secret-word" not in failure.message

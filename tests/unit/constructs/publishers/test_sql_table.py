@@ -119,7 +119,8 @@ def test_rows_cannot_become_commits_of_other_jobs(table: str, tmp_path: Path) ->
 def test_newest_row_of_a_key_counts(tmp_path: Path) -> None:
     upsert = APPEND | {"mode": "upsert", "key": ["slot"]}
     slots = {"converters": [{"type": "sql", "select": "id % 4 AS slot, id, value"}]}
-    run(tmp_path, table_job(upsert, {"c": {"rows": 10}}, **slots))
+    result = run(tmp_path, table_job(upsert, {"c": {"rows": 10}}, **slots))
+    assert result.datasets[0].bytes_written > 0
     assert query(tmp_path, "SELECT slot, id FROM numbers ORDER BY slot") == [(0, 8), (1, 9), (2, 6), (3, 7)]
 
     run(tmp_path, table_job(upsert, {"c": {"rows": 12}}, **slots))
@@ -160,7 +161,7 @@ def test_column_of_the_extract_that_the_branch_lacks_is_named(tmp_path: Path, fi
     result = run(tmp_path, table_job(APPEND | {"mode": "upsert"}, {"c": {"rows": 2}}, extract=extract))
 
     assert result.status is RunStatus.FAILED
-    assert "Branch 'all' has no column gone, which " in result.datasets[0].failures[0].message
+    assert "branch 'all', publisher: `mode: upsert` needs column gone; there are id" in result.datasets[0].problem
 
 
 def test_merging_without_a_key_is_refused_when_the_job_is_checked() -> None:

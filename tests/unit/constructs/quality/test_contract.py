@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from gobblin_dagster.constructs.converters.blame import on_rows
-from gobblin_dagster.constructs.quality.contract import Contract, is_wider
-from gobblin_dagster.constructs.types.schema_text import schema_text, type_from_text
+from gobblin_dagster.constructs.quality.contract import Contract
+from gobblin_dagster.constructs.types.schema_text import schema_text
 from gobblin_dagster.core.constructs import Chunk
 from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.spec.job import SchemaContract
@@ -120,58 +121,70 @@ def test_value_that_does_not_fit_the_published_type_is_named() -> None:
 
 
 @pytest.mark.parametrize("kind", [EVOLVE, DISCARD])
-def test_nested_column_that_is_gone_cannot_be_filled_in(kind: SchemaContract) -> None:
-    before = pa.schema([("id", pa.int64()), ("tags", pa.list_(pa.string()))])
-    with pytest.raises(ConvertError, match="column 'tags': expected list"):
-        _contract(kind, pa.schema([("id", pa.int64())]), before)
+def test_nested_column_that_is_gone_is_null(kind: SchemaContract) -> None:
+    before = pa.schema([("id", pa.int64()), ("tags", pa.map_(pa.string(), pa.list_(pa.string())))])
+    now = pa.schema([("id", pa.int64())])
+    contract = _contract(kind, now, before)
+    assert contract.schema == before
+    assert contract.conform(batch({"id": [1]}, now)).to_pylist() == [{"id": 1, "tags": None}]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pa.int8(), pa.uint64(), pa.float32(), pa.float64(), pa.string(), pa.large_string(), pa.binary(), pa.bool_(),
-        pa.date32(), pa.time64("us"), pa.timestamp("us"), pa.timestamp("ns", "Europe/Berlin"), pa.decimal128(38, 5),
-        pa.decimal256(50, 2), pa.duration("ms"), pa.null(),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_plain_types_survive_their_text(kind: pa.DataType) -> None:
-    assert type_from_text(str(kind)) == kind
-    assert type_from_text(f"{kind} not null") == kind
-
-
-def test_types_made_of_types_are_not_read_back() -> None:
-    assert type_from_text(str(pa.list_(pa.int64()))) is None
-    assert type_from_text(str(pa.struct([("a", pa.int64())]))) is None
-
-
-@pytest.mark.parametrize(
-    ("wide", "narrow", "is_so"),
-    [
-        (pa.int64(), pa.int8(), True),
-        (pa.int8(), pa.int8(), False),
-        (pa.int32(), pa.int64(), False),
-        (pa.int64(), pa.uint64(), False),
-        (pa.float64(), pa.float32(), True),
-        (pa.timestamp("us", "UTC"), pa.timestamp("s", "UTC"), True),
-        (pa.timestamp("us", "UTC"), pa.timestamp("s"), False),
-        (pa.decimal128(12, 2), pa.decimal128(12, 3), False),
-        (pa.decimal128(12, 3), pa.decimal128(12, 2), False),
-        (pa.decimal128(20, 1), pa.int64(), True),
-        (pa.decimal128(19, 1), pa.int64(), False),
-        (pa.decimal128(38, 18), pa.uint64(), True),
-        (pa.int64(), pa.decimal128(5, 0), False),
-        (pa.string(), pa.null(), True),
-    ],
-    ids=str,
-)
-def test_wider_means_every_value_fits(wide: pa.DataType, narrow: pa.DataType, is_so: bool) -> None:
-    assert is_wider(wide, narrow) is is_so
+def test_column_whose_type_has_no_known_text_cannot_be_filled_in() -> None:
+    before = pa.schema([("id", pa.int64()), ("tags", pa.list_(pa.string(), 2))])
+    with pytest.raises(ConvertError, match="column 'tags': expected fixed_size_list"):
+        _contract(EVOLVE, pa.schema([("id", pa.int64())]), before)
 
 
 @pytest.mark.parametrize("kind", [EVOLVE, FAIL])
-def test_whole_numbers_become_decimals_only_for_publishers_that_take_them(kind: SchemaContract) -> None:
-    before, now = schema_text(pa.schema([("n", pa.int32())])), pa.schema([("n", pa.decimal128(12, 2))])
-    assert Contract(kind, before, now, BRANCH).schema == now
-    with pytest.raises(ConvertError, match=r"'n' was int32, is decimal128\(12, 2\), which is no wider type"):
-        Contract(kind, before, now, BRANCH, widens_numbers=False)
+@pytest.mark.parametrize(
+    ("before", "now", "kinds"),
+    [
+        (pa.int32(), pa.decimal128(12, 2), "a decimal for whole numbers"),
+        (pa.int32(), pa.float64(), "a float for whole numbers"),
+        (pa.decimal128(5, 1), pa.decimal128(6, 2), "a decimal with more digits behind the point"),
+        (pa.date32(), pa.timestamp("us"), "a time for days"),
+        (pa.list_(pa.struct({"a": pa.int8()})), pa.list_(pa.struct({"a": pa.int8(), "b": pa.int8()})), "more fields"),
+    ],
+    ids=str,
+)
+def test_types_of_another_kind_come_only_where_they_are_taken(
+    kind: SchemaContract, before: pa.DataType, now: pa.DataType, kinds: str
+) -> None:
+    published, rows = schema_text(pa.schema([("n", before)])), pa.schema([("n", now)])
+    assert Contract(kind, published, rows, BRANCH).schema == rows
+    with pytest.raises(ConvertError, match=f"is .*, but what is published cannot become .*{kinds}.*`rename`"):
+        Contract(kind, published, rows, BRANCH, widens=())
+
+
+def test_column_becomes_the_type_that_holds_both() -> None:
+    before = pa.schema(
+        [("price", pa.decimal128(10, 2)), ("n", pa.decimal128(9, 4)), ("place", pa.struct({"a": pa.int8()}))]
+    )
+    now = pa.schema([("price", pa.decimal128(8, 4)), ("n", pa.int32()), ("place", pa.struct({"b": pa.bool_()}))])
+    contract = _contract(EVOLVE, now, before)
+    assert [str(kind) for kind in contract.schema.types] == [
+        "decimal128(12, 4)",
+        "decimal128(14, 4)",
+        "struct<a: int8, b: bool>",
+    ]
+    rows = contract.conform(batch({"price": [Decimal("1.25")], "n": [7], "place": [{"b": True}]}, now))
+    assert rows.to_pylist() == [{"price": Decimal("1.2500"), "n": Decimal("7.0000"), "place": {"a": None, "b": True}}]
+
+
+PLACES = pa.schema([("places", pa.list_(pa.struct({"a": pa.int8()})))])
+MORE = pa.schema([("places", pa.list_(pa.struct({"a": pa.int8(), "b": pa.string()})))])
+
+
+def test_new_fields_of_structs_are_left_out_and_rows_with_a_value_there_put_aside() -> None:
+    rows = batch({"places": [[{"a": 1, "b": None}], [{"a": 2, "b": "x"}], None]}, MORE)
+    contract = _contract(DISCARD, MORE, PLACES)
+    assert contract.conform(rows).to_pylist() == [{"places": [{"a": 1}]}, {"places": [{"a": 2}]}, {"places": None}]
+    ((mask, reason),) = _contract(SchemaContract.DISCARD_ROW, MORE, PLACES).unfit(rows)
+    assert mask.to_pylist() == [False, True, False]
+    assert "column 'places': expected list<" in reason
+
+
+def test_field_that_is_gone_is_null_or_fails() -> None:
+    assert _contract(EVOLVE, PLACES, MORE).schema == MORE
+    with pytest.raises(ConvertError, match=r"'places' was list<.*which is no wider type"):
+        _contract(FAIL, PLACES, MORE)

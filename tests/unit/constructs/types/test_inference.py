@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gobblin_dagster.constructs.quality.contract import is_wider
 from gobblin_dagster.constructs.types.arrow import arrow_type
 from gobblin_dagster.constructs.types.exact_text import MisfitError, exact_values
 from gobblin_dagster.constructs.types.inference import NULL_WORDS, ColumnGuess
+from gobblin_dagster.constructs.types.wider import is_wider
 
 
 def guess(*texts: str | None, fractions: str = "float64") -> ColumnGuess:
@@ -109,7 +109,11 @@ def test_type_is_the_first_that_converts_all_texts(texts: list[str]) -> None:
 
 
 def test_fractions_may_be_decimals_of_the_longest_scale() -> None:
-    assert guess("1.50", "12", "0.125", fractions="decimal").type_name == "decimal(38, 3)"
+    found = guess("1.50", "12", "0.125", fractions="decimal")
+    assert found.type_name == "decimal(23, 3)"
+    assert guess("0.1234", "1").widened(found.type_name) == "decimal(24, 4)"
+    assert guess("0.125", "1" * 20, fractions="decimal").type_name == "decimal(38, 3)"
+    assert guess("0." + "1" * 25, fractions="decimal").type_name == "decimal(38, 25)"
     assert guess("1.5e-3", fractions="decimal").type_name == "float64"
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import os.path
+from pathlib import PurePosixPath
 
 import pytest
 
@@ -8,7 +8,7 @@ from gobblin_dagster.core.utils.import_target import load_target
 
 
 def test_target_is_what_a_module_holds_under_a_name() -> None:
-    assert load_target("os:path.join") is os.path.join
+    assert load_target("pathlib:PurePosixPath.as_posix") is PurePosixPath.as_posix
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,10 @@ def test_target_is_what_a_module_holds_under_a_name() -> None:
     [
         ("nowhere:Class", "No module named 'nowhere'"),
         ("os:Nothing", "has no attribute 'Nothing'"),
-        ("os:path.nothing", "has no attribute 'nothing'"),
+        ("pathlib:Path.nothing", "has no attribute 'nothing'"),
+        ("tempfile:_os.system", "leads through the module 'os'"),
+        ("tempfile:_os.path.join", "leads through the module 'os'"),
+        ("tempfile:__loader__.get_data", "two underscores"),
         ("os", "has no attribute ''"),
         (":Class", "Empty module name"),
     ],

@@ -17,6 +17,7 @@ from gobblin_dagster.engine.maintenance.rollback import rollback
 from gobblin_dagster.engine.maintenance.verify import Differs, Verification, verify
 from gobblin_dagster.engine.snapshots.reader import read_published
 from gobblin_dagster.testing.damage import DAMAGES, Damage
+from tests.unit.constructs.publishers.table_jobs import table_job
 from tests.unit.engine.jobs import job_spec, project, run
 
 
@@ -94,6 +95,22 @@ def test_files_of_other_jobs_and_hidden_ones_are_not_extra(lake: Path) -> None:
     (lake / "lake/.hidden").write_text("x")
     (lake / "lake/_SUCCESS").write_text("x")
     assert found(check(lake)) == set()
+
+
+@pytest.mark.parametrize("table", ["branch", "dataset"])
+def test_files_that_a_table_writes_itself_are_not_extra_and_those_of_lost_commits_are(
+    tmp_path: Path, table: str
+) -> None:
+    publisher = {"type": "delta", "mode": "merge", "key": ["id"], "table": table}
+    job = table_job(publisher, {"a": {"rows": 3}})
+    run(tmp_path, job)
+    assert list((tmp_path / "lake/test").rglob("part-*.parquet"))
+    assert found(verify(project(tmp_path, job), job)) == set()
+    (log,) = (tmp_path / "lake/test").rglob("_delta_log")
+    lost = log.with_name(f"{'0a' * 16}-wu-00001.parquet")
+    lost.write_text("left by a crash")
+    (extra,) = verify(project(tmp_path, job), job).extra
+    assert extra.path == str(lost)
 
 
 def test_manifests_of_rolled_back_and_replaced_snapshots_are_as_they_should_be(lake: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -194,4 +195,44 @@ def test_output_that_the_source_would_read_is_refused(
         check_parts(job, tmp_path)
         return
     with pytest.raises(UsageError, match="the source would read what branch 'main' publishes"):
+        check_parts(job, tmp_path)
+
+
+POLICY = {"name": "whole", "type": "not_null", "columns": ["id"]}
+BY_DAY = {"type": "csv", "partition_by": ["day"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "parts", "is_refused"),
+    [
+        ("lake/n/t/quarantine/{dataset}/*.parquet", {"row_policies": [POLICY]}, True),
+        ("lake/n/t/quarantine/{dataset}/*.parquet", {}, False),
+        ("lake/{dataset:**}/*.csv.gz", {"writer": {"type": "csv", "compression": "gzip"}}, True),
+        ("lake/{dataset:**}/part-*.csv", {"writer": {"type": "csv", "file_name": "part-{unique}"}}, True),
+        (
+            "lake/n/t/main/{dataset}/day={date:%Y-%m-%d}/*.csv",
+            {"writer": BY_DAY},
+            True,
+        ),
+        (
+            "lake/n/t/main/{dataset}/at={date:%Y-%m-%d}/*.csv",
+            {"writer": BY_DAY},
+            False,
+        ),
+    ],
+    ids=["quarantine", "quarantine of others", "compressed", "named", "partition by date", "other level"],
+)
+def test_output_is_recognised_by_the_names_that_its_files_will_have(
+    tmp_path: Path, path: str, parts: dict[str, Any], is_refused: bool
+) -> None:
+    job = JobSpec.model_validate(
+        {
+            "job": "j",
+            "source": {"type": "files", "path": path, "format": "csv"},
+            "extract": {"namespace": "n", "table": "t"},
+            "output": {"path": "lake"},
+            **parts,
+        }
+    )
+    with pytest.raises(UsageError, match="the source would read what branch") if is_refused else nullcontext():
         check_parts(job, tmp_path)

@@ -14,6 +14,8 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import EnvironmentFaultError
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.engine.job_context import JobContext
+from gobblin_dagster.engine.maintenance.clean import clean
+from gobblin_dagster.engine.maintenance.rollback import rollback
 from gobblin_dagster.engine.plan.model import JobPlan
 from gobblin_dagster.engine.run import store_check
 from gobblin_dagster.engine.run.job_run import plan_job
@@ -41,6 +43,21 @@ def set_back(root: Path) -> None:
 
 def problems(plan: JobPlan) -> list[str]:
     return [one.dataset_urn for one in plan.datasets if one.problem]
+
+
+def test_store_older_than_snapshots_that_a_rollback_left_and_clean_deleted_is_noticed(tmp_path: Path) -> None:
+    job = job_spec({"d0": {"rows": 10}}, commit={"keep_snapshots": 1})
+    run(tmp_path, job)
+    shutil.copytree(tmp_path / ".gobblin", tmp_path / "first")
+    more = job.model_copy(update={"source": job_spec({"d0": {"rows": 20}}).source})
+    run(tmp_path, more)
+    rollback(project(tmp_path, job), job, "d0", 1)
+    run(tmp_path, more)
+    (expired,) = clean(project(tmp_path, more), more).expired
+    assert expired.snapshots
+    shutil.rmtree(tmp_path / ".gobblin")
+    shutil.copytree(tmp_path / "first", tmp_path / ".gobblin")
+    assert problems(plan_job(project(tmp_path, more), more)) == ["d0"]
 
 
 @contextmanager

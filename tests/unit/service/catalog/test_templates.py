@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gobblin_dagster.service.catalog.templates import TemplateCatalog, TemplateError, fill, missing_and_unknown
+from gobblin_dagster.service.catalog.templates import (
+    TemplateCatalog,
+    TemplateError,
+    TemplateSpec,
+    fill,
+    job_document,
+    missing_and_unknown,
+)
+from gobblin_dagster.spec.document import read_document
 
 TEMPLATE = """
 template: to_lake
@@ -75,6 +86,33 @@ def test_backslash_inside_of_sql_is_refused(catalog: TemplateCatalog) -> None:
         fill(catalog.load("FS:///shop/to-lake.template").spec, {"city": "a\\' or 1=1 --"})
 
 
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"fork": {"operator": {"type": "sql", "branches": {"eu": "city = ${x}"}}}},
+        {"publisher": {"type": "delta", "mode": "merge", "delete_when": "op = ${x}"}},
+        {"source": {"type": "spark", "options": {"dbTable": "(select * from t where a = ${x})"}}},
+    ],
+    ids=["fork", "delete_when", "jdbc"],
+)
+def test_value_ends_no_literal_of_any_sql(job: dict[str, Any]) -> None:
+    spec = TemplateSpec.model_validate({"template": "t", "parameters": {"x": {}}, "job": job})
+    assert "= 'a'' or true'" in json.dumps(fill(spec, {"x": "a' or true"}))
+
+
+def test_name_of_a_table_needs_no_quotes() -> None:
+    job = {"source": {"type": "spark", "options": {"dbtable": "${x}"}}}
+    spec = TemplateSpec.model_validate({"template": "t", "parameters": {"x": {"type": "name"}}, "job": job})
+    assert fill(spec, {"x": "orders"})["source"]["options"] == {"dbtable": "orders"}
+
+
+def test_executor_reads_the_values_that_the_flow_has() -> None:
+    odd = "\x80\x85\x9f\xa0\u2028\u2029\ufeff\ufffe\uffff\U0001f600\\\"'é"
+    values = [*(f"a{sign}b" for sign in odd), "a \u2028 b", " a "]
+    document = read_document(job_document({"values": values}, "n").encode(), None)
+    assert (document.faults, document.data) == ([], {"job": "n", "values": values})
+
+
 def test_parameter_without_default_must_be_set(tmp_path: Path) -> None:
     (tmp_path / "t.template").write_text(
         "template: t\nparameters: {table: {type: name, description: the table}}\njob: {x: '${table}'}\n"
@@ -93,6 +131,25 @@ def test_uris_do_not_lead_out_of_the_folder(tmp_path: Path, uri: str) -> None:
     (root / "link").symlink_to(tmp_path / "secret.yaml")
     with pytest.raises(TemplateError, match="outside of the folder"):
         TemplateCatalog(root).load(uri)
+
+
+@pytest.mark.parametrize(
+    ("uri", "problem"),
+    [
+        ("FS:///a\0.yaml", r"'FS:///a\\x00.yaml' is no URI of a template: embedded null"),
+        ("FS:///a%00.yaml", "is no URI of a template: embedded null"),
+        ("FS://[/a.yaml", "is no URI of a template: Invalid IPv6 URL"),
+        ("FS:///round.yaml", "is no URI of a template|cannot be read"),
+        ("FS:///pipe.yaml", "is no file"),
+        ("FS:///folder", "is no file"),
+    ],
+)
+def test_uri_that_names_no_file_is_refused(tmp_path: Path, uri: str, problem: str) -> None:
+    (tmp_path / "round.yaml").symlink_to(tmp_path / "round.yaml")
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(TemplateError, match=problem):
+        TemplateCatalog(tmp_path).load(uri)
 
 
 @pytest.mark.parametrize(

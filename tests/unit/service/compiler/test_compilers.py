@@ -42,8 +42,8 @@ class OwnCompiler:
     def compile(self, config: FlowConfig, former: Collection[str] = ()) -> Dag:
         return Dag((DagJob(config.id.name, self._executor, "{}"),))
 
-    def explain(self, config: FlowConfig) -> Explanation:
-        return Explanation(self.compile(config))
+    def explain(self, config: FlowConfig, former: Collection[str] = ()) -> Explanation:
+        return Explanation(self.compile(config, former))
 
 
 def context(root: Path, allow: AllowLists = EVERYTHING) -> CompilerContext:

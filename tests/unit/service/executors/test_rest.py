@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -18,6 +19,7 @@ from starlette.routing import Route
 
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.errors import EnvironmentFaultError, TransientError, UsageError
+from gobblin_dagster.service.executors.dispatcher import Dispatcher
 from gobblin_dagster.service.executors.messages import RunOrder
 from gobblin_dagster.service.executors.rest import HttpsClient, RestExecutor, RestInletSpec, RestLink
 from gobblin_dagster.service.executors.store import StoreExecutor
@@ -134,3 +136,55 @@ def test_worker_that_cannot_listen_says_why(sides: Sides, tmp_path: Path) -> Non
         inlet = sides.inlet.model_copy(update={"port": taken.getsockname()[1]})
         with pytest.raises(EnvironmentFaultError, match=r"cannot listen on 127\.0\.0\.1"):
             RestLink(inlet, sides.inbox, tmp_path).start()
+
+
+class SaysAnything:
+    """Something that answers in place of a worker: another program behind the address, or one that lies."""
+
+    def __init__(self, document: Any) -> None:
+        self._document = document
+
+    def call(self, method: str, path: str, body: str) -> tuple[int, Any]:
+        return 200, self._document
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize("document", [[], None, "x", {}, {"problem": 7}, {"problem": "", "workers": 7}], ids=repr)
+def test_answer_that_no_worker_gives_is_a_reason_to_wait(document: Any) -> None:
+    executor = RestExecutor("east", "https://worker", SaysAnything(document))
+    assert "answers what no worker of this program does" in executor.health()
+    for ask in (executor.list, lambda: executor.take_reports(10)):
+        with pytest.raises(TransientError, match="https://worker answers what no worker"):
+            ask()
+
+
+def test_parts_of_an_answer_that_no_worker_gives_are_left_out() -> None:
+    executor = RestExecutor("east", "https://worker", SaysAnything({"reports": [7, None, {}, "[]", "{" * 100]}))
+    assert executor.take_reports(10) == []
+    executor = RestExecutor("east", "https://worker", SaysAnything({"problem": "", "workers": [7, None, {}, "{}"]}))
+    assert (executor.health(), executor.take_announcements()) == ("", [])
+    for jobs in ([7], [{"group": "g"}], {"a": 1}):
+        with pytest.raises(TransientError, match="answers what no worker"):
+            RestExecutor("east", "https://worker", SaysAnything({"jobs": jobs})).list()
+
+
+def test_executor_that_cannot_be_asked_is_lost(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if what it says ends the question with an error that nobody foresaw: its jobs must go to others."""
+    monkeypatch.setattr("gobblin_dagster.service.executors.dispatcher.LOST_S", 0)
+    executor = RestExecutor("east", "https://worker", SaysAnything({}))
+    monkeypatch.setattr(executor, "health", lambda: int("problem"))
+    dispatcher = Dispatcher(sides.store, executor, lambda _: None)
+    is_lost = [dispatcher.is_lost]
+    dispatcher._turn()
+    assert [*is_lost, dispatcher.is_lost] == [False, True]
+    assert dispatcher.problem.startswith("ValueError: invalid literal")
+
+
+def test_answer_that_is_too_large_is_not_read_to_its_end(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gobblin_dagster.service.executors.rest.MAX_ANSWER", 10)
+    executor = sides.executor()
+    with pytest.raises(TransientError, match="its answer is larger than 0 MiB"):
+        executor.list()
+    executor.close()

@@ -56,6 +56,19 @@ def execution(store: ServiceStore, number: int) -> Execution:
     return found
 
 
+def test_long_text_of_a_report_is_cut(store: ServiceStore, orchestrator: Orchestrator, create: Create) -> None:
+    number = create(flow(templates="FS:///a"))
+    orchestrator.start_accepted()
+    long = "x" * 100_000
+    orchestrator.report(JobReport(ExecutionId(FLOW, number), "a", 1, 1, S.FAILED, long, "", 0, long, long))
+    cut = "x" * 65_536 + "... (34,464 more characters)"
+    with store.read() as transaction:
+        [job] = load_jobs(transaction, ExecutionId(FLOW, number))
+        events = list_events(transaction, ExecutionId(FLOW, number))
+    assert (job.message, job.low_watermark, job.high_watermark) == (cut, cut, cut)
+    assert max(len(one.message) for one in events) < 70_000
+
+
 def test_report_whose_text_the_database_refuses_ends_its_job_all_the_same(
     store: ServiceStore, orchestrator: Orchestrator, create: Create
 ) -> None:

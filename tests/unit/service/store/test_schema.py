@@ -118,6 +118,7 @@ def test_executions_of_revision_0006_are_nobodys(store_url: str) -> None:
         assert running_by_owner(transaction) == {}
         assert transaction.execute(text("SELECT count(*) FROM gobblin_topology_files")).scalar_one() == 0
         assert transaction.execute(text("SELECT count(*) FROM gobblin_state_places")).scalar_one() == 0
+        assert transaction.execute(text("SELECT count(*) FROM gobblin_ways")).scalar_one() == 0
 
 
 def test_store_of_a_newer_program_is_refused_and_left_alone(store: ServiceStore, store_url: str) -> None:

@@ -315,7 +315,7 @@ def test_whole_numbers_stay_if_not_all_readers_would_take_decimals(tmp_path: Pat
         "no contract": {},
         "another": {"schema_contract": "fail"},
         "a branch freezes": EVOLVE | {"fork": {"branches": branches}},
-        "csv": EVOLVE | {"writer": "csv"},
+        "avro": EVOLVE | {"writer": "avro"},
         "folders": EVOLVE | {"writer": {"type": "parquet", "partition_by": ["n"]}},
         "sql": EVOLVE | {"publisher": {"type": "sql_table", "url": "sqlite:///t.db", "table": "t"}},
     }
@@ -407,6 +407,24 @@ def test_json_field_that_comes_later_is_added_by_contract(tmp_path: Path) -> Non
     put(tmp_path, "in/a/10.csv", text='{"id": 3, "m": 2.5}\n')
     (failure,) = lake.run(schema_contract="freeze").failures
     assert "column 'm' (double) is new" in failure.message
+
+
+def test_json_objects_get_the_fields_of_later_files_by_contract(tmp_path: Path) -> None:
+    lake = of_json(tmp_path, '{"id": 1, "place": {"city": "B"}, "items": [{"n": 1}]}\n')
+    lake.run(**EVOLVE)
+    put(tmp_path, "in/a/9.csv", text='{"id": 2, "place": {"at": {"lat": 1.5}}, "items": [{"n": 2.5, "k": "x"}]}\n')
+    assert plan_notes(lake)[:2] == ()
+    assert plan_notes(lake, **EVOLVE)[:2] == (
+        "column 'items' gets the field(s) k, because of in/a/9.csv.",
+        "column 'place' gets the field(s) at, at.lat, because of in/a/9.csv.",
+    )
+    (failure,) = lake.run(**EVOLVE).failures
+    assert "file in/a/9.csv, row 1" in failure.message
+    put(tmp_path, "in/a/9.csv", text='{"id": 2, "place": {"at": {"lat": 1.5}}, "items": [{"n": 2, "k": "x"}]}\n')
+    assert lake.run(**EVOLVE).failures == ()
+    table = read_published(tmp_path / "lake", "j", "a").to_arrow().to_table().sort_by("id")
+    assert table["place"].to_pylist() == [{"city": "B", "at": None}, {"city": None, "at": {"lat": 1.5}}]
+    assert table["items"].to_pylist() == [[{"n": 1, "k": None}], [{"n": 2, "k": "x"}]]
 
 
 def test_contract_has_the_name_that_dlt_gives_it(tmp_path: Path) -> None:

@@ -109,6 +109,7 @@ def test_tree_dataset_spans_folders_of_any_depth(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["data/{dataset:**}/*", "data/{dataset}/*", "data/*/*/*"])
 def test_what_writers_of_hadoop_have_in_the_making_is_left_alone(tmp_path: Path, path: str) -> None:
     inside = ["_SUCCESS", "c.csv._COPYING_", "_temporary/0/_temporary/attempt_1/a.csv", ".spark-staging-1/d=1/a.csv"]
+    inside += ["_gobblin/manifests/j/x/a.csv"]
     put(tmp_path, "data/x/a.csv", "data/x/y/_b.csv", *(f"data/x/{name}" for name in inside), "data/_temporary/0/a.csv")
     put(tmp_path, *(f"data/x/y/{name}" for name in inside))
     offers = plan(source(tmp_path, path)).values()

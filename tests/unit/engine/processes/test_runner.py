@@ -1,0 +1,149 @@
+"""Jobs on processes of this machine: real processes, which all tests here share, and no Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.core.task_state import TaskState, WorkingState
+from gobblin_dagster.core.watermark import LongWatermark
+from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.engine.listener import RunListener
+from gobblin_dagster.engine.processes.runner import ProcessRunner
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.results import RunResult
+from gobblin_dagster.engine.run.job_run import run_job
+from gobblin_dagster.engine.task.context import RunContext, TaskInput
+from gobblin_dagster.spec.job import JobSpec
+from tests.unit.engine.jobs import by_urn, job_spec, project, published
+
+
+@pytest.fixture(scope="module")
+def log_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("processes") / ".gobblin" / "spark.log"
+
+
+@pytest.fixture(scope="module")
+def runner(log_file: Path) -> Iterator[ProcessRunner]:
+    with closing(ProcessRunner(2, log_file)) as runner:
+        runner.start_early()
+        yield runner
+
+
+def _run(root: Path, job: JobSpec, runner: ProcessRunner, **more: Any) -> RunResult:
+    return run_job(project(root, job), job, runner=runner, **more)
+
+
+def _child_of_this_process(part: str) -> int:
+    """Return the id of the child with `part` in its command line."""
+    children = Path("/proc").glob(f"{os.getpid()}/task/*/children")
+    pids = [pid for path in children for pid in path.read_text().split()]
+    (found,) = [pid for pid in pids if part in Path(f"/proc/{pid}/cmdline").read_text()]
+    return int(found)
+
+
+class Watch(RunListener):
+    """Notes each work unit that ends."""
+
+    def __init__(self) -> None:
+        self.units: list[tuple[str, WorkingState]] = []
+
+    def task_done(self, state: TaskState, done: int, total: int) -> None:
+        self.units.append((state.dataset_urn, state.state))
+
+
+def test_many_datasets_are_published_whole_and_each_unit_is_told_once(tmp_path: Path, runner: ProcessRunner) -> None:
+    job = job_spec({f"d{i:03}": {"rows": i} for i in range(1, 60)})
+    watch = Watch()
+    assert _run(tmp_path, job, runner, listeners=[watch]).status is RunStatus.SUCCEEDED
+    assert sorted(watch.units) == [(f"d{i:03}", WorkingState.SUCCESSFUL) for i in range(1, 60)]
+    assert all(published(tmp_path, job, f"d{i:03}") == list(range(i)) for i in (1, 30, 59))
+
+
+def test_unit_that_kills_its_process_fails_alone_also_in_a_group(
+    tmp_path: Path, runner: ProcessRunner, log_file: Path
+) -> None:
+    job = job_spec(
+        {"a": {"rows": 200, "unit_rows": 10}, "poison": {"rows": 200, "unit_rows": 10, "kill_at": 155}},
+        commit={"policy": "successful"},
+        execution={"packs": 1},
+    )
+    result = by_urn(_run(tmp_path, job, runner))
+    assert published(tmp_path, job, "a") == list(range(200))
+    assert published(tmp_path, job, "poison") == [n for n in range(200) if not 150 <= n < 160]
+    (failure,) = result["poison"].failures
+    assert (failure.code, "exit code 9" in failure.message) == ("worker-died", True)
+    assert log_file.read_text().count("told to die") == 2, "once in the group, once alone"
+
+
+def test_stop_cancels_units_that_wait_and_those_that_have_not_begun(tmp_path: Path, runner: ProcessRunner) -> None:
+    slow = {f"d{i}": {"rows": 1000} for i in range(4)}
+    job = job_spec(slow, execution={"packs": 2, "limit": {"rows_per_second": 0.5}})
+    stop = threading.Event()
+
+    def stop_when_both_run() -> None:
+        while len(list(tmp_path.glob("lake/**/_tasks/*.started"))) < 2:
+            time.sleep(0.01)
+        stop.set()
+
+    threading.Thread(target=stop_when_both_run).start()
+    watch = Watch()
+    assert _run(tmp_path, job, runner, listeners=[watch], stop=stop).exit_code == 130
+    assert sorted(watch.units) == [(urn, WorkingState.CANCELLED) for urn in slow]
+
+
+def test_run_goes_on_with_a_new_server_after_the_old_one_was_killed(tmp_path: Path, runner: ProcessRunner) -> None:
+    job = job_spec({"a": {"rows": 3}})
+    assert _run(tmp_path, job, runner).exit_code == 0
+    os.kill(_child_of_this_process("fork_server"), signal.SIGKILL)
+    longer = job_spec({"a": {"rows": 5}})
+    assert _run(tmp_path, longer, runner).exit_code == 0
+    assert published(tmp_path, longer, "a") == list(range(5))
+
+
+def _packs(*urns: str) -> list[list[TaskInput]]:
+    units = [WorkUnit(f"{urn}-0", urn, LongWatermark(0), LongWatermark(2), rows=2) for urn in urns]
+    return [[TaskInput(unit, "c1")] for unit in units]
+
+
+def _context(opened: Project, job: JobSpec) -> RunContext:
+    return opened.run_context(job, "r1")
+
+
+def test_pack_that_cannot_be_run_fails_with_the_reason_after_four_tries(tmp_path: Path, runner: ProcessRunner) -> None:
+    job = job_spec({"a": {"rows": 2}})
+    broken = replace(_context(project(tmp_path, job), job), job_json=json.dumps({"job": "numbers"}))
+    (state,) = runner.run(broken, _packs("a"), lambda _: None, threading.Event())
+    assert state.state is WorkingState.FAILED
+    (failure,) = state.failures
+    assert (failure.code, failure.transient) == ("task-lost", True)
+    assert "tried 4 times" in failure.message
+    assert "Field required" in failure.message
+
+
+def test_error_of_a_listener_ends_the_run_and_the_next_one_has_its_processes(
+    tmp_path: Path, runner: ProcessRunner
+) -> None:
+    job = job_spec({"a": {"rows": 2}, "b": {"rows": 2}})
+
+    def refuse(state: TaskState) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(_context(project(tmp_path / "1", job), job), _packs("a", "b"), refuse, threading.Event())
+    told: list[str] = []
+    context = _context(project(tmp_path / "2", job), job)
+    states = runner.run(context, _packs("b", "a"), lambda state: told.append(state.dataset_urn), threading.Event())
+    assert [state.dataset_urn for state in states] == ["b", "a"], "in the order given"
+    assert sorted(told) == ["a", "b"]

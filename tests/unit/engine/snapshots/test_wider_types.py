@@ -1,0 +1,74 @@
+"""Files of narrower and wider types are read as one table, from each format."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gobblin_dagster.engine.snapshots.reader import read_published
+from gobblin_dagster.spec.job import JobSpec
+from tests.unit.engine.jobs import job_spec, run
+
+_NARROW = {
+    "n": "1::INTEGER",
+    "f": "2147483647::INTEGER",
+    "d": "9223372036854775807::BIGINT",
+    "x": "1.25::DECIMAL(8, 2)",
+    "t": "DATE '2024-01-31'",
+    "u": "TIMESTAMP_MS '2024-01-31 00:00:00.5'",
+    "s": "[{'a': id}]",
+}
+_WIDE = {
+    "n": "1099511627776::BIGINT",
+    "f": "1.5::DOUBLE",
+    "d": "1.25::DECIMAL(22, 2)",
+    "x": "1.00001::DECIMAL(12, 5)",
+    "t": "TIMESTAMP '2024-02-01 10:00:00.123456'",
+    "u": "TIMESTAMP '2024-02-01 10:00:00.123456'",
+    "s": "[{'a': id, 'b': 'x'}]",
+}
+_LEFT_OUT = {"csv": ["s"], "orc": ["t"]}
+"""Columns that a format does not have, or not in the wider type."""
+WIDENED: dict[str, list[Any]] = {
+    "n": [1, 1 << 40],
+    "f": [2147483647.0, 1.5],
+    "d": [Decimal("9223372036854775807.00"), Decimal("1.25")],
+    "x": [Decimal("1.25000"), Decimal("1.00001")],
+    "t": [datetime(2024, 1, 31), datetime(2024, 2, 1, 10, 0, 0, 123456)],
+    "u": [datetime(2024, 1, 31, 0, 0, 0, 500_000), datetime(2024, 2, 1, 10, 0, 0, 123456)],
+    "s": [[{"a": 0, "b": None}], [{"a": 1, "b": "x"}]],
+}
+
+
+def publish_wider(root: Path, *writers: str) -> JobSpec:
+    """Publish a row of narrow types, then one of wider types, to a branch for each writer, and return the job."""
+    without = {name: [{"type": "drop", "columns": columns}] for name, columns in _LEFT_OUT.items()}
+    branches = [{"name": one, "writer": one, "converters": without.get(one, [])} for one in writers]
+    for rows, columns in ((1, _NARROW), (2, _WIDE)):
+        select = ", ".join(["id", *(f"{value} AS {name}" for name, value in columns.items())])
+        job = job_spec(
+            {"a": {"rows": rows}},
+            converters=[{"type": "sql", "select": select}],
+            fork={"branches": branches},
+            schema_contract="evolve",
+        )
+        assert run(root, job).datasets[0].problem == ""
+    return job
+
+
+def test_each_format_reads_older_files_in_the_wider_types(tmp_path: Path) -> None:
+    job = publish_wider(tmp_path, "parquet", "orc", "csv", "jsonl")
+    for branch in job.fork.branches:
+        table = read_published(tmp_path / "lake", "numbers", "a").to_arrow(branch.name).to_table().sort_by("id")
+        expected = {name: values for name, values in WIDENED.items() if name in table.schema.names}
+        assert table.drop(["id"]).to_pydict() == expected
+        assert len(expected) == 7 - len(_LEFT_OUT.get(branch.name, []))
+
+
+def test_avro_refuses_what_its_readers_do_not_take_for_older_values(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"'d' was int64, is decimal.*cannot become a decimal for whole numbers"):
+        publish_wider(tmp_path, "avro")
