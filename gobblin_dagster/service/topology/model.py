@@ -47,12 +47,13 @@ class Dataset(NamedTuple):
             made: what the edge makes; `any` leaves a field as it is.
             platform: platform of the node that the edge leads to.
         """
-        known = [
-            next((value for value in values if value != ANY), ANY) for values in zip(made, self, taken, strict=True)
-        ]
-        # A pattern says which paths an edge takes, not where this dataset lies.
-        path = self.path if made.path == ANY else made.path
-        return Dataset(platform, path, *known[2:])
+        return Dataset(
+            platform,
+            self.path if made.path == ANY else made.path,  # a pattern says what an edge takes, not where this lies
+            _first_known(made.format, self.format, taken.format),
+            _first_known(made.codec, self.codec, taken.codec),
+            _first_known(made.encryption, self.encryption, taken.encryption),
+        )
 
 
 ANYTHING = Dataset()
@@ -78,6 +79,12 @@ class DatasetSpec(SpecModel):
     def dataset(self) -> Dataset:
         """The declaration as a value."""
         return Dataset(self.platform, self.path, self.format, self.codec, self.encryption)
+
+
+def _first_known(made: str, before: str, taken: str) -> str:
+    if made != ANY:
+        return made
+    return before if before != ANY else taken
 
 
 def _is_path(paths: str, pattern: str) -> bool:
