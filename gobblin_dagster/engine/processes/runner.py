@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -144,9 +144,11 @@ class ProcessRunner:
             job.tell(results.get(unit_id) or unrun(task, WorkingState.FAILED, lost))
 
     def _take_worker(self) -> _Worker:
-        with self._lock:
-            if self._idle:
-                return self._idle.pop()
+        while (idle := self._take_idle()) is not None:
+            # One that died while it waited costs a pack no try: all of them die with their server.
+            if idle.is_alive():
+                return idle
+            idle.end()
         for _ in range(TRIES):
             server = self._fork_server()
             with suppress(OSError):
@@ -156,6 +158,10 @@ class ProcessRunner:
                     self._server = None
             server.end()
         raise EnvironmentFaultError(problem="The processes of work units cannot be started.", hint=self._hint())
+
+    def _take_idle(self) -> _Worker | None:
+        with self._lock:
+            return self._idle.pop() if self._idle else None
 
     def _fork_server(self) -> _ForkServer:
         with self._lock:
@@ -202,8 +208,7 @@ class _Job:
         while threads:
             if self.stop.is_set() and not is_told:
                 is_told = True
-                for worker in self._running():
-                    worker.stop()
+                self._stop_workers()
             try:
                 state = self.told.get(timeout=_POLL_S)
             except queue.Empty:
@@ -233,9 +238,11 @@ class _Job:
             for worker in self.workers:
                 worker.abort()
 
-    def _running(self) -> Iterable[_Worker]:
+    def _stop_workers(self) -> None:
+        # Inside of the lock: a worker that has left this job may be running a pack of another one.
         with self.lock:
-            return list(self.workers)
+            for worker in self.workers:
+                worker.stop()
 
 
 class _Worker:
@@ -275,6 +282,16 @@ class _Worker:
                         yield from_json(TaskState, answer)
         except OSError:
             return
+
+    def is_alive(self) -> bool:
+        """Tell whether a worker without a pack can be given one: it says nothing, and its socket is open."""
+        try:
+            self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
 
     def stop(self) -> None:
         """Ask the worker to begin no further work unit."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from gobblin_dagster.core.task_state import TaskState, WorkingState
 from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.listener import RunListener
-from gobblin_dagster.engine.processes.runner import ProcessRunner
+from gobblin_dagster.engine.processes.runner import TRIES, ProcessRunner, _Job, _Worker
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.engine.run.job_run import run_job
@@ -45,12 +46,18 @@ def _run(root: Path, job: JobSpec, runner: ProcessRunner, **more: Any) -> RunRes
     return run_job(project(root, job), job, runner=runner, **more)
 
 
-def _child_of_this_process(part: str) -> int:
-    """Return the id of the child with `part` in its command line."""
+def _children_of_this_process(part: str) -> set[int]:
+    """Return the ids of the children with `part` in their command lines."""
     children = Path("/proc").glob(f"{os.getpid()}/task/*/children")
     pids = [pid for path in children for pid in path.read_text().split()]
-    (found,) = [pid for pid in pids if part in Path(f"/proc/{pid}/cmdline").read_text()]
-    return int(found)
+    return {int(pid) for pid in pids if part in Path(f"/proc/{pid}/cmdline").read_text()}
+
+
+def _is_running(process: Path) -> bool:
+    try:
+        return bool((process / "cmdline").read_bytes())  # one that nobody has waited for has none
+    except OSError:
+        return False
 
 
 class Watch(RunListener):
@@ -106,10 +113,59 @@ def test_stop_cancels_units_that_wait_and_those_that_have_not_begun(tmp_path: Pa
 def test_run_goes_on_with_a_new_server_after_the_old_one_was_killed(tmp_path: Path, runner: ProcessRunner) -> None:
     job = job_spec({"a": {"rows": 3}})
     assert _run(tmp_path, job, runner).exit_code == 0
-    os.kill(_child_of_this_process("fork_server"), signal.SIGKILL)
+    (server,) = _children_of_this_process("fork_server")
+    os.kill(server, signal.SIGKILL)
     longer = job_spec({"a": {"rows": 5}})
     assert _run(tmp_path, longer, runner).exit_code == 0
     assert published(tmp_path, longer, "a") == list(range(5))
+
+
+def test_processes_that_died_while_they_waited_for_work_cost_the_next_run_no_try(
+    tmp_path: Path, log_file: Path
+) -> None:
+    others = _children_of_this_process("fork_server")
+    with closing(ProcessRunner(TRIES, log_file)) as runner:
+        many = job_spec({f"d{i}": {"rows": 200} for i in range(TRIES)}, execution={"packs": TRIES})
+        assert _run(tmp_path / "many", many, runner).exit_code == 0
+        (server,) = _children_of_this_process("fork_server") - others
+        idle = [Path("/proc") / pid for pid in Path(f"/proc/{server}/task/{server}/children").read_text().split()]
+        os.kill(server, signal.SIGKILL)
+        while any(_is_running(process) for process in idle):
+            time.sleep(0.01)
+        one = job_spec({"a": {"rows": 3}})
+        assert _run(tmp_path / "one", one, runner).exit_code == 0
+        assert published(tmp_path / "one", one, "a") == [0, 1, 2]
+
+
+class _SlowToStop(_Worker):
+    """A worker's socket whose `stop` begins before the worker has left its job, and ends later if it can."""
+
+    begun = threading.Event()
+    left = threading.Event()
+
+    def stop(self) -> None:
+        self.begun.set()
+        self.left.wait(0.2)
+        super().stop()
+
+
+def test_order_to_stop_never_reaches_the_next_job_of_a_process(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    job = job_spec({"a": {"rows": 2}})
+    stop = threading.Event()
+    stop.set()
+    stopped = _Job(_context(project(tmp_path, job), job), "{}", stop, iter([]))
+    worker = _SlowToStop(ours)
+    with closing(theirs), closing(ours):
+        told = threading.Thread(target=lambda: list(stopped.new_states(1)))
+        with stopped.using(worker):
+            told.start()
+            worker.begun.wait()
+        ours.sendall(b"next pack\n")
+        worker.left.set()
+        stopped.tell(None)
+        told.join()
+        assert theirs.recv(100) == b"stop\nnext pack\n"
 
 
 def _packs(*urns: str) -> list[list[TaskInput]]:
