@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 from gobblin_dagster.constructs.sql.stuck import let_process_end
@@ -17,11 +18,12 @@ def main() -> None:
     let_process_end()
     message = json.load(sys.stdin)
     end_with_parent(message["parent"])
-    # Text that a construct prints must not mix with the result.
-    result, sys.stdout = sys.stdout, sys.stderr
+    # What a construct prints, or programs that it starts, must not mix with the result.
+    result = os.dup(1)
+    os.dup2(2, 1)
     state = run_one(from_json(RunContext, message["run_context"]), from_json(TaskInput, message["task"]))
-    result.write(to_json(state))
-    result.flush()
+    with os.fdopen(result, "w", encoding="utf-8") as file:
+        file.write(to_json(state))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import os
 import secrets
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -175,17 +176,24 @@ def run_one(run_context: RunContext, task: TaskInput) -> TaskState:
 
 def _run_isolated(run_context: RunContext, task: TaskInput) -> TaskState:
     """Run a suspect unit in a process of its own."""
-    child = subprocess.run(
-        [sys.executable, "-m", "gobblin_dagster.engine.task.child_process"],
-        input=json.dumps({"parent": os.getpid(), "run_context": to_json(run_context), "task": to_json(task)}).encode(),
-        capture_output=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        check=False,
-    )
-    said = child.stderr.decode(errors="replace")
+    # Files, not pipes: a process that the unit leaves behind would keep a pipe open, and this one waiting.
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as log:
+        message = {"parent": os.getpid(), "run_context": to_json(run_context), "task": to_json(task)}
+        child = subprocess.run(
+            [sys.executable, "-m", "gobblin_dagster.engine.task.child_process"],
+            input=json.dumps(message).encode(),
+            stdout=out,
+            stderr=log,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            check=False,
+        )
+        out.seek(0)
+        result = out.read().decode()
+        log.seek(0)
+        said = log.read().decode(errors="replace")
     sys.stderr.write(said)  # into Spark's log, like the output of other workers
-    if child.returncode == 0:
-        return from_json(TaskState, child.stdout.decode())
+    if child.returncode == 0 and result:  # a unit may end its process with exit code 0
+        return from_json(TaskState, result)
     unit, last_line = task.unit, said.strip().rpartition("\n")[2][:500]
     error = WorkerDiedError(dataset_urn=unit.dataset_urn, work_unit=unit.id, exit_code=child.returncode, said=last_line)
     return unrun(task, WorkingState.FAILED, describe_failure(error))

@@ -94,6 +94,41 @@ def test_unit_that_kills_its_process_fails_alone_also_in_a_group(
     assert log_file.read_text().count("told to die") == 2, "once in the group, once alone"
 
 
+_ENDS_ITSELF = """
+import os, pathlib, subprocess
+
+def datasets():
+    return dict.fromkeys(("ends", "good", "leaves", "prints"), 2)
+
+def read(unit):
+    alone = pathlib.Path(__file__).with_name(unit.dataset)
+    if unit.dataset == "ends" or (unit.dataset != "good" and not alone.exists()):
+        alone.touch()
+        os._exit(0)
+    if unit.dataset == "leaves":
+        left = subprocess.Popen(["sleep", "30"], stdin=subprocess.DEVNULL, start_new_session=True)
+        alone.write_text(str(left.pid))
+    if unit.dataset == "prints":
+        os.write(1, b"not a result")
+    yield from ({"id": n, "value": "x"} for n in range(unit.low, unit.high))
+"""
+
+
+def test_unit_that_ends_its_process_with_0_fails_alone_and_those_that_print_or_leave_a_process_are_read(
+    tmp_path: Path, runner: ProcessRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "ends_itself.py").write_text(_ENDS_ITSELF)
+    source = {"type": "python", "read": "ends_itself:read", "datasets": "ends_itself:datasets"}
+    columns = {"columns": {"id": "int64", "value": "string"}}
+    job = job_spec({}, source=source | columns, execution={"packs": 1})
+    result = by_urn(_run(tmp_path, job, runner))
+    os.kill(int((tmp_path / "leaves").read_text()), signal.SIGKILL)  # fails if the run has waited for its end
+    (failure,) = result["ends"].failures
+    assert (failure.code, "exit code 0" in failure.message) == ("worker-died", True)
+    assert [urn for urn, dataset in result.items() if not dataset.failures] == ["good", "leaves", "prints"]
+
+
 def test_stop_cancels_units_that_wait_and_those_that_have_not_begun(tmp_path: Path, runner: ProcessRunner) -> None:
     slow = {f"d{i}": {"rows": 1000} for i in range(4)}
     job = job_spec(slow, execution={"packs": 2, "limit": {"rows_per_second": 0.5}})
