@@ -11,7 +11,8 @@ from pathlib import Path
 _HANDLES = "/proc/self/fd"
 """Linux lists the open files of a process here; a path through an entry begins at the open folder itself."""
 _CAN_HOLD = Path(_HANDLES).is_dir()
-_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_PATH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
+_FOLDER = _PATH | os.O_DIRECTORY
 
 
 @contextmanager
@@ -47,6 +48,23 @@ def held(root: str, path: str) -> Iterator[str]:
             if isinstance(at := getattr(error, attribute), str) and (at == here or at.startswith(f"{here}/")):
                 setattr(error, attribute, folder + at.removeprefix(here))
         raise
+    finally:
+        os.close(handle)
+
+
+def real_path(path: str) -> str:
+    """Return a path with all links resolved; of an existing one, asked of the system at once.
+
+    Asking part by part (`os.path.realpath`) takes seven times as long for a folder of a lake.
+    """
+    if not _CAN_HOLD:
+        return os.path.realpath(path)
+    try:
+        handle = os.open(path, _PATH)
+    except OSError:
+        return os.path.realpath(path)  # its last parts do not exist, or may not be reached
+    try:
+        return os.readlink(f"{_HANDLES}/{handle}")  # noqa: PTH115
     finally:
         os.close(handle)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gobblin_dagster.core.storage import FileDigest
-from gobblin_dagster.storage._beneath import held
+from gobblin_dagster.storage._beneath import held, real_path
 from gobblin_dagster.storage._rename import rename_new
 from gobblin_dagster.storage.schemes import Scheme
 
@@ -141,7 +141,7 @@ class LocalStorage:
 
     def real_path(self, path: str) -> str:
         """Return a path with all links resolved."""
-        return os.path.realpath(path)
+        return real_path(path)
 
     def folds_case(self, path: str) -> bool:
         """Return whether the file system ignores the case of names in a folder.

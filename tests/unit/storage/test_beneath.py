@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gobblin_dagster.storage import LocalStorage, _beneath, open_storage
-from gobblin_dagster.storage._beneath import held
+from gobblin_dagster.storage._beneath import held, real_path
 from gobblin_dagster.storage._rename import rename_new
 
 
@@ -101,3 +102,17 @@ def test_paths_apart_from_the_root_and_systems_without_handles_use_the_path(
     monkeypatch.setattr(_beneath, "_CAN_HOLD", False)
     with held(str(lake), f"{lake}/staged") as path:
         assert path == f"{lake}/staged"
+
+
+@pytest.mark.parametrize("can_hold", [True, False])
+@pytest.mark.parametrize(
+    "path", ["day", "day/../staged", "out/below", "out/kept", "out/gone/x", "gone/../x", "loop/x", "", "."]
+)
+def test_real_path_is_that_of_the_standard_library(
+    lake: Path, path: str, can_hold: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (lake / "loop").symlink_to("loop")
+    monkeypatch.setattr(_beneath, "_CAN_HOLD", can_hold)
+    monkeypatch.chdir(lake)
+    for one in (path, f"{lake}/{path}"):
+        assert real_path(one) == os.path.realpath(one)
