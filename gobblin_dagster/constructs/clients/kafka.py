@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +20,36 @@ from gobblin_dagster.spec.job import SpecModel
 
 _LOG = logging.getLogger(__name__)
 _LOG.addHandler(logging.NullHandler())  # without it, errors go to the terminal if logging is not configured
+QUIET_S = 60.0
+"""Seconds for which a line that the client library has logged is not logged again."""
+
+
+class OnceAMinute(logging.Filter):
+    """Pass a line once a minute, whatever numbers are in it.
+
+    While brokers are away the library logs each of its tries to connect: 20 lines a second and client.
+
+    Args:
+        clock: returns seconds that only grow.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._told_at: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the line is to be logged."""
+        now, line = self._clock(), _NUMBER.sub("0", record.getMessage())
+        if now - self._told_at.get(line, -QUIET_S) < QUIET_S:
+            return False
+        # Copied, as several threads log; and old lines are forgotten.
+        self._told_at = {one: at for one, at in self._told_at.copy().items() if now - at < QUIET_S} | {line: now}
+        return True
+
+
+_NUMBER = re.compile(r"\d+")
+_LOG.addFilter(OnceAMinute())
 _SECRET = ("password", "passphrase", "secret", ".pem", "oauthbearer.config")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 import traceback
@@ -15,7 +16,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollectio
 from pydantic import ValidationError
 
 from gobblin_dagster.constructs.clients.kafka import (
+    QUIET_S,
     KafkaConnection,
+    OnceAMinute,
     _id_text,
     is_absent,
     new_client,
@@ -54,6 +57,21 @@ except KafkaException:
 def test_broker_that_is_away_is_told_by_the_error_alone() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=120)
     assert (done.stdout, done.stderr) == ("away\n", "")
+
+
+def test_tries_to_connect_are_logged_once_a_minute_and_each_broker_for_itself() -> None:
+    now = [100.0]
+    quiet = OnceAMinute(lambda: now[0])
+
+    def is_logged(text: str) -> bool:
+        return bool(quiet.filter(logging.LogRecord("kafka", logging.ERROR, "", 1, "FAIL %s", (text,), None)))
+
+    assert is_logged("broker a failed: Connection refused (after 0ms in state CONNECT)")
+    now[0] += 0.05
+    assert not is_logged("broker a failed: Connection refused (after 1ms in state CONNECT)")
+    assert is_logged("broker b failed: Connection refused (after 1ms in state CONNECT)")
+    now[0] += QUIET_S
+    assert is_logged("broker a failed: Connection refused (after 0ms in state CONNECT)")
 
 
 @pytest.mark.parametrize(
