@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from gobblin_dagster.cli.context import examples
+from gobblin_dagster.cli.import_interrupt import raise_interrupt_of_import
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ def lazy_group(commands: Mapping[str, LazyCommand]) -> type[TyperGroup]:
 def load_lazy(commands: Mapping[str, LazyCommand], name: str) -> Any:
     """Import a command by name."""
     command = commands[name].load()
+    raise_interrupt_of_import()
     command.name = name
     _hide_types(command)
     return command

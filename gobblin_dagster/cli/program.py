@@ -6,27 +6,47 @@ It imports what runs commands only if it runs one: a command in the worker begin
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 from typing import NoReturn
-
-from gobblin_dagster.cli.ending import end_process
-from gobblin_dagster.cli.warm import hand_over
 
 COLLECTOR_THRESHOLD = 50_000
 """New objects after which Python looks for cycles; its default is 700. Importing makes many objects that stay, and
 searching them took up to an eighth of the CPU time of a short command."""
+INTERRUPTED = 130
+"""`ExitCode.INTERRUPTED`, whose module is not imported yet when Ctrl-C comes early."""
 
 
 def program() -> NoReturn:
     """Run the command of this process, and end the process."""
     gc.set_threshold(COLLECTOR_THRESHOLD)
-    given, error = sys.argv[1:], None
     try:
-        code = hand_over(given)
+        code = _run(sys.argv[1:])
+    except KeyboardInterrupt:  # before the handler was set, or the second one, while the first is told
+        sys.stderr.write("interrupted\n")
+        code = INTERRUPTED
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to interrupt: one that comes now ends the process
+    from gobblin_dagster.cli.ending import end_process  # noqa: PLC0415 - see `INTERRUPTED`
+
+    end_process(code)
+
+
+def _run(given: list[str]) -> int:
+    """Run the command in the worker or here, and return its exit code."""
+    from gobblin_dagster.cli.import_interrupt import interrupt_between_imports, raise_interrupt_of_import  # noqa: PLC0415
+    from gobblin_dagster.cli.warm import hand_over  # noqa: PLC0415 - both: see `INTERRUPTED`
+
+    interrupt_between_imports()
+    try:
+        code, error = hand_over(given), None
     except BaseException as raised:  # noqa: BLE001 - it is told as that of any command
         code, error = None, raised
-    if code is None:
-        from gobblin_dagster.cli.main import run_here, told  # noqa: PLC0415 - see the module's docstring
+    if code is not None:
+        return code
+    from gobblin_dagster.cli.main import run_here, told  # noqa: PLC0415 - see the module's docstring
 
-        code = run_here(given) if error is None else told(error, given)
-    end_process(code)
+    try:
+        raise_interrupt_of_import()
+    except KeyboardInterrupt as raised:
+        error = raised
+    return run_here(given) if error is None else told(error, given)

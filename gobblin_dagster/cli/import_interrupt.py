@@ -1,0 +1,70 @@
+"""Ctrl-C while Python imports: it waits until the import is done, then interrupts as it does elsewhere.
+
+An exception in the midst of an import leaves half a module behind, and native code that an import calls (pydantic's)
+prints and drops it: the command would go on.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from types import FrameType
+
+RETRY_S = 0.02
+LONGEST_S = 5.0
+"""How long an import is waited for: one that hangs, such as that of a module of the project, can be interrupted."""
+
+_IMPORT = "<frozen importlib"
+"""How the file names of Python's own import code begin, in the frames of the stack."""
+
+
+def interrupt_between_imports() -> None:
+    """Let SIGINT raise KeyboardInterrupt as soon as the main thread imports nothing, at the latest after 5 s."""
+    # Not if who called us ignores Ctrl-C, and not on Windows.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler and hasattr(signal, "pthread_kill"):
+        signal.signal(signal.SIGINT, _Handler())
+
+
+def raise_interrupt_of_import() -> None:
+    """Raise KeyboardInterrupt if a SIGINT came during an import that is done now."""
+    handler = signal.getsignal(signal.SIGINT)
+    if isinstance(handler, _Handler):
+        handler.raise_if_asked()
+
+
+class _Handler:
+    """Handler of SIGINT, which asks again a little later while there is an import."""
+
+    def __init__(self) -> None:
+        self._until: float | None = None
+        """When a SIGINT that came during an import is raised, whatever is imported then."""
+        self._again: threading.Timer | None = None
+
+    def __call__(self, signum: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if _imports(frame) and (self._until is None or now < self._until):
+            self._until = self._until or now + LONGEST_S
+            self._again = threading.Timer(RETRY_S, signal.pthread_kill, (threading.main_thread().ident, signum))
+            self._again.daemon = True  # the process does not wait for it
+            self._again.start()
+            return
+        self._until = now
+        self.raise_if_asked()
+
+    def raise_if_asked(self) -> None:
+        """Raise KeyboardInterrupt if a SIGINT waits."""
+        if self._until is None:
+            return
+        self._until = None
+        if self._again is not None:
+            self._again.cancel()
+        raise KeyboardInterrupt
+
+
+def _imports(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(_IMPORT):
+            return True
+        frame = frame.f_back
+    return False

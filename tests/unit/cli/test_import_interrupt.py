@@ -1,0 +1,68 @@
+"""Ctrl-C before the command runs: while Python imports what it needs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+AT_IMPORT = """\
+import os, signal, sys
+
+class Interrupter:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r} and self in sys.meta_path:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupter())
+sys.argv = ["gobblin", *{arguments!r}]
+from gobblin_dagster.cli.program import program
+program()
+"""
+HANGS = """\
+import os, signal, threading
+os.kill(os.getpid(), signal.SIGINT)
+threading.Event().wait(60)
+"""
+
+
+def interrupted_at(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Return how a command ended that was interrupted when it began to import a module."""
+    code = AT_IMPORT.format(module=module, arguments=arguments)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "gobblin_dagster.cli.import_interrupt",  # before there is a handler
+        "gobblin_dagster.cli.warm",
+        "typer",
+        "pydantic_core",  # which prints and drops exceptions
+        "gobblin_dagster.cli.commands.check",
+    ],
+)
+def test_interrupt_during_an_import_ends_as_elsewhere(module: str) -> None:
+    done = interrupted_at(module, "check")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_interrupt_during_an_import_is_told_as_json() -> None:
+    done = interrupted_at("pydantic_core", "check", "--output", "json")
+    assert done.returncode == 130
+    assert json.loads(done.stdout)["error"]["code"] == "interrupted"
+
+
+def test_import_that_hangs_is_interrupted(tmp_path: Path) -> None:
+    (tmp_path / "hangs.py").write_text(HANGS)
+    code = (
+        "from gobblin_dagster.cli import import_interrupt; import_interrupt.LONGEST_S = 0.1; "
+        "import_interrupt.interrupt_between_imports()\n"
+        "try:\n import hangs\nexcept KeyboardInterrupt:\n print('interrupted')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
