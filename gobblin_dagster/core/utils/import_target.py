@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+_project_folders: set[str] = set()
+"""Folders that were put before Python's own modules."""
 
 
 def find_modules_in(folder: Path | str) -> None:
     """Let Python find modules in a project's folder first: constructs of the user's own lie there."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
+        _project_folders.add(str(folder))
+
+
+def python_for_module(module: str) -> list[str]:
+    """Return the command that runs a module of ours in a process of its own, to be used with `python_environment`."""
+    # Without -P the current folder, which is mostly the project's, would come first.
+    return [sys.executable, "-P", "-m", module]
+
+
+def python_environment() -> dict[str, str]:
+    """Return the environment of a Python process that finds the modules that this one finds.
+
+    A project may have a `queue.py`: this process has imported Python's own before it looks into the project, so the
+    other one has to find Python's own first, too. Hashes of texts do not change from run to run, as in Spark's workers.
+    """
+    path = sorted(sys.path, key=_project_folders.__contains__)
+    return {"PYTHONHASHSEED": "0", **os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
 
 def load_target(target: str) -> Any:

@@ -10,7 +10,6 @@ import os
 import queue
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from gobblin_dagster.core.errors import EnvironmentFaultError, TaskLostError
 from gobblin_dagster.core.failure import describe_failure
 from gobblin_dagster.core.serialization import from_json, to_json
 from gobblin_dagster.core.task_state import TaskState, WorkingState
+from gobblin_dagster.core.utils.import_target import python_environment, python_for_module
 from gobblin_dagster.engine.processes import fork_server
 from gobblin_dagster.engine.processes.worker import DONE, ERROR, EXIT, STOP, pack_line
 from gobblin_dagster.engine.task.checkpoint import TaskCheckpoints
@@ -325,12 +325,12 @@ class _ForkServer:
         with theirs, (log_file or Path(os.devnull)).open("ab") as log:
             # This interpreter and a module of ours; the only other word is a number.
             self._process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-m", fork_server.__name__, str(theirs.fileno())],
+                [*python_for_module(fork_server.__name__), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                env=python_environment(),
                 start_new_session=True,  # Ctrl-C in a terminal reaches only the driver
             )
 

@@ -296,6 +296,7 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.extraJavaOptions": " ".join(fast_start_options(java, spark)),
             "spark.python.daemon.module": worker_daemon.__name__,
+            **worker_daemon.ENVIRONMENT,
         }
     silence_py4j()
     conf = SparkConf(loadDefaults=False).setAll(list((settings | spec.conf).items()))

@@ -9,12 +9,17 @@ units need are imported once for all workers.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
 from gobblin_dagster.constructs.sql.stuck import let_process_end
+
+_SAFE_PATH = "gobblin"
+ENVIRONMENT = {} if "PYTHONSAFEPATH" in os.environ else {"spark.executorEnv.PYTHONSAFEPATH": _SAFE_PATH}
+"""Spark's settings for the daemon: a project's `queue.py` in the current folder is not to hide Python's own."""
 
 
 def without_archives(path: Sequence[str]) -> list[str]:
@@ -29,6 +34,8 @@ def without_archives(path: Sequence[str]) -> list[str]:
 
 def main() -> None:
     """Become Spark's daemon; returns when Spark ends it."""
+    if os.environ.get("PYTHONSAFEPATH") == _SAFE_PATH:
+        del os.environ["PYTHONSAFEPATH"]  # it is not meant for programs that constructs start
     before, sys.path[:] = set(sys.path), without_archives(sys.path)
     for archive in before.difference(sys.path):
         sys.path_importer_cache.pop(archive, None)

@@ -24,6 +24,7 @@ from gobblin_dagster.core.failure import describe_failure, refused_by_storage
 from gobblin_dagster.core.serialization import from_json, to_json
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState, advance
+from gobblin_dagster.core.utils.import_target import python_environment, python_for_module
 from gobblin_dagster.engine.task.checkpoint import TaskCheckpoints
 from gobblin_dagster.engine.task.context import RunContext, TaskInput
 from gobblin_dagster.engine.task.file_groups import make_groups
@@ -179,12 +180,12 @@ def _run_isolated(run_context: RunContext, task: TaskInput) -> TaskState:
     # Files, not pipes: a process that the unit leaves behind would keep a pipe open, and this one waiting.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as log:
         message = {"parent": os.getpid(), "run_context": to_json(run_context), "task": to_json(task)}
-        child = subprocess.run(
-            [sys.executable, "-m", "gobblin_dagster.engine.task.child_process"],
+        child = subprocess.run(  # noqa: S603 - this interpreter and a module of ours
+            python_for_module("gobblin_dagster.engine.task.child_process"),
             input=json.dumps(message).encode(),
             stdout=out,
             stderr=log,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            env=python_environment(),
             check=False,
         )
         out.seek(0)

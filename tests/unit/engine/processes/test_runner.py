@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import pytest
 
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.task_state import TaskState, WorkingState
+from gobblin_dagster.core.utils.import_target import find_modules_in
 from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.listener import RunListener
@@ -127,6 +129,24 @@ def test_unit_that_ends_its_process_with_0_fails_alone_and_those_that_print_or_l
     (failure,) = result["ends"].failures
     assert (failure.code, "exit code 0" in failure.message) == ("worker-died", True)
     assert [urn for urn, dataset in result.items() if not dataset.failures] == ["good", "leaves", "prints"]
+
+
+def test_hashes_of_texts_are_the_same_in_each_run_and_a_module_named_as_one_of_python_is_no_obstacle(
+    tmp_path: Path, runner: ProcessRunner, log_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hashes.py").write_text("def read(unit):\n    yield {'id': hash('a text'), 'value': ''}\n")
+    (tmp_path / "queue.py").touch()
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    find_modules_in(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    found = []
+    with closing(ProcessRunner(1, log_file)) as another:
+        for number, one in enumerate((runner, another)):
+            source = {"type": "python", "read": "hashes:read"}
+            job = job_spec({}, job=f"job{number}", source=source, output={"path": f"lake{number}"})
+            assert _run(tmp_path, job, one).exit_code == 0
+            found += published(tmp_path, job, "test.numbers")
+    assert found[0] == found[1]
 
 
 def test_stop_cancels_units_that_wait_and_those_that_have_not_begun(tmp_path: Path, runner: ProcessRunner) -> None:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from gobblin_dagster.engine.spark.worker_daemon import without_archives
+from gobblin_dagster.engine.spark.worker_daemon import ENVIRONMENT, without_archives
 
 
 def _package(folder: Path, name: str) -> Path:
@@ -39,3 +40,18 @@ def test_modules_that_workers_inherit_are_not_searched_for_cycles_after_every_ta
         [sys.executable, "-c", f"{replaced}; {as_spark_does}"], capture_output=True, text=True, check=True
     )
     assert int(done.stdout) > 50_000
+
+
+def test_modules_of_the_current_folder_do_not_hide_those_of_python(tmp_path: Path) -> None:
+    (tmp_path / "queue.py").touch()
+    given = {name.removeprefix("spark.executorEnv."): value for name, value in ENVIRONMENT.items()}
+    here = Path(__file__).parents[4]
+    done = subprocess.run(
+        [sys.executable, "-m", "gobblin_dagster.engine.spark.worker_daemon"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(here), **given},
+        stdin=subprocess.DEVNULL,  # its end ends the daemon
+        capture_output=True,
+        check=False,  # it ends with 1 even if it was told to end
+    )
+    assert len(done.stdout) == 4, "the number of its port"
