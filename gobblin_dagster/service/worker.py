@@ -27,7 +27,7 @@ from gobblin_dagster.service.model import ExecutionStatus, JobKey
 log = logging.getLogger(__name__)
 
 BUSY_STEP_S = 5.0
-"""Seconds between two looks at datasets that another run holds, at first; they double."""
+"""Seconds between two looks at datasets that another run holds; they double after a while."""
 LONGEST_STEP_S = 60.0
 """Seconds between two such looks at most."""
 SHOWN_DATASETS = 20
@@ -37,7 +37,6 @@ _STATUS = {
     RunStatus.SUCCEEDED: ExecutionStatus.COMPLETE,
     RunStatus.PARTIAL: ExecutionStatus.FAILED,
     RunStatus.FAILED: ExecutionStatus.FAILED,
-    RunStatus.BUSY: ExecutionStatus.FAILED,
     RunStatus.INTERRUPTED: ExecutionStatus.CANCELLED,
 }
 
@@ -150,13 +149,14 @@ class Worker:
         job = read_job_body(order.key.job, order.body, project.root, project.spec)
         result = run_job(project, job, runner=self._runner, stop=stop, run_id=order.run_id)
         moved = [dataset for dataset in result.datasets if dataset.is_committed]
-        # A worker that was killed on another machine holds its datasets until its leases end: they are waited for. The
-        # former copy of a job that moved may go on where it is, as long as it likes: flows have a deadline for that.
-        give_up_at = time.monotonic() + project.spec.lease_ttl_s + BUSY_STEP_S
-        has_former = order.key.generation > 1
+        # A worker that was killed on another machine holds its datasets until its leases end. The former copy of a job
+        # that moved, or another execution with this job, may go on as long as it likes: flows have a deadline for that.
+        leases_end_at = time.monotonic() + project.spec.lease_ttl_s + BUSY_STEP_S
         tries, step_s = 0, BUSY_STEP_S
-        while _is_busy(result) and (has_former or time.monotonic() < give_up_at) and not stop.wait(step_s):
-            tries, step_s = tries + 1, min(2 * step_s, LONGEST_STEP_S) if has_former else BUSY_STEP_S
+        while _is_busy(result) and not stop.wait(step_s):
+            tries += 1
+            if time.monotonic() > leases_end_at:
+                step_s = min(2 * step_s, LONGEST_STEP_S)
             log.info("run %s waits for datasets that another run holds", order.run_id)
             result = run_job(project, job, runner=self._runner, stop=stop, run_id=f"{order.run_id}.{tries}")
             moved += [dataset for dataset in result.datasets if dataset.is_committed]

@@ -76,16 +76,17 @@ def _orders(key: JobKey, told: list[JobNews]) -> Iterator[str]:
     yield to_line(Shutdown())
 
 
+@pytest.mark.parametrize("generation", [1, 2], ids=["of two executions", "that moved"])
 @pytest.mark.parametrize("is_stopped", [False, True])
-def test_job_that_moved_waits_for_its_former_copy_until_it_is_stopped(
-    is_stopped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_job_waits_for_another_copy_of_it_until_it_is_stopped(
+    is_stopped: bool, generation: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "BUSY_STEP_S", 0.01)
     (tmp_path / "gobblin.yaml").write_text("project: tests\nlease_ttl_s: 5\n")
     project = Project(tmp_path, load_project(tmp_path))
-    monkeypatch.setattr(module, "time", NoTime())  # the time after which a job of the first generation is given up
+    monkeypatch.setattr(module, "time", NoTime())  # leases of a killed worker would have ended
     told: list[JobNews] = []
-    key = JobKey("g", "n", 1, "numbers", 2, 1)
+    key = JobKey("g", "n", 1, "numbers", generation, 1)
     with closing(project.open_store()) as store:
         former = replace(LeaseOwner.current("former-copy"), host="elsewhere")
         held = store.acquire_leases("numbers", ["a"], former, timedelta(hours=1)).granted
@@ -93,6 +94,7 @@ def test_job_that_moved_waits_for_its_former_copy_until_it_is_stopped(
         def orders() -> Iterator[str]:
             yield to_line(RunOrder(key, "run-1", json.dumps(JOB)))
             while not any(run.run_id.endswith(".3") for run in store.load_runs("numbers")):
+                assert not told or not told[-1].status.is_final, told
                 time.sleep(0.01)
             if is_stopped:
                 yield to_line(StopOrder(key))
