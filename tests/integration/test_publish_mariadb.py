@@ -173,6 +173,41 @@ def test_no_value_is_changed_whatever_the_server_is_set_up_to_do(
     ]
 
 
+def test_numbers_and_texts_that_a_column_would_round_or_cut_are_refused(
+    tmp_path: Path, lax_server: MariadbServer, folding_url: str
+) -> None:
+    kinds = {
+        "whole": ("int", "column 'd' holds whole numbers, and some values have fractions"),
+        "whole_decimal": ("int", "column 'm' holds whole numbers, and some values have fractions"),
+        "short": ("float", "column 'n' is FLOAT in the table and int32 in the files: digits would be lost"),
+        "tenths": (
+            "double(5,1)",
+            "column 'd' is DOUBLE in the table and double in the files: it would be rounded",
+        ),
+        "as_text": ("varchar(5)", "column 'd' is VARCHAR(5) in the table and double in the files"),
+        "blanks": ("varchar(3)", "column 't' is VARCHAR(3), and some texts end with blanks: they would be cut"),
+        "padded": ("char(9)", "column 't' is CHAR(9), and some texts end with blanks: they would be cut"),
+        "fits": ("int", ""),
+    }
+    values = "1.25::DOUBLE AS d, 1.25::DECIMAL(5,2) AS m, 16777217::INTEGER AS n, 'ab   ' AS t, 2::DOUBLE AS w"
+    says = {}
+    for table, (kind, problem) in kinds.items():
+        column = problem[8] if problem else "w"
+        lax_server.execute(
+            f"create table {table} (id bigint, {column} {kind}) engine=InnoDB", database=folding_url.rpartition("/")[2]
+        )
+        job = table_job(
+            OWN | {"table": table},
+            {"c": {"rows": 1}},
+            job=table,
+            converters=[{"type": "sql", "select": f"id, {values}"}],
+        )
+        (result,) = run(tmp_path, job).datasets
+        says[table] = [problem in one.message for one in result.failures]
+    assert says == {table: [True] if problem else [] for table, (_, problem) in kinds.items()}
+    assert query(folding_url, "SELECT w, n FROM fits") == [(2, 16777217)]
+
+
 def test_table_without_transactions_is_refused_and_stays_empty(
     tmp_path: Path, lax_server: MariadbServer, folding_url: str
 ) -> None:

@@ -163,17 +163,38 @@ def test_server_that_ends_the_connection_in_copy_is_told_once_in_its_own_words(
         ("INTEGER", "'007'", "text would be read as another type"),
         ("INTEGER", "3000000000::BIGINT", "out of range"),
         ("TEXT", "'a' || chr(0)", "invalid byte sequence"),
+        ("REAL", "16777217::INTEGER", "digits would be lost"),
+        ("MONEY", "1.239::DECIMAL(5,3)", "it would be rounded"),
+        ("TIME(0)", "TIME '10:00:00.7'", "fractions of seconds would be rounded"),
+        ("VARCHAR(3)", "'ab   '", "some texts end with blanks"),
+        ("tenths", "1.239::DECIMAL(7,3)", "it would be rounded"),
     ],
 )
 def test_value_that_a_table_would_change_is_refused(
     tmp_path: Path, url: str, column: str, select: str, problem: str
 ) -> None:
+    check_refused(tmp_path, url, column, select, problem, APPEND)
+
+
+@pytest.mark.parametrize(
+    ("column", "select"),
+    [("INTEGER", "1.5::DOUBLE"), ("SMALLINT", "1.5::DECIMAL(3,1)"), ("whole", "'nan'::DOUBLE")],
+)
+def test_fractions_that_an_upsert_would_round_are_refused(tmp_path: Path, url: str, column: str, select: str) -> None:
+    upsert = APPEND | {"mode": "upsert", "key": ["id"]}
+    check_refused(tmp_path, url, column, select, "column 'v' holds whole numbers, and some values have", upsert)
+
+
+def check_refused(root: Path, url: str, column: str, select: str, problem: str, publisher: dict[str, Any]) -> None:
+    """Check that a value is refused for a column that a person has made, and that nothing is in its table."""
     engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg2"))
     with engine.begin() as connection:
-        connection.execute(sa.text(f"CREATE TABLE numbers (id BIGINT, v {column})"))
+        connection.execute(sa.text("CREATE DOMAIN tenths AS NUMERIC(5,1)"))
+        connection.execute(sa.text("CREATE DOMAIN whole AS INTEGER"))
+        connection.execute(sa.text(f"CREATE TABLE numbers (id BIGINT PRIMARY KEY, v {column})"))
     engine.dispose()
     odd = {"converters": [{"type": "sql", "select": f"id, {select} AS v"}]}
-    result = run(tmp_path, table_job(APPEND, {"c": {"rows": 1}}, **odd))
+    result = run(root, table_job(publisher, {"c": {"rows": 1}}, **odd))
 
     assert problem in result.datasets[0].failures[0].message
     assert query(url, "SELECT count(*) FROM numbers") == [(0,)]

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 import pyarrow as pa
 import sqlalchemy as sa
 from pydantic import Field, field_validator, model_validator
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 
 from gobblin_dagster.constructs.clients.environment import to_store
@@ -24,7 +25,7 @@ from gobblin_dagster.constructs.publishers.sql_names import (
     require_distinct,
     too_long,
 )
-from gobblin_dagster.constructs.publishers.sql_values import require_fit, with_whole_times
+from gobblin_dagster.constructs.publishers.sql_values import require_fit, with_kept_values
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
     TablePublisher,
@@ -275,7 +276,8 @@ class LoadSqlTableStep:
             connection.execute(sa.delete(self._table()))
         if table is None:
             return
-        batches = with_whole_times(batches_of(self.commit.paths, BATCH_ROWS), _columns(connection, table) or {})
+        there, dialect = _columns(connection, table) or {}, connection.dialect.name
+        batches = with_kept_values(batches_of(self.commit.paths, BATCH_ROWS), there, dialect)
         if self.mode == "upsert":
             merge_rows(connection, table, self.key, self.newest_by, batches)
         else:
@@ -410,7 +412,22 @@ def _columns(connection: sa.Connection, table: sa.Table) -> dict[str, sa.types.T
     if not looked.has_table(table.name, table.schema):
         return None
     columns = looked.get_columns(table.name, table.schema)
-    return {column_name(column["name"], connection.dialect): column["type"] for column in columns}
+    return {column_name(column["name"], connection.dialect): _kept_as(connection, column["type"]) for column in columns}
+
+
+def _kept_as(connection: sa.Connection, kind: sa.types.TypeEngine[Any]) -> sa.types.TypeEngine[Any]:
+    """Return the type by which a column keeps its values: that of its domain in PostgreSQL."""
+    if not isinstance(kind, postgresql.DOMAIN):
+        return kind
+    if not isinstance(kind.data_type, sa.Numeric):
+        return _kept_as(connection, kind.data_type)
+    # SQLAlchemy finds the type of a domain without its digits.
+    digits = sa.text(
+        "SELECT numeric_precision, numeric_scale FROM information_schema.domains WHERE domain_name = :name "
+        "AND domain_schema = coalesce(:schema, domain_schema) ORDER BY numeric_scale"
+    )
+    found = connection.execute(digits, {"name": kind.name, "schema": kind.schema}).first()
+    return sa.Numeric(*found) if found else kind.data_type
 
 
 def _make(connection: sa.Connection, table: sa.Table) -> None:

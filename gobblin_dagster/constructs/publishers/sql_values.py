@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql
+from sqlalchemy.dialects import mysql, postgresql
 
 from gobblin_dagster.constructs.clients.sql import MYSQL
 from gobblin_dagster.constructs.publishers.sql_mysql import time_digits
@@ -23,6 +23,7 @@ _FLOAT_DIGITS = 15
 """Decimals with so many digits survive the conversion to a float and back."""
 _SHORT_FLOATS = {"postgresql": "REAL", **dict.fromkeys(MYSQL, "FLOAT")}
 """Type of columns with 32 bits, by dialect."""
+_REMEDY = "Convert the column in the job (converter `cast` or `sql`), or give the table's column a type that fits"
 _NO_TEXT = (sa.Boolean, sa.Integer, sa.Numeric, sa.Float, sa.DateTime, sa.Date, sa.Time)
 
 
@@ -34,7 +35,7 @@ def require_fit(table: str, schema: pa.Schema, there: Mapping[str, sa.types.Type
         if theirs is not None and (problem := _misfit(kind, theirs, dialect)):
             raise StepRefusedError(
                 step=f"load table {table}",
-                problem=f"column {field.name!r} is {theirs} in the table and {kind} in the files: {problem}",
+                problem=f"column {field.name!r} is {theirs} in the table and {kind} in the files: {problem}. {_REMEDY}",
             )
 
 
@@ -53,30 +54,46 @@ def exact_values(batch: pa.RecordBatch, dialect: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
-def with_whole_times(
-    batches: Iterable[pa.RecordBatch], there: Mapping[str, sa.types.TypeEngine[Any]]
+def with_kept_values(
+    batches: Iterable[pa.RecordBatch], there: Mapping[str, sa.types.TypeEngine[Any]], dialect: str
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches; raise StepRefusedError for a time with more digits than its column of MySQL or MariaDB keeps.
+    """Yield batches; raise StepRefusedError for a value that its column would round or cut without a word.
 
     Args:
         batches: rows to load.
         there: types of the table's columns by name.
+        dialect: SQLAlchemy's name of the database; SQLite keeps such values as they are.
     """
-    kept = {name: digits for name, kind in there.items() if (digits := time_digits(kind)) is not None and digits < 6}
     for batch in batches:
-        for name in kept.keys() & set(batch.schema.names):
-            array = batch.column(name)
-            if not pa.types.is_temporal(array.type) or pa.types.is_date(array.type):
-                continue
-            step = 10 ** (6 - kept[name])
-            unit = (
-                pa.time64("us") if pa.types.is_time(array.type) else pa.timestamp("us", getattr(array.type, "tz", None))
-            )
-            ticks = array.cast(unit).cast(pa.int64())
-            if pc.any(pc.not_equal(pc.multiply(pc.divide(ticks, step), step), ticks)).as_py():
-                problem = f"column {name!r} keeps {kept[name]} digits of a second, and some times have more"
-                raise StepRefusedError(step="load a table", problem=f"{problem}: they would be cut")
+        for name, array in zip(batch.schema.names, batch.columns, strict=True) if dialect != "sqlite" else ():
+            values = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+            if name in there and (problem := _lost(values, there[name], dialect)):
+                raise StepRefusedError(step="load a table", problem=f"column {name!r} {problem}. {_REMEDY}")
         yield batch
+
+
+def _lost(array: pa.Array, theirs: sa.types.TypeEngine[Any], dialect: str) -> str:
+    """Return what a column would take away from some values; empty if it takes nothing, or the database refuses it."""
+    kind = array.type
+    if isinstance(theirs, sa.Integer) and (pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        is_whole = pc.equal(array, pc.floor(array))
+        has_fractions = not pc.all(is_whole).as_py()
+        return "holds whole numbers, and some values have fractions: they would be rounded" if has_fractions else ""
+    if isinstance(theirs, sa.String) and theirs.length and is_text(kind):
+        ends = pc.ends_with(array, " ")
+        cuts = pc.greater(pc.utf8_length(array), theirs.length)
+        if isinstance(theirs, sa.CHAR) and dialect in MYSQL:
+            cuts = pa.scalar(value=True)
+        is_cut = pc.any(pc.and_(ends, cuts)).as_py()
+        return f"is {theirs}, and some texts end with blanks: they would be cut" if is_cut else ""
+    digits = time_digits(theirs)
+    if digits is not None and digits < 6 and _has_time(kind):
+        step = 10 ** (6 - digits)
+        unit = pa.time64("us") if pa.types.is_time(kind) else pa.timestamp("us", kind.tz)
+        ticks = array.cast(unit).cast(pa.int64())
+        is_cut = pc.any(pc.not_equal(pc.multiply(pc.divide(ticks, step), step), ticks)).as_py()
+        return f"keeps {digits} digits of a second, and some times have more: they would be cut" if is_cut else ""
+    return ""
 
 
 def _misfit(ours: pa.DataType, theirs: sa.types.TypeEngine[Any], dialect: str) -> str:
@@ -84,48 +101,73 @@ def _misfit(ours: pa.DataType, theirs: sa.types.TypeEngine[Any], dialect: str) -
 
     Return an empty text if they would not, or if the database itself refuses those that do not fit.
     """
-    if is_text(ours) and isinstance(theirs, _NO_TEXT):
-        return "text would be read as another type, 007 as 7"
-    if isinstance(theirs, sa.Float):
-        return _float_misfit(ours, is_short=_SHORT_FLOATS.get(dialect) == theirs.__visit_name__)
-    if isinstance(theirs, sa.Numeric):
-        digits = ours.scale if pa.types.is_decimal(ours) else _MANY if pa.types.is_floating(ours) else 0
-        return "it would be rounded" if theirs.scale is not None and theirs.scale < digits else ""
+    if is_text(ours):
+        return "text would be read as another type, 007 as 7" if isinstance(theirs, _NO_TEXT) else ""
+    if isinstance(theirs, sa.Float | sa.Numeric | sa.String | postgresql.MONEY):
+        return _number_misfit(ours, theirs, dialect)
+    if pa.types.is_timestamp(ours) and isinstance(theirs, sa.Date | sa.Time):
+        return "the time or the day would be lost"
     if dialect in MYSQL:
         return _mysql_misfit(ours, theirs)
-    return _time_misfit(ours, theirs) if dialect == "postgresql" and pa.types.is_timestamp(ours) else ""
+    return _time_misfit(ours, theirs) if dialect == "postgresql" else ""
 
 
-def _float_misfit(ours: pa.DataType, *, is_short: bool) -> str:
-    is_decimal = pa.types.is_decimal(ours)
-    is_long = (is_decimal and ours.precision > _FLOAT_DIGITS) or (pa.types.is_integer(ours) and ours.bit_width == 64)
-    return "digits would be lost" if is_long or (is_short and (is_decimal or pa.types.is_float64(ours))) else ""
+def _number_misfit(ours: pa.DataType, theirs: sa.types.TypeEngine[Any], dialect: str) -> str:
+    if isinstance(theirs, sa.Float):
+        return _float_misfit(ours, theirs, is_short=_SHORT_FLOATS.get(dialect) == theirs.__visit_name__)
+    if isinstance(theirs, sa.String):
+        is_cut = pa.types.is_floating(ours) and _writes_few_digits(theirs, dialect)
+        return "the database would write numbers as text with fewer digits" if is_cut else ""
+    scale = theirs.scale if isinstance(theirs, sa.Numeric) else 0  # how many digits MONEY has is a setting
+    return "it would be rounded" if scale is not None and scale < _fraction_digits(ours) else ""
 
 
-def _time_misfit(ours: pa.TimestampType, theirs: sa.types.TypeEngine[Any]) -> str:
-    if isinstance(theirs, sa.Date | sa.Time):
-        return "the time or the day would be lost"
-    if isinstance(theirs, sa.DateTime):
-        if theirs.timezone != (ours.tz is not None):
-            return "instants and clock times are not the same"
-        precision = getattr(theirs, "precision", None)
-        if precision is not None and precision < 6:  # microseconds
-            return "fractions of seconds would be rounded"
+def _fraction_digits(kind: pa.DataType) -> int:
+    return kind.scale if pa.types.is_decimal(kind) else _MANY if pa.types.is_floating(kind) else 0
+
+
+def _writes_few_digits(column: sa.String, dialect: str) -> bool:
+    """Return whether a text column gets numbers with fewer digits than they have.
+
+    SQLite writes 15; MySQL and MariaDB write as many as a column of limited length has room for.
+    """
+    return dialect == "sqlite" or (dialect in MYSQL and column.length is not None)
+
+
+def _float_misfit(ours: pa.DataType, theirs: sa.Float[Any], *, is_short: bool) -> str:
+    is_decimal, is_integer = pa.types.is_decimal(ours), pa.types.is_integer(ours)
+    scale = getattr(theirs, "scale", None)  # of `DOUBLE(7, 2)` in MySQL and MariaDB
+    if scale is not None and scale < _fraction_digits(ours):
+        return "it would be rounded"
+    is_long = (is_decimal and ours.precision > _FLOAT_DIGITS) or (is_integer and ours.bit_width == 64)
+    is_longer = is_decimal or pa.types.is_float64(ours) or (is_integer and ours.bit_width > 16)
+    return "digits would be lost" if is_long or (is_short and is_longer) else ""
+
+
+def _has_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_time(kind) or pa.types.is_timestamp(kind))
+
+
+def _time_misfit(ours: pa.DataType, theirs: sa.types.TypeEngine[Any]) -> str:
+    if not isinstance(theirs, sa.DateTime if pa.types.is_timestamp(ours) else sa.Time) or not _has_time(ours):
+        return ""
+    if theirs.timezone != (getattr(ours, "tz", None) is not None):
+        return "instants and clock times are not the same"
+    precision = getattr(theirs, "precision", None)
+    if precision is not None and precision < 6:  # microseconds
+        return "fractions of seconds would be rounded"
     return ""
 
 
 def _mysql_misfit(ours: pa.DataType, theirs: sa.types.TypeEngine[Any]) -> str:
     """Return how values would change in MySQL and MariaDB, which cut times without a word in every mode.
 
-    Fractions of seconds are looked at by value (`with_whole_times`): most columns there have none.
+    Fractions of seconds are looked at by value (`with_kept_values`): most columns there have none.
     """
     if isinstance(theirs, mysql.YEAR):
         return "short numbers would become other years"
-    if pa.types.is_timestamp(ours):
-        if isinstance(theirs, sa.Date | sa.Time):
-            return "the time or the day would be lost"
-        if isinstance(theirs, mysql.TIMESTAMP) and ours.tz is None:
-            return "instants and clock times are not the same"
+    if pa.types.is_timestamp(ours) and isinstance(theirs, mysql.TIMESTAMP) and ours.tz is None:
+        return "instants and clock times are not the same"
     return ""
 
 

@@ -318,6 +318,8 @@ def test_instants_are_in_utc_in_sqlite_which_knows_no_zones(tmp_path: Path) -> N
         ("1.5::DECIMAL(5,1)", "1.239::DOUBLE"),
         ("1.5::DOUBLE", "9007199254740993::BIGINT"),
         ("1.5::DOUBLE", "1.5::DECIMAL(20,1)"),
+        ("'a'", "0.30000000000000004::DOUBLE"),
+        ("DATE '2024-01-01'", "TIMESTAMP '2024-01-01 10:00:00'"),
     ],
 )
 def test_column_of_another_type_that_would_change_values_is_refused(tmp_path: Path, before: str, after: str) -> None:
