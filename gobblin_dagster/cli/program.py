@@ -1,6 +1,7 @@
 """The program `gobblin`: hands its command to the project's warm worker, or runs it here, and ends.
 
-It imports what runs commands only if it runs one: a command in the worker begins without.
+It imports what runs commands only if it runs one: a command in the worker begins without. Next to nothing is imported
+before Ctrl-C is taken care of.
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ from typing import NoReturn
 COLLECTOR_THRESHOLD = 50_000
 """New objects after which Python looks for cycles; its default is 700. Importing makes many objects that stay, and
 searching them took up to an eighth of the CPU time of a short command."""
-INTERRUPTED = 130
-"""`ExitCode.INTERRUPTED`, whose module is not imported yet when Ctrl-C comes early."""
 
 
 def program() -> NoReturn:
@@ -23,10 +22,13 @@ def program() -> NoReturn:
     try:
         code = _run(sys.argv[1:])
     except KeyboardInterrupt:  # before the handler was set, or the second one, while the first is told
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        from gobblin_dagster.core.exit_codes import ExitCode  # noqa: PLC0415 - see the module's docstring
+
         sys.stderr.write("interrupted\n")
-        code = INTERRUPTED
+        code = ExitCode.INTERRUPTED
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to interrupt: one that comes now ends the process
-    from gobblin_dagster.cli.ending import end_process  # noqa: PLC0415 - see `INTERRUPTED`
+    from gobblin_dagster.cli.ending import end_process  # noqa: PLC0415 - see the module's docstring
 
     end_process(code)
 
@@ -34,7 +36,7 @@ def program() -> NoReturn:
 def _run(given: list[str]) -> int:
     """Run the command in the worker or here, and return its exit code."""
     from gobblin_dagster.cli.import_interrupt import interrupt_between_imports, raise_interrupt_of_import  # noqa: PLC0415
-    from gobblin_dagster.cli.warm import hand_over  # noqa: PLC0415 - both: see `INTERRUPTED`
+    from gobblin_dagster.cli.warm import hand_over  # noqa: PLC0415 - see the module's docstring
 
     interrupt_between_imports()
     try:

@@ -15,7 +15,7 @@ from typing import Any
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.allow import AllowLists
-from gobblin_dagster.core.errors import InvalidSpecError, SpecFault
+from gobblin_dagster.core.errors import GobblinDagsterError, InvalidSpecError, SpecFault
 from gobblin_dagster.spec.document import Loc, show_loc
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.load import constructs
@@ -68,8 +68,44 @@ def _faults(job_json: str, base_dir: str, lists: AllowLists) -> tuple[SpecFault,
         if kind == ConstructKind.SOURCE:
             source = registry.short_name(ConstructKind.SOURCE, node["type"])
             found.append(((*loc, "type"), lists.source_problem(source)))
-        found += _Checker(kind, node["type"], base_dir, lists).problems(loc, node)
+        name = _own_name(kind, node["type"], lists)
+        found += _Checker(kind, name, base_dir, lists).problems(loc, node)
+        if (kind, name) == (ConstructKind.PUBLISHER, "iceberg") and not replace(lists, sources=None).is_open:
+            found.append(((*loc, "catalog_name"), _catalog_problem(str(node.get("catalog_name", "default")))))
     return tuple(SpecFault(show_loc(loc), problem) for loc, problem in found if problem)
+
+
+def _own_name(kind: str, type_name: str, lists: AllowLists) -> str:
+    """Return our short name of a type, also if a job names our class by a module that is allowed."""
+    name = registry.short_name(ConstructKind(kind), type_name)
+    if ":" not in name or lists.module_problem(name):
+        return name
+    try:
+        found = registry.load(ConstructKind(kind), name)
+    except GobblinDagsterError:
+        return name  # planning says what is wrong with it
+    target = f"{found.__module__}:{found.__qualname__}"
+    return next((own for own, one in registry.types(ConstructKind(kind)).items() if one == target), name)
+
+
+def _catalog_problem(name: str) -> str:
+    """Return why the lists do not allow a catalog: pyiceberg would add settings that they do not see."""
+    try:
+        from pyiceberg.utils.config import Config  # noqa: PLC0415 - optional package, slow to import
+
+        is_known = Config().get_catalog_config(name) is not None
+    except ImportError:
+        return ""
+    except Exception as error:  # noqa: BLE001 - errors of YAML and of its contents
+        return (
+            f"pyiceberg's own configuration cannot be read ({type(error).__name__}), and `allow` of gobblin.yaml is set"
+        )
+    if not is_known:
+        return ""
+    return (
+        f"pyiceberg's own configuration (.pyiceberg.yaml, PYICEBERG_CATALOG__...) has settings of the catalog {name!r} "
+        "that `allow` of gobblin.yaml does not see; choose another name, or take them out and name all in `catalog`"
+    )
 
 
 class _Checker:

@@ -114,6 +114,16 @@ def test_names_that_the_server_refuses_are_refused_before_anything_is_read(tmp_p
     assert query(url, f"SELECT count(*) FROM of_{longest}") == [(2,)]
 
 
+@pytest.mark.parametrize("name", ["x" * 65, "a😀", "a "])
+def test_column_that_the_server_refuses_is_named_before_anything_is_staged(tmp_path: Path, url: str, name: str) -> None:
+    rename = {"type": "rename", "columns": {"value": name}}
+    (result,) = run(tmp_path, table_job(OWN, {"a": {"rows": 2}}, converters=[rename])).datasets
+    assert result.outcome is DatasetOutcome.FAILED  # and no commit sequence waits for a person
+    assert f"column name {name!r}" in result.failures[0].message
+    assert "rename it" in result.failures[0].message
+    assert by_urn(run(tmp_path, table_job(OWN, {"a": {"rows": 2}})))["a"].outcome is DatasetOutcome.COMMITTED
+
+
 def test_upsert_is_refused_before_anything_is_read(tmp_path: Path, url: str) -> None:
     (result,) = run(tmp_path, table_job(OWN | {"mode": "upsert", "key": ["id"]}, {"a": {"rows": 2}})).datasets
     assert (result.outcome, result.rows_read) == (DatasetOutcome.FAILED, 0)

@@ -1,4 +1,4 @@
-"""Compare names of tables and columns, and texts, as databases do; refuse names that are equal there."""
+"""Compare names of tables and columns, and texts, as databases do; say which it does not take."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from gobblin_dagster.constructs.clients.sql import MYSQL
-from gobblin_dagster.core.errors import StepRefusedError
 from gobblin_dagster.core.utils.duplicates import alike
 
 _EXACT_CASE = ("postgresql", "oracle")
@@ -18,13 +17,31 @@ _LONGEST = {"postgresql": (63, "bytes"), **dict.fromkeys(MYSQL, (64, "characters
 """Longest names of schemas, tables and columns. PostgreSQL cuts longer ones silently, MySQL refuses them."""
 
 
-def too_long(backend: str, names: Iterable[str]) -> str:
-    """Return the first of the names that is too long for a database, with both lengths; empty if none is."""
+def unfit_name(backend: str, names: Iterable[str]) -> str:
+    """Return why a database cannot take the first of the names that it does not take; empty if it takes all."""
     longest, unit = _LONGEST.get(backend, (sys.maxsize, ""))
     for name in names:
         length = len(name.encode()) if unit == "bytes" else len(name)
+        odd = next((letter for letter in name if letter == "\0" or (backend in MYSQL and letter > "\uffff")), None)
         if length > longest:
             return f"name {name!r} has {length} {unit}, and the database takes at most {longest}"
+        if odd is not None:
+            return f"name {name!r} has the character {odd!r} (U+{ord(odd):04X}), which the database takes in no name"
+        if backend in _LONGEST and not name:
+            return "name '' is empty, which the database does not take"
+        if backend in MYSQL and name.endswith(" "):
+            return f"name {name!r} ends with a space, which the database does not take"
+    return ""
+
+
+def unfit_columns(backend: str, wanted: Iterable[str], there: Collection[str] = ()) -> str:
+    """Return why a table cannot have the columns, beside those that are there; empty if it can."""
+    wanted = list(wanted)
+    names = [*there, *(name for name in wanted if name not in there)]
+    if problem := unfit_name(backend, wanted):
+        return f"column {problem}; rename it with the converter `rename`"
+    if backend and backend not in _EXACT_CASE and (pair := alike(names, str.casefold)):
+        return "columns {!r} and {!r} differ in case only, which the database does not see; rename one".format(*pair)
     return ""
 
 
@@ -38,17 +55,6 @@ def folds_tables(connection: sa.Connection) -> bool:
 def may_fold_tables(backend: str) -> bool:
     """Return True if a kind of database may have one table for names that differ in case only."""
     return backend not in _EXACT_CASE
-
-
-def require_distinct(step: str, dialect: str, wanted: Iterable[str], there: Collection[str]) -> None:
-    """Raise StepRefusedError if two columns, of the table or of the files, have equal names in the database."""
-    wanted = list(wanted)
-    names = [*there, *(name for name in wanted if name not in there)]
-    if problem := too_long(dialect, wanted):
-        raise StepRefusedError(step=step, problem=f"column {problem}; rename it")
-    if dialect not in _EXACT_CASE and (pair := alike(names, str.casefold)):
-        problem = "columns {!r} and {!r} differ in case only, which the database does not see; rename one".format(*pair)
-        raise StepRefusedError(step=step, problem=problem)
 
 
 def exact(connection: sa.Connection, text: sa.ColumnElement[str]) -> sa.ColumnElement[str]:

@@ -22,8 +22,8 @@ from gobblin_dagster.constructs.publishers.sql_names import (
     exact,
     folds_tables,
     may_fold_tables,
-    require_distinct,
-    too_long,
+    unfit_columns,
+    unfit_name,
 )
 from gobblin_dagster.constructs.publishers.sql_values import require_fit, with_kept_values
 from gobblin_dagster.constructs.publishers.tables import (
@@ -120,7 +120,7 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
         wanted = {*(self._options.key or extract.primary_keys), *extract.delta_fields} if is_merged else set()
         if missing := sorted(wanted.difference(schema.names)):
             return f"`mode: upsert` needs column {', '.join(missing)}; there are {', '.join(schema.names)}"
-        return ""
+        return unfit_columns(self._database.backend, schema.names)
 
     def key_columns(self, extract: Extract) -> Sequence[str]:
         """Return no column: the database refuses rows without a key."""
@@ -152,8 +152,8 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
         if backend and self._options.mode == "upsert" and (problem := unfit_for_upsert(backend)):
             return dict.fromkeys(datasets, f"{problem}; choose another `mode`")
         tables = {urn: self._full_name(urn) for urn in datasets}
-        problems = {urn: too_long(backend, table.split(".")) for urn, table in tables.items()}
-        what_to_do = "choose a shorter `table`, or shorter names of datasets"
+        problems = {urn: unfit_name(backend, table.split(".")) for urn, table in tables.items()}
+        what_to_do = "choose another `table`, or other names of datasets"
         return {urn: f"table {tables[urn]}: {problem}; {what_to_do}" for urn, problem in problems.items() if problem}
 
     @property
@@ -243,7 +243,8 @@ class LoadSqlTableStep:
         with self._connection() as connection:
             if table is not None and schema is not None:
                 there = _columns(connection, table) or {}
-                require_distinct(self.describe(), connection.dialect.name, schema.names, there)
+                if problem := unfit_columns(connection.dialect.name, schema.names, there):
+                    raise StepRefusedError(step=self.describe(), problem=problem)
             # Tables first, in their own transactions: two datasets may create the same table.
             for wanted in (self._ledger, table):
                 if wanted is not None:

@@ -95,6 +95,28 @@ def test_sql_of_spark_is_code_beside_each_list(source: dict[str, Any], lists: Al
     assert "Spark's SQL" in fault.problem
 
 
+def test_sql_of_spark_is_code_also_if_its_class_is_named_by_its_module(tmp_path: Path) -> None:
+    source = {"type": "gobblin_dagster.constructs.sources.spark.source:SparkSource", "query": "select 1"}
+    lists = AllowLists(paths=(str(tmp_path),))
+    assert [fault.path for fault in faults_of(job(source), str(tmp_path), lists)] == ["source.query"]
+
+
+def test_catalog_of_pyicebergs_own_configuration_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
+    (tmp_path / ".pyiceberg.yaml").write_text("catalog:\n  Prod:\n    uri: https://prod\n    credential: id:word\n")
+    monkeypatch.setenv("PYICEBERG_CATALOG__OTHER__URI", "https://other")
+    catalog = {"type": "sql", "uri": "sqlite:///in/c.db", "warehouse": "lake"}
+
+    def refused(lists: AllowLists, **options: str) -> list[str]:
+        spec = published({"type": "iceberg", "table": "s.t", "catalog": catalog, **options})
+        return [fault.path for fault in faults_of(spec, str(tmp_path), lists)]
+
+    for name in ("prod", "PROD", "other"):
+        assert refused(LISTS, catalog_name=name) == ["publisher.catalog_name"]
+        assert not {"publisher.catalog_name"} & {*refused(AllowLists(sources=()), catalog_name=name)}
+    assert refused(LISTS) == []
+
+
 def test_sql_of_spark_is_allowed_where_only_sources_are_listed(tmp_path: Path) -> None:
     spec = job({"type": "spark", "query": "select 1"})
     assert faults_of(spec, str(tmp_path), AllowLists(sources=("spark",))) == ()
