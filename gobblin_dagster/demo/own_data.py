@@ -45,6 +45,7 @@ _DIALECT: dict[str, str | None] = {
     "date_format": None,
 }
 """How CSV is written if nothing is declared."""
+_VALUE, _YEAR = re.compile(r"[-+]?[\d.,]*\d|\d{4}-\d\d-\d\d.*"), re.compile(r"[12]\d{3}")
 _DAY = re.compile(r"(\d\d)([./])(\d\d)\2\d{4}(?:[ T].*)?")
 _COMMA_NUMBER, _POINT_NUMBER = re.compile(r"-?\d+,\d+"), re.compile(r"-?(?!\d{1,3}(\.\d{3})+$)\d+\.\d+")
 """Fractions; `1.000` may be a thousand."""
@@ -328,6 +329,11 @@ def _csv_looks(folder: Path, files: Sequence[Path]) -> _CsvLooks:
     for path, dialect in dialects.items():
         if other := {name: value for name, value in dialect.items() if value != usual[name]}:
             found.others[path] = other
+    if bare := [path for path, text in texts.items() if _begins_with_values(text, dialects[path]["delimiter"] or ",")]:
+        found.remarks.append(
+            f"{len(bare)} file(s), as {bare[0]}, begin with values in place of names: if they have no header, set "
+            "`header: false` and `column_names` for them in `dialects`."
+        )
     if unsure:
         found.remarks.append(
             f"Days like 01/02/2024 are texts in {len(unsure)} file(s), as {unsure[0]}: set `date_format` to %d/%m/%Y "
@@ -378,6 +384,14 @@ def _dialect(text: str, encoding: str) -> tuple[dict[str, str | None], bool]:
         "date_format": date_format,
     }
     return dialect, is_unsure
+
+
+def _begins_with_values(text: str, delimiter: str) -> bool:
+    """Return whether at least half of the first line are numbers or days; years are names of columns too."""
+    lines = (line for line in text.removeprefix("\ufeff").split("\n") if line.strip() and not line.startswith("#"))
+    cells = [cell for part in next(lines, "").split(delimiter) if (cell := part.strip().strip('"'))]
+    values = [cell for cell in cells if _VALUE.fullmatch(cell) and not _YEAR.fullmatch(cell)]
+    return bool(cells) and len(values) * 2 >= len(cells)
 
 
 def _date_format(cells: Collection[str]) -> tuple[str | None, bool]:

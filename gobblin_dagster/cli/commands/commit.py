@@ -118,6 +118,13 @@ def show(
         out.print(f"  ... {more:,} more; `--output json` has all")
     for status in found.progress:
         out.print(f"  - {_shortened(status.step, sequence)}: {_DONE[status.is_done]}")
+    if stored.state is SequenceState.QUARANTINED:
+        out.print(
+            "Next: if the reason is mended outside of the job, `gobblin commit recover` tries the steps again; else"
+        )
+        out.print(
+            f"`gobblin commit abandon {stored.id}`: then the dataset is read again, with the job as it is by then."
+        )
 
 
 @app.command(epilog=examples("gobblin commit recover --dry-run", "gobblin commit recover flights"))

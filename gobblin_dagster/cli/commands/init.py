@@ -125,6 +125,8 @@ def _init_own(name: Path, source: SourceKind | None, where: str, header: list[st
     from gobblin_dagster.cli.each_job import for_each_job  # noqa: PLC0415
     from gobblin_dagster.cli.render.console import console  # noqa: PLC0415
     from gobblin_dagster.cli.render.plan import print_plan  # noqa: PLC0415
+    from gobblin_dagster.cli.spark import plan_only_spark  # noqa: PLC0415
+    from gobblin_dagster.core.utils.text import printable  # noqa: PLC0415
     from gobblin_dagster.demo.own_data import plain_name, write_project  # noqa: PLC0415
     from gobblin_dagster.engine.project import open_project  # noqa: PLC0415
     from gobblin_dagster.engine.run.job_run import plan_job  # noqa: PLC0415
@@ -138,11 +140,12 @@ def _init_own(name: Path, source: SourceKind | None, where: str, header: list[st
         typer.echo(f"Wrote {path}")
     code = 0
     if source is not SourceKind.KAFKA:  # a broker need not be there yet
-        for job in jobs if source is SourceKind.QUERY else ():
-            typer.echo("\n".join(f"  {remark}" for remark in job.remarks))
+        for job in jobs:
+            typer.echo("\n".join(f"  {printable(remark)}" for remark in job.remarks))
         project = open_project(name)
         out = console(sys.stdout)
-        plans = for_each_job(project.jobs, lambda job: plan_job(project, job))
+        with plan_only_spark(project) as spark:
+            plans = for_each_job(project.jobs, lambda job: plan_job(project, job, spark=spark))
         for plan in plans.results:
             print_plan(out, plan)
         code = plans.code

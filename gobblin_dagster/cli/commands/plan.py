@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -23,8 +24,10 @@ from gobblin_dagster.cli.render.documents import NO_PLAN, plan_view
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.cli.render.plan import print_plan
 from gobblin_dagster.cli.spark import plan_only_spark
+from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.selection import Selection
+from gobblin_dagster.engine.plan.model import JobPlan
 from gobblin_dagster.engine.run.job_run import plan_job
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -62,14 +65,19 @@ def plan(
         for one in plans:
             print_plan(out, one)
         if plans:
-            out.print(_next(has_changes, any(dataset.problem for plan in plans for dataset in plan.datasets)))
+            out.print(_next(plans))
     raise typer.Exit(code)
 
 
-def _next(has_changes: bool, has_problems: bool) -> str:
+def _next(plans: Sequence[JobPlan]) -> str:
     """Return the last line: what to do next."""
-    if has_changes:
+    waits = {left for plan in plans for left in plan.leftovers if left.state == SequenceState.QUARANTINED}
+    does_more = any(plan.is_moving or set(plan.leftovers) - waits for plan in plans)
+    if waits:
+        what = "`gobblin commit list` shows what waits for you"
+        return f"Next: {what}; `gobblin run` reads the other datasets" if does_more else f"Next: {what}."
+    if does_more:
         return "Next: `gobblin run`"
-    if has_problems:
+    if any(dataset.problem for plan in plans for dataset in plan.datasets):
         return "Next: fix the problems above; there is nothing else to do."
     return "Nothing to do; `gobblin state list` shows the watermarks."

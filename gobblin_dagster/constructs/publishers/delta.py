@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Literal
 
+import pyarrow as pa
 from pydantic import Field, field_validator
 
 from gobblin_dagster.constructs.clients.environment import to_store
@@ -17,11 +18,13 @@ from gobblin_dagster.constructs.publishers.delta_steps import (
     MergeIntoDeltaStep,
     load_table,
     newest_number,
+    unfit_types,
 )
 from gobblin_dagster.constructs.publishers.merge_rule import MergeOptions, MergingPublisher
 from gobblin_dagster.constructs.publishers.tables import TableCommit, without_secrets
 from gobblin_dagster.core.constructs import NotedCommit, PublishView
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.traits import ALL_WIDENINGS
 from gobblin_dagster.core.utils.parallel import in_parallel
 
@@ -64,6 +67,10 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
     is_in_output = True
     widens = ALL_WIDENINGS
     ledger = "the log of the branch's Delta table"
+
+    def unfit_columns(self, extract: Extract, schema: pa.Schema) -> str:
+        """Return why rows of a schema cannot be in a Delta table, or cannot be merged; empty if they can."""
+        return unfit_types(schema) or super().unfit_columns(extract, schema)
 
     def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
         if self._options.valid_at:

@@ -238,15 +238,8 @@ class AppendToDeltaStep:
                 )
 
     def _fields(self, schema: pa.Schema) -> Any:
-        for column in schema:
-            if has_part(column.type, lambda kind: pa.types.is_timestamp(kind) and kind.unit == "ns"):
-                raise self._unfit(column, "Delta keeps microseconds; cast it to timestamp[us]")
-            if has_part(column.type, pa.types.is_time):
-                raise self._unfit(column, "Delta has no time of day; make it text, e.g. by the converter `columns`")
-            if has_part(column.type, pa.types.is_unsigned_integer):
-                # The library would convert them to signed types of the same width, which readers fail to read for large
-                # values.
-                raise self._unfit(column, "Delta has signed integers only; cast it to one")
+        if why := unfit_types(schema):
+            raise StepRefusedError(step=self.describe(), problem=why)
         require_names(self.describe(), "Delta does", (), schema)
         try:
             # Later files may have nulls where these have none.
@@ -254,9 +247,6 @@ class AppendToDeltaStep:
         except Exception as error:  # the library raises no type of its own here
             problem = str(error).partition("\n")[0][:300]
             raise StepRefusedError(step=self.describe(), problem=problem) from error
-
-    def _unfit(self, column: pa.Field, problem: str) -> StepRefusedError:
-        return StepRefusedError(step=self.describe(), problem=f"column {column.name!r} is {column.type}, {problem}")
 
     def _action(self, file: TableFile) -> Any:
         relative = file.path.removeprefix(self.location + "/")
@@ -363,6 +353,26 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
         # Log entries are deleted after some time; checkpoints keep the transaction of each writer.
         names = {name for name in _checkpointed(self.location, self._options()) if name.startswith(_APPLICATION)}
         require_alone(self.describe(), self.commit, (f"transactions {one!r}" for one in names - {self._application}))
+
+
+def unfit_types(schema: pa.Schema) -> str:
+    """Return which column a Delta table cannot hold, and what to do; empty if it can hold all."""
+    for column in schema:
+        for test, problem in _UNFIT:
+            if has_part(column.type, test):
+                return f"column {column.name!r} is {column.type}, {problem}"
+    return ""
+
+
+_UNFIT: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (
+        lambda kind: pa.types.is_timestamp(kind) and kind.unit == "ns",
+        "Delta keeps microseconds; cast it to timestamp[us]",
+    ),
+    (pa.types.is_time, "Delta has no time of day; make it text, e.g. by the converter `columns`"),
+    # The library would convert them to signed types of the same width, which readers fail to read for large values.
+    (pa.types.is_unsigned_integer, "Delta has signed integers only; cast it to one"),
+)
 
 
 def load_table(location: str, options: Mapping[str, str], variables: Mapping[str, str], dataset_urn: str = "") -> Any:

@@ -29,6 +29,14 @@ def jobs(project: Path) -> dict[str, Any]:
     return {path.stem: yaml.safe_load(path.read_text()) for path in sorted((project / "jobs").glob("*.yaml"))}
 
 
+def test_files_without_a_header_are_named_and_init_says_where_work_runs(cli: Cli, tmp_path: Path) -> None:
+    bare, years = '1,00148,"O\'Brien",218.92,2021-04-02\n2,00149,x,1.5,2021-04-03\n', "land,2019,2020\nAT,1,2\n"
+    put(tmp_path / "in", a_csv=bare, b_csv=years)
+    out = " ".join(cli("init", tmp_path / "p", "--source", "files", "--from", tmp_path / "in").out.split())
+    assert "1 file(s), as a.csv, begin with values in place of names" in out
+    assert "Work runs in processes of this machine, without Spark" in out
+
+
 def planned(cli: Cli, project: Path) -> dict[str, Any]:
     document = cli("-C", project, "plan", "-o", "json").json()
     return {one["dataset"]: one["inferred"] for job in document["jobs"] for one in job["datasets"]}
@@ -167,7 +175,7 @@ def test_names_may_hold_what_patterns_are_made_of(cli: Cli, tmp_path: Path) -> N
 def test_plan_that_fails_is_the_end_of_the_command(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path / "in", a_csv="x\n1\n")
 
-    def fails(*_: object) -> None:
+    def fails(*_: object, **__: object) -> None:
         raise TransientError(problem="the disk is away")
 
     monkeypatch.setattr("gobblin_dagster.engine.run.job_run.plan_job", fails)

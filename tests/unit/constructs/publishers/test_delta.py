@@ -16,7 +16,8 @@ from gobblin_dagster.cli.render.run import summary_line
 from gobblin_dagster.constructs.publishers.delta_steps import AppendToDeltaStep
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
-from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
+from gobblin_dagster.engine.results import DatasetResult
 from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job
 from tests.unit.engine.jobs import run
 
@@ -128,6 +129,18 @@ def test_columns_that_the_table_cannot_take_wait_for_a_person(
     assert result.status is RunStatus.FAILED
     assert problem in result.datasets[0].failures[0].message
     assert table_ids(tmp_path) == [0, 1]
+
+
+def test_columns_that_no_delta_table_can_hold_fail_before_anything_is_stored(tmp_path: Path) -> None:
+    def run_with(select: str) -> DatasetResult:
+        (result,) = run(
+            tmp_path, table_job(PUBLISHER, {"c": {"rows": 2}}, converters=[{"type": "sql", "select": select}])
+        ).datasets
+        return result
+
+    failed = run_with("id, TIME '08:00' AS opens")
+    assert (failed.outcome, failed.failures[0].code) == (DatasetOutcome.FAILED, "convert")
+    assert run_with("id, '08:00' AS opens").outcome is DatasetOutcome.COMMITTED  # the mended job needs no other command
 
 
 MERGES = PUBLISHER | {"mode": "merge", "key": ["id"]}
