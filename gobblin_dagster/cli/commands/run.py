@@ -123,14 +123,17 @@ def run(
         out.print(note)
     if log.path is not None:
         out.print(f"Log: {shown_path(log.path)}")
-    code = exit_code(results, outcomes.code)
+    begun = {job for job, _ in outcomes.ended}
+    not_begun = [job.job for job in chosen if job.job not in begun]
+    if not_begun:
+        out.print(f"Not begun, because the command was interrupted: {', '.join(not_begun)}.")
+    code = exit_code(results, ExitCode.INTERRUPTED if not_begun else outcomes.code)
     if output is Output.JSON:
-        begun = {job for job, _ in outcomes.ended}
         views = [
             _interrupted(view["job"], _STOPPED) if view["job"] == outcomes.interrupted else view
             for view in outcomes.views(run_view, **NO_RUN, exit_code=outcomes.code)
         ]
-        views += [_interrupted(job.job, _NOT_BEGUN) for job in chosen if job.job not in begun]
+        views += [_interrupted(job, _NOT_BEGUN) for job in not_begun]
         if profile:
             views = [{**view, "profile": profiles.get(view["job"])} for view in views]
         stopped = {"error": error_view(KeyboardInterrupt())} if outcomes.interrupted else {}

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from gobblin_dagster.cli.commands.run import exit_code
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.core.task_state import TaskState
 from gobblin_dagster.engine.project import open_project
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.engine.snapshots.reader import read_published
@@ -341,6 +344,23 @@ def test_killed_run_is_finished_by_the_next_one_with_nothing_lost(
 )
 def test_exit_code_over_several_jobs(statuses: list[RunStatus], raised: int, code: int) -> None:
     assert exit_code([result(status) for status in statuses], raised) == code
+
+
+def test_jobs_that_an_interrupt_kept_from_beginning_are_named_and_the_code_says_so(
+    cli: Cli, project: Path, inline: list[InlineRunner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = InlineRunner.run
+
+    def run_and_stop(*arguments: Any) -> list[TaskState]:
+        states = run(*arguments)
+        signal.raise_signal(signal.SIGINT)
+        return states
+
+    monkeypatch.setattr(InlineRunner, "run", run_and_stop)
+    write_job(project, {"a": {"rows": 5}}, "waiting")
+    called = cli("run")
+    assert "Job numbers succeeded: 2 committed" in called.out
+    assert (called.code, "Not begun, because the command was interrupted: waiting." in called.out) == (130, True)
 
 
 def test_interrupted_twice_the_json_has_each_job_and_what_the_first_one_published(
