@@ -16,9 +16,9 @@ from gobblin_dagster.cli.commands.run import exit_code
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import RunStatus
-from gobblin_dagster.core.task_state import TaskState
 from gobblin_dagster.engine.project import open_project
 from gobblin_dagster.engine.results import RunResult
+from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.engine.snapshots.reader import read_published
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.cli.conftest import Cli, write_job
@@ -349,14 +349,12 @@ def test_exit_code_over_several_jobs(statuses: list[RunStatus], raised: int, cod
 def test_jobs_that_an_interrupt_kept_from_beginning_are_named_and_the_code_says_so(
     cli: Cli, project: Path, inline: list[InlineRunner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = InlineRunner.run
-
-    def run_and_stop(*arguments: Any) -> list[TaskState]:
-        states = run(*arguments)
+    def run_and_stop(*arguments: Any, **more: Any) -> RunResult:
+        result = run_job(*arguments, **more)
         signal.raise_signal(signal.SIGINT)
-        return states
+        return result
 
-    monkeypatch.setattr(InlineRunner, "run", run_and_stop)
+    monkeypatch.setattr("gobblin_dagster.cli.commands.run.run_job", run_and_stop)
     write_job(project, {"a": {"rows": 5}}, "waiting")
     called = cli("run")
     assert "Job numbers succeeded: 2 committed" in called.out
