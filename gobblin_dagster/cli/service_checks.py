@@ -6,22 +6,25 @@ They change nothing: a database of an older program is not migrated, and one tha
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import requests
-from sqlalchemy import inspect, text
+from sqlalchemy import Connection, inspect, text
 
-from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.errors import GobblinDagsterError, UsageError
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.database.engine import errors_of, make_engine, parse_url, shown_url
 from gobblin_dagster.service.catalog.templates import TemplateCatalog, TemplateError
 from gobblin_dagster.service.store.node_rows import BESIDE, Node, load_nodes, load_workers
 from gobblin_dagster.service.store.role_rows import LEADER, holder_of
 from gobblin_dagster.service.store.schema import CHAIN
+from gobblin_dagster.service.store.topology_rows import list_files
 from gobblin_dagster.service.topology.files import read_topology
 from gobblin_dagster.service.topology.graph import EMPTY
+from gobblin_dagster.service.topology.stored import texts_of
 from gobblin_dagster.spec.project import ServiceSpec
 
 MAX_DRIFT_S = 5.0
@@ -34,12 +37,13 @@ _WAIT_S = 5
 def service_checks(root: Path, spec: ServiceSpec) -> Iterator[tuple[str, Callable[[], str]]]:
     """Yield checks by name; each returns what it found, and raises an error with a remedy."""
     yield "templates", lambda: _templates(root / spec.templates)
-    if (root / spec.topology).is_dir():
-        yield "topology", lambda: _topology(root, spec)
+    stored = _known_topology(root, spec)
+    if (root / spec.topology).is_dir() or stored:
+        yield "topology", lambda: _topology(root, spec, stored)
     yield "service disk", lambda: _disk(root, spec)
     yield "service store", lambda: _store(root, spec)
     yield "service nodes", lambda: _nodes(root, spec)
-    shared = _shared_executors(root, spec)
+    shared = _shared_executors(root, spec, stored)
     if shared:
         yield "service workers", lambda: _workers(root, spec, shared)
     if spec.dagster:
@@ -62,9 +66,16 @@ def _templates(folder: Path) -> str:
     return f"{folder}: {count(len(uris), 'template')}"
 
 
-def _topology(root: Path, spec: ServiceSpec) -> str:
+def _known_topology(root: Path, spec: ServiceSpec) -> dict[str, str]:
+    try:
+        return stored_topology(root, spec)
+    except GobblinDagsterError:  # the check of the database says it
+        return {}
+
+
+def _topology(root: Path, spec: ServiceSpec, stored: Mapping[str, str]) -> str:
     folder = root / spec.topology
-    found = read_topology(folder, TemplateCatalog(root / spec.templates))
+    found = read_topology(folder, TemplateCatalog(root / spec.templates), stored)
     if found.faults:
         told = "; ".join(fault.text(str(folder)) for fault in found.faults[:5])
         raise UsageError(problem=f"{told}.", hint="`gobblin topology check` shows all faults.")
@@ -72,10 +83,10 @@ def _topology(root: Path, spec: ServiceSpec) -> str:
     return f"{folder}: {', '.join(count(len(one), noun) for one, noun in parts)}"
 
 
-def _shared_executors(root: Path, spec: ServiceSpec) -> list[str]:
+def _shared_executors(root: Path, spec: ServiceSpec, stored: Mapping[str, str]) -> list[str]:
     """Return the executors whose workers poll the service's database; of others the service knows nothing here."""
     folder = root / spec.topology
-    graph = read_topology(folder).graph if folder.is_dir() else EMPTY
+    graph = read_topology(folder, more=stored).graph if folder.is_dir() or stored else EMPTY
     return sorted(name for name, one in graph.executors.items() if one.type == "store" and one.enabled)
 
 
@@ -167,35 +178,56 @@ def alive_workers(root: Path, spec: ServiceSpec) -> list[Node]:
     return [] if isinstance(found, str) else found[0]
 
 
+def stored_topology(root: Path, spec: ServiceSpec) -> dict[str, str]:
+    """Return the topology files that came over REST, as `read_topology` takes them.
+
+    Raises:
+        TransientError, StorageError: the database cannot be read.
+    """
+    with _database(root, spec) as found:
+        return {} if isinstance(found, str) else texts_of(list_files(found))
+
+
 def _alive(root: Path, spec: ServiceSpec, executors: Sequence[str] | None) -> tuple[list[Node], str] | str:
     """Return the processes of executors that are alive, and which node fires schedules; or why there are none.
 
     Without `executors`: the workers of all.
     """
+    with _database(root, spec) as found:
+        if isinstance(found, str):
+            return found
+        now = datetime.now(UTC)
+        if found.dialect.name == "postgresql":
+            now = found.execute(text("SELECT clock_timestamp()")).scalar_one()
+        if executors is None:
+            known = load_workers(found)
+        else:
+            known = [node for executor in executors for node in load_nodes(found, executor)]
+        nodes = [node for node in known if node.is_alive(now)]
+        leader = holder_of(found, LEADER)
+    for node in nodes:
+        _require_clock(node)
+    return nodes, leader
+
+
+@contextmanager
+def _database(root: Path, spec: ServiceSpec) -> Iterator[Connection | str]:
+    """Yield the service's database, or why it says nothing of what runs; it is neither made nor migrated."""
     url = parse_url(spec.store, root)
     if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
-        return "none runs"
+        yield "none runs"
+        return
     engine = make_engine(url)
     try:
         with errors_of(shown_url(url)), engine.connect() as connection:
             if not inspect(connection).has_table("gobblin_nodes"):
-                return "none runs"
-            if not CHAIN.is_current(connection, shown_url(url)):
-                return "not known: the database is of an older program"
-            now = datetime.now(UTC)
-            if connection.dialect.name == "postgresql":
-                now = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
-            if executors is None:
-                known = load_workers(connection)
+                yield "none runs"
+            elif not CHAIN.is_current(connection, shown_url(url)):
+                yield "not known: the database is of an older program"
             else:
-                known = [node for executor in executors for node in load_nodes(connection, executor)]
-            nodes = [node for node in known if node.is_alive(now)]
-            leader = holder_of(connection, LEADER)
+                yield connection
     finally:
         engine.dispose()
-    for node in nodes:
-        _require_clock(node)
-    return nodes, leader
 
 
 def _require_clock(node: Node) -> None:

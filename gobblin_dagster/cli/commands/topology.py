@@ -1,7 +1,7 @@
 """`gobblin topology`: check and show the data landscape that the project's topology files describe.
 
-They read the files, and the service need not run: its workers are shown as its database knows them. `apply`,
-`provision` and `retire` talk to a service that runs.
+They read the files, and the service need not run: its workers, and the files that it stores, are shown as its database
+knows them. `apply`, `provision` and `retire` talk to a service that runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gobblin_dagster.cli.context import Output, OutputOption, examples, project_
 from gobblin_dagster.cli.lazy import WholeHelpGroup
 from gobblin_dagster.cli.render.console import console, print_facts, print_status, print_table
 from gobblin_dagster.cli.render.json_document import print_json
-from gobblin_dagster.cli.service_checks import alive_workers
+from gobblin_dagster.cli.service_checks import alive_workers, stored_topology
 from gobblin_dagster.core.errors import GobblinDagsterError, InvalidSpecError, UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.utils.text import count
@@ -262,7 +262,12 @@ def _read(ctx: typer.Context) -> tuple[str, TopologyFolder]:
     root = project_root(ctx)
     service = load_project(root).service
     folder = root / service.topology
-    return shown_path(folder), read_topology(folder, TemplateCatalog(root / service.templates))
+    try:
+        stored = stored_topology(root, service)
+    except GobblinDagsterError as error:
+        console(sys.stderr).print(f"Files that are stored in the service are not known: {error}")
+        stored = {}
+    return shown_path(folder), read_topology(folder, TemplateCatalog(root / service.templates), stored)
 
 
 def _sound(ctx: typer.Context) -> tuple[FlowGraph, list[Node]]:

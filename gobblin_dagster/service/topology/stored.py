@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from gobblin_dagster.core.allow import EVERYTHING, AllowLists
@@ -57,7 +57,7 @@ class StoredTopology:
 
     def texts(self) -> dict[str, str]:
         """Return the files as `read_topology` takes them."""
-        return _texts({one.name: one.body for one in self.files()})
+        return texts_of(self.files())
 
     def put(self, name: str, body: str, by: str, note: Callable[[Transaction], None]) -> int:
         """Store a file in the place of one with its name; return the number of the change.
@@ -84,7 +84,7 @@ class StoredTopology:
     def _change(self, name: str, body: str | None, by: str, note: Callable[[Transaction], None]) -> int:
         with self._store.write() as transaction:
             version = save_file(transaction, name, body, by, self._store.now(transaction))
-            texts = _texts({one.name: one.body for one in list_files(transaction)})
+            texts = texts_of(list_files(transaction))
             if self._folder.is_dir() or texts:
                 found = read_topology(self._folder, self._templates, texts)
                 if faults := found.faults or tuple(self._not_allowed(found, _shown(name))):
@@ -112,8 +112,9 @@ class StoredTopology:
         return []
 
 
-def _texts(bodies: Mapping[str, str]) -> dict[str, str]:
-    return {_shown(name): body for name, body in bodies.items()}
+def texts_of(files: Iterable[StoredFile]) -> dict[str, str]:
+    """Return stored files as `read_topology` takes them."""
+    return {_shown(one.name): one.body for one in files}
 
 
 def _shown(name: str) -> str:

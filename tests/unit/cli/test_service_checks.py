@@ -24,6 +24,7 @@ from gobblin_dagster.service.server import CoreServices
 from gobblin_dagster.service.store.node_rows import Node, save_node
 from gobblin_dagster.service.store.schema import CHAIN
 from gobblin_dagster.service.store.store import ServiceStore
+from gobblin_dagster.service.store.topology_rows import save_file
 from gobblin_dagster.spec.project import ServiceSpec
 from tests.services.flow_project import make_project
 from tests.services.rest_service import answering
@@ -130,6 +131,11 @@ def test_executors_without_a_worker_are_told(root: Path) -> None:
             save_node(transaction, Node("w", LeaseOwner.current("w"), "", "0", now, now, now, "east"))
         assert checked(root, ServiceSpec(port=1))["service workers"] == "east: 1 worker"
         assert checked(root, ServiceSpec(port=1))["service nodes"] == "none runs", "a worker is no node"
+        with store.write() as transaction:
+            save_file(transaction, "west", "executors: {west: {type: store, capabilities: [{}]}}\n", "somebody", now)
+        found = checked(root, ServiceSpec(port=1))
+        assert found["service workers"].startswith("FAULT No worker runs for west"), "stored over REST"
+        assert found["topology"] == f"{root}/topology: 0 nodes, 0 edges, 3 executors"
 
 
 def test_database_of_an_older_program_is_left_as_it_is(root: Path) -> None:

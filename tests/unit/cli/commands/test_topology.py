@@ -18,7 +18,6 @@ from tests.unit.service.topology.conftest import SOUND
 
 TEMPLATE = "template: {0}\njob: {{source: {{type: files}}}}\n"
 EAST = """\
-executors: {east: {type: store, capabilities: [{}]}}
 edges: {new: {source: lake, destination: landing, template: "FS:///in.template", executors: [east]}}
 """
 
@@ -111,6 +110,10 @@ def test_apply_stores_files_in_the_service_and_refuses_faults(
         assert cli("topology", "apply").out == "The service keeps no topology files.\n"
         assert cli("topology", "apply", "west.yaml").out == "west.yaml is stored as west: change 1 of the topology.\n"
         assert "cellar" in core.topology.graph.nodes
+        assert cli("topology", "show", "cellar").out.startswith("node      cellar\n")
+        (root / "topology" / "more.yaml").write_text("nodes:\n  cellar: {type: lake}\n")
+        assert "the name 'cellar' is taken" in cli("topology", "check").out
+        (root / "topology" / "more.yaml").unlink()
         refused = cli("topology", "apply", "bad.yaml")
         assert refused.code == ExitCode.USAGE
         assert "bad (in the service):2: nodes.lake: the name 'lake' is taken in" in refused.err
@@ -141,7 +144,6 @@ def test_provision_registers_an_executor_with_workers_and_retire_removes_it(
         assert [line.split()[:4] for line in shown[1:]] == [["w1", "east", "0.1", "3"], ["w0", "there", "0.0", "-"]]
         assert shown[1].endswith(" /data")
         assert "kafka, python, query, rest, spark" in shown[1]
-        (root / "topology" / "east.yaml").write_text("executors: {east: {type: store, capabilities: [{}]}}\n")
         told = cli("topology", "show", "east").out
         assert "w1" in told
         assert "constructs" not in told
