@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,40 @@ def test_numbers_and_texts_that_a_column_would_round_or_cut_are_refused(
         says[table] = [problem in one.message for one in result.failures]
     assert says == {table: [True] if problem else [] for table, (_, problem) in kinds.items()}
     assert query(folding_url, "SELECT w, n FROM fits") == [(2, 16777217)]
+
+
+def test_column_becomes_wider_with_evolve_and_keeps_all_else_that_was_said_of_it(
+    tmp_path: Path, lax_server: MariadbServer, folding_url: str
+) -> None:
+    columns = {
+        "a": ("smallint(6) unsigned NOT NULL DEFAULT 65535 COMMENT 'it''s 5%, `x`'", "70000::INTEGER", "int(11)"),
+        "b": ("int(11) NOT NULL DEFAULT 7", "3000000000", "bigint(20)"),
+        "c": ("int(11) DEFAULT 7", "1.5::DOUBLE", "double"),
+        "d": ("float DEFAULT 0.5", "0.1::DOUBLE", "double"),
+        "e": ("decimal(5,1) DEFAULT 1.5", "1.239::DECIMAL(7,3)", "decimal(7,3)"),
+        "f": ("date DEFAULT '2024-02-29'", "TIMESTAMP '2020-01-01 10:00:00.5'", "datetime(6)"),
+        "g": ("datetime DEFAULT '2024-02-29'", "TIMESTAMP '2020-01-01 10:00:00.5'", "datetime(6)"),
+        "h": ("int(11) DEFAULT 7", "8::BIGINT", "int(11)"),
+        "%:i": ("int(11) DEFAULT 7", "3000000000", "bigint(20)"),
+    }
+    database = folding_url.rpartition("/")[2]
+    made = ", ".join(f"`{name}` {kind}" for name, (kind, _, _) in columns.items())
+    lax_server.execute(f"create table of_c (id bigint, {made}) engine=InnoDB", database=database)
+    lax_server.execute("insert into of_c (id) values (-1)", database=database)
+    select = ", ".join(f'{value} AS "{name}"' for name, (_, value, _) in columns.items())
+    rows = {"converters": [{"type": "sql", "select": f"id, {select}"}], "schema_contract": "evolve"}
+    (result,) = run(tmp_path, table_job(OWN, {"c": {"rows": 1}}, **rows)).datasets
+
+    assert result.outcome is DatasetOutcome.COMMITTED
+    day, moment = datetime(2024, 2, 29), datetime(2020, 1, 1, 10, 0, 0, 500_000)
+    assert query(folding_url, "SELECT * FROM of_c ORDER BY id") == [
+        (-1, 65535, 7, 7.0, 0.5, Decimal("1.500"), day, day, 7, 7),
+        (0, 70000, 3000000000, 1.5, 0.1, Decimal("1.239"), moment, moment, 8, 3000000000),
+    ]
+    kept = query(folding_url, "SELECT column_type FROM information_schema.columns WHERE table_name = 'of_c'")
+    assert [kind for (kind,) in kept] == ["bigint(20)", *(wider for _, _, wider in columns.values())]
+    ((_, created),) = query(folding_url, "SHOW CREATE TABLE of_c")
+    assert "int(11) NOT NULL DEFAULT 65535 COMMENT 'it''s 5%, `x`'" in created
 
 
 def test_table_without_transactions_is_refused_and_stays_empty(

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from gobblin_dagster.constructs.publishers import sql_widen
 from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep
+from gobblin_dagster.core.errors import StorageError
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.job_context import JobContext
@@ -197,6 +199,96 @@ def check_refused(root: Path, url: str, column: str, select: str, problem: str, 
     result = run(root, table_job(publisher, {"c": {"rows": 1}}, **odd))
 
     assert problem in result.datasets[0].failures[0].message
+    assert query(url, "SELECT count(*) FROM numbers") == [(0,)]
+
+
+WIDER = [
+    ("SMALLINT", "7", "40000::INTEGER", "INTEGER", "40000"),
+    ("INTEGER", "7", "3000000000::BIGINT", "BIGINT", "3000000000"),
+    ("INTEGER", "7", "1.5::DOUBLE", "DOUBLE PRECISION", "1.5"),
+    ("REAL", "0.5", "0.1::DOUBLE", "DOUBLE PRECISION", "0.1"),
+    ("BIGINT", "9223372036854775807", "1.25::DECIMAL(5,2)", "NUMERIC(21, 2)", "1.25"),
+    ("NUMERIC(5,1)", "1.5", "1.239::DECIMAL(7,3)", "NUMERIC(7, 3)", "1.239"),
+    ("DATE", "'2024-02-29'", "TIMESTAMP '2020-01-01 10:00:00.5'", "TIMESTAMP", "'2020-01-01 10:00:00.5'"),
+    ("INTEGER", "7", "8::BIGINT", "INTEGER", "8"),
+    ("TIMESTAMP(0)", "'2024-02-29'", "TIMESTAMP '2020-01-01 10:00:00.5'", "TIMESTAMP", "'2020-01-01 10:00:00.5'"),
+]
+"""A column, its value, the SELECT of a new one, the column's type by then, and the new value."""
+
+
+@pytest.mark.parametrize(("column", "before", "select", "wider", "after"), WIDER)
+@pytest.mark.parametrize("mode", [{}, {"mode": "upsert", "key": ["id"]}], ids=["append", "upsert"])
+def test_column_becomes_wider_with_evolve_and_keeps_its_values(
+    tmp_path: Path, url: str, column: str, before: str, select: str, wider: str, after: str, mode: dict[str, Any]
+) -> None:
+    engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg2"))
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text(f"CREATE TABLE numbers (id BIGINT PRIMARY KEY, v {column} NOT NULL DEFAULT {before})")
+        )
+        connection.execute(sa.text("INSERT INTO numbers VALUES (-1, DEFAULT)"))
+    rows = {"converters": [{"type": "sql", "select": f"id, {select} AS v"}], "schema_contract": "evolve"}
+    assert run(tmp_path, table_job(APPEND | mode, {"c": {"rows": 1}}, **rows)).status is RunStatus.SUCCEEDED
+
+    is_kept = f"SELECT count(*) FROM numbers WHERE (id = -1 AND v = {before}) OR (id = 0 AND v = {after})"
+    assert query(url, is_kept) == [(2,)]
+    with engine.begin() as connection:
+        found = sa.inspect(connection).get_columns("numbers")[1]
+    engine.dispose()
+    assert (str(found["type"]), found["nullable"], bool(found["default"])) == (wider, False, True)
+
+
+def test_column_never_becomes_narrower_if_another_run_was_faster(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg2"))
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE numbers (id BIGINT, v NUMERIC(5,1))"))
+    is_needed = sql_widen._is_needed
+
+    def slow(*args: Any) -> bool:
+        with engine.begin() as connection:  # between the look at the table and its lock
+            connection.execute(sa.text("ALTER TABLE numbers ALTER COLUMN v TYPE NUMERIC(9,5)"))
+            connection.execute(sa.text("INSERT INTO numbers VALUES (-1, 1.23456)"))
+        return is_needed(*args)
+
+    monkeypatch.setattr(sql_widen, "_is_needed", slow)
+    rows = {"converters": [{"type": "sql", "select": "id, 1.239::DECIMAL(7,3) AS v"}], "schema_contract": "evolve"}
+    assert run(tmp_path, table_job(APPEND, {"c": {"rows": 1}}, **rows)).status is RunStatus.SUCCEEDED
+    engine.dispose()
+    assert query(url, "SELECT v FROM numbers ORDER BY id") == [(Decimal("1.23456"),), (Decimal("1.239"),)]
+
+
+def test_load_that_failed_behind_a_wider_column_is_finished_once(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_with(rows: int, value: str) -> RunStatus:
+        converters = [{"type": "sql", "select": f"id, {value} AS v"}]
+        job = table_job(APPEND, {"c": {"rows": rows}}, converters=converters, schema_contract="evolve")
+        return run(tmp_path, job).status
+
+    assert run_with(1, "7::INTEGER") is RunStatus.SUCCEEDED
+    with monkeypatch.context() as patched:
+
+        def fail(*_: Any) -> None:
+            raise StorageError(operation="load", path="numbers", problem="the network is away")
+
+        patched.setattr(LoadSqlTableStep, "_load", fail)
+        assert run_with(2, "1.5::DOUBLE") is RunStatus.FAILED
+    assert query(url, "SELECT pg_typeof(v)::text, v FROM numbers") == [("double precision", 7.0)]
+    assert run_with(2, "1.5::DOUBLE") is RunStatus.SUCCEEDED
+    assert query(url, "SELECT v FROM numbers ORDER BY id") == [(7.0,), (1.5,)]
+
+
+def test_column_that_a_view_uses_waits_for_a_person(tmp_path: Path, url: str) -> None:
+    engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg2"))
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE numbers (id BIGINT, v INTEGER)"))
+        connection.execute(sa.text("CREATE VIEW shown AS SELECT v FROM numbers"))
+    engine.dispose()
+    rows = {"converters": [{"type": "sql", "select": "id, 3000000000 AS v"}], "schema_contract": "evolve"}
+    (failed,) = run(tmp_path, table_job(APPEND, {"c": {"rows": 1}}, **rows)).datasets
+    assert "cannot alter type of a column used by a view or rule" in failed.failures[0].message
     assert query(url, "SELECT count(*) FROM numbers") == [(0,)]
 
 

@@ -20,6 +20,8 @@ _SESSION = (
     "NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO'",
     # Columns of type TIMESTAMP take clock times in the session's zone; instants are sent in UTC.
     "SET SESSION time_zone = '+00:00'",
+    # `sql_widen` looks for a column by its name in quotes.
+    "SET SESSION sql_quote_show_create = 1",
 )
 TABLE_OPTIONS: Mapping[str, Any] = {
     f"{name}_{option}": value

@@ -26,6 +26,7 @@ from gobblin_dagster.constructs.publishers.sql_names import (
     unfit_name,
 )
 from gobblin_dagster.constructs.publishers.sql_values import require_fit, with_kept_values
+from gobblin_dagster.constructs.publishers.sql_widen import widen_columns
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
     TablePublisher,
@@ -44,6 +45,7 @@ from gobblin_dagster.core.errors import (
 from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.traits import Widening
 from gobblin_dagster.spec.job import SpecModel
 
 BATCH_ROWS = 50_000
@@ -100,6 +102,7 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
     Options = SqlTableOptions
     published_elsewhere = "a database table"
     publishes_files = False
+    widens: ClassVar[tuple[Widening, ...]] = ("int_to_float", "int_to_decimal", "decimal_scale", "date_to_timestamp")
 
     def __init__(self, options: SqlTableOptions, context: ConstructContext) -> None:
         super().__init__(options, context)
@@ -200,6 +203,7 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
             url_env=options.url_env or variables.get("url", ""),
             base_dir=self._context.base_dir,
             is_own="{dataset}" in options.table,
+            may_widen=self._context.evolves,
         )
 
 
@@ -222,6 +226,8 @@ class LoadSqlTableStep:
     newest_by: tuple[str, ...] = ()
     is_own: bool = False
     """Whether the table is for this dataset only."""
+    may_widen: bool = False
+    """Whether columns of the table may get wider types; False in steps stored by earlier versions."""
 
     @property
     def loaded_bytes(self) -> int:
@@ -251,6 +257,14 @@ class LoadSqlTableStep:
                     _make(connection, wanted)
                     require_transactions(self.describe(), connection, wanted)
             if table is not None and schema is not None:
+                if self.may_widen:
+                    widen_columns(
+                        connection,
+                        table,
+                        schema,
+                        lambda: _declared(connection, table) or {},
+                        lambda names: batches_of(self.commit.paths, BATCH_ROWS, names),
+                    )
                 require_fit(self.table, schema, _columns(connection, table) or {}, connection.dialect.name)
         with self._connection() as connection:
             if self._note(connection):
@@ -408,12 +422,18 @@ class _Database:
 
 
 def _columns(connection: sa.Connection, table: sa.Table) -> dict[str, sa.types.TypeEngine[Any]] | None:
+    """Return the types by which a table's columns keep values, by name; None if the table does not exist."""
+    declared = _declared(connection, table)
+    return None if declared is None else {name: _kept_as(connection, kind) for name, kind in declared.items()}
+
+
+def _declared(connection: sa.Connection, table: sa.Table) -> dict[str, sa.types.TypeEngine[Any]] | None:
     """Return the types of a table's columns by name; None if the table does not exist."""
     looked = sa.inspect(connection)
     if not looked.has_table(table.name, table.schema):
         return None
     columns = looked.get_columns(table.name, table.schema)
-    return {column_name(column["name"], connection.dialect): _kept_as(connection, column["type"]) for column in columns}
+    return {column_name(column["name"], connection.dialect): column["type"] for column in columns}
 
 
 def _kept_as(connection: sa.Connection, kind: sa.types.TypeEngine[Any]) -> sa.types.TypeEngine[Any]:

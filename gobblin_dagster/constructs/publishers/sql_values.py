@@ -23,7 +23,7 @@ _FLOAT_DIGITS = 15
 """Decimals with so many digits survive the conversion to a float and back."""
 _SHORT_FLOATS = {"postgresql": "REAL", **dict.fromkeys(MYSQL, "FLOAT")}
 """Type of columns with 32 bits, by dialect."""
-_REMEDY = "Convert the column in the job (converter `cast` or `sql`), or give the table's column a type that fits"
+_REMEDY = "Convert the column in the job (converter `cast` or `sql`), or let the table's column have a type that fits"
 _NO_TEXT = (sa.Boolean, sa.Integer, sa.Numeric, sa.Float, sa.DateTime, sa.Date, sa.Time)
 
 
@@ -37,6 +37,12 @@ def require_fit(table: str, schema: pa.Schema, there: Mapping[str, sa.types.Type
                 step=f"load table {table}",
                 problem=f"column {field.name!r} is {theirs} in the table and {kind} in the files: {problem}. {_REMEDY}",
             )
+
+
+def is_misfit(field: pa.Field, theirs: sa.types.TypeEngine[Any], dialect: str) -> bool:
+    """Return whether `require_fit` refuses a column for its type, whatever its values are."""
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    return bool(_misfit(kind, theirs, dialect))
 
 
 def exact_values(batch: pa.RecordBatch, dialect: str) -> pa.RecordBatch:

@@ -158,11 +158,15 @@ def open_parquet(path: str) -> pq.ParquetFile:
     return pq.ParquetFile(files.open_input_file(inside), pre_buffer=False)
 
 
-def batches_of(paths: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of published files in batches of at most `rows`; keeps at most one row group in memory."""
+def batches_of(paths: Sequence[str], rows: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of published files in batches of at most `rows`; keeps at most one row group in memory.
+
+    Given `columns`, files without one of them are left out.
+    """
     for path in paths:
         with open_parquet(path) as file:
-            yield from file.iter_batches(rows)
+            if columns is None or set(columns) <= set(file.schema_arrow.names):
+                yield from file.iter_batches(rows, columns=columns)
 
 
 def unified_schema(table: str, paths: Sequence[str]) -> pa.Schema:

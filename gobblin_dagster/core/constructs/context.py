@@ -30,6 +30,8 @@ class ConstructContext:
     """Id of the run; empty outside of a run (for example, in `gobblin check`)."""
     load_time: datetime = field(default_factory=lambda: datetime.now(UTC))
     """When the attempt on the work unit began, aware and in UTC; the same instant for all of its rows."""
+    evolves: bool = False
+    """Whether the branch has the schema contract `evolve`: tables may get wider types for its rows."""
     in_order: bool = False
     """Whether the first part of a work unit may be published without the rest. If so, extractors should read in the
     order of their positions if they can."""

@@ -13,7 +13,7 @@ from gobblin_dagster.core.secrets import give, remember
 from gobblin_dagster.core.utils.import_target import find_modules_in
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.layout import staging_dir
-from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.job import JobSpec, SchemaContract
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,13 @@ class RunContext:
 
     def construct_context(self, spec: JobSpec, dataset_urn: str = "", branch: str | None = None) -> ConstructContext:
         """Return the context for a construct of the job; the branch is None before the fork."""
+        contracts = {one.name: one.schema_contract or spec.schema_contract for one in spec.fork.branches}
         return ConstructContext(
             job=spec.job,
             base_dir=self.base_dir,
             dataset_urn=dataset_urn,
             branch=branch,
+            evolves=contracts.get(branch or "") is SchemaContract.EVOLVE,
             block_bytes=spec.execution.block_bytes,
             run_id=self.run_id,
             allow=self.allow,
