@@ -1,4 +1,4 @@
-"""Which columns of a database become wider; on real servers in `test_publish_postgres.py` and `test_publish_mariadb.py`."""
+"""Which columns of a database become wider; on real servers: `test_publish_postgres`, `test_publish_mariadb`."""
 
 from __future__ import annotations
 
