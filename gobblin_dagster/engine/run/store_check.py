@@ -1,8 +1,9 @@
-"""Detect that the state store was lost, restored from an old copy, or replaced: by manifests and ledgers.
+"""Detect that the state store or a target was lost, restored from an old copy, or replaced: by manifests and ledgers.
 
 Manifests in the output and ledgers of tables outlive the store. A manifest is written after its commit, so a manifest
 newer than the state's snapshot shows that the store is another one or too old. A commit is stored before a table or
 topic notes it, so a noted commit that the store does not hold shows the same. Running on would publish rows twice.
+A target that notes an older commit of a dataset, and not the newest one of the store, was itself set back.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 
-from gobblin_dagster.core.commit import SequenceState, StoredSequence
+from gobblin_dagster.constructs.publishers.tables import TableCommit
+from gobblin_dagster.core.commit import CommitStep, SequenceState, StoredSequence
 from gobblin_dagster.core.constructs import NotedCommit
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import EnvironmentFaultError, StepRefusedError, StorageError
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.utils.parallel import in_parallel
+from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.manifest import manifest_path
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.layout import MANIFEST_DIR, internal_dir
@@ -112,7 +116,46 @@ def unknown_commits(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict
             for urn, commits in lost.items()
             if not any(_moved_since(known.states.get(urn), commit) for commit in commits)
         }
+        kept = {urn: commits for urn, commits in noted.items() if urn not in lost}
+        strange |= {
+            urn: f"{publisher.ledger} lacks commit {commit_id} of this dataset, though it notes an older one: the "
+            "table or topic was restored from an older copy, and lacks rows that the watermark has passed. Restore its "
+            "newest copy. Else set a startpoint where the missing rows begin, or, to go on without them, at the "
+            "watermark (`gobblin startpoint set`; `gobblin state history` shows the ranges of the commits)."
+            for urn, commit_id in _missing_commits(opened, branch, kept, known).items()
+        }
     return strange
+
+
+def _missing_commits(
+    opened: JobContext, branch: str, noted: Mapping[str, Collection[NotedCommit]], known: _Known
+) -> dict[str, str]:
+    """Return, by dataset.urn, the newest commit of a branch that its target lacks though it notes an older one."""
+    behind = {urn: floor for urn, commits in noted.items() if (floor := known.version_after(urn, commits)) is not None}
+    urns = sorted(behind)[:MOST_DATASETS]
+    if not urns:
+        return {}
+    newest: dict[str, tuple[StoredSequence, CommitStep]] = {}
+    for one in opened.store.load_sequences(opened.job.job, [SequenceState.COMMITTED], urns, 20 + 2 * len(urns)):
+        if one.dataset_urn in newest or one.version_read < behind[one.dataset_urn]:
+            continue
+        sequence = decode_sequence(one, opened.store.places, skip_unknown_steps=True)
+        for step in sequence.steps:
+            commit = getattr(step, "commit", None)
+            if isinstance(commit, TableCommit) and commit.branch == branch:
+                newest[one.dataset_urn] = (one, step)
+                if any(_is_of(other, commit) for other in noted[one.dataset_urn]):
+                    behind.pop(one.dataset_urn)
+    asked = sorted(behind.keys() & newest.keys())
+    found = in_parallel(lambda urn: newest[urn][1].verify(opened.storage), asked, opened.job.commit.parallelism)
+    return {urn: newest[urn][0].id for urn, is_there in zip(asked, found, strict=True) if not is_there}
+
+
+def _is_of(noted: NotedCommit, commit: TableCommit) -> bool:
+    """True if a commit that is noted by its time alone is this one, or a newer one."""
+    if noted.commit_id is not None or noted.published_at is None:
+        return False
+    return not commit.published_at or noted.published_at >= datetime.fromisoformat(commit.published_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +178,17 @@ class _Known:
             dict(zip(ids, in_parallel(store.load_sequence, ids, job.commit.parallelism), strict=True)),
             {one.dataset_urn for one in store.load_sequences(job.job, urns=nameless)} if nameless else (),
         )
+
+    def version_after(self, urn: str, commits: Iterable[NotedCommit]) -> int | None:
+        """Return the dataset's version after commits that a target notes; None if the dataset has not moved since.
+
+        0 if it is not known, as of commits without an id.
+        """
+        state, after = self.states.get(urn), 0
+        for commit in commits:
+            sequence = self.sequences[commit.commit_id] if commit.commit_id is not None else None
+            after = max(after, sequence.version_read + 1 if sequence is not None else 0)
+        return after if state is not None and state.version > after else None
 
     def has(self, urn: str, commit: NotedCommit) -> bool:
         """True if the store knows a commit, and the dataset's state is not older: a state may be set back alone."""

@@ -17,7 +17,7 @@ from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.spec.job import JobSpec
 from tests.unit.constructs.publishers import test_delta, test_iceberg
-from tests.unit.constructs.publishers.table_jobs import at_commit, check_lost_store, set_back, table_job
+from tests.unit.constructs.publishers.table_jobs import at_commit, check_lost_store, set_back, start_at, table_job
 from tests.unit.engine.jobs import job_spec, project, run
 
 APPEND: dict[str, Any] = {"type": "sql_table", "url": "sqlite:///warehouse.db", "table": "numbers"}
@@ -92,6 +92,42 @@ def test_commit_of_a_table_of_files_that_waits_is_no_sign_of_a_lost_store(
     assert problems(tmp_path, more) == []
     assert run(tmp_path, table_job(publisher, {"c": {"rows": 30}})).status is RunStatus.SUCCEEDED
     assert read() == list(range(30))
+
+
+@pytest.mark.parametrize("backend", ["iceberg", "delta", "sql_table"])
+def test_target_that_was_set_back_is_refused_until_a_person_says_where_its_missing_rows_begin(
+    tmp_path: Path, backend: str
+) -> None:
+    publisher, read = (APPEND, lambda: table_ids(tmp_path)) if backend == "sql_table" else file_table(tmp_path, backend)
+    run(tmp_path, table_job(publisher, {"c": {"rows": 10}, "d": {"rows": 0}}))
+    shutil.copytree(tmp_path, tmp_path / "copy", ignore=shutil.ignore_patterns(".gobblin", "_gobblin", "copy"))
+    run(tmp_path, table_job(publisher, {"c": {"rows": 20}}))
+    for log in tmp_path.glob("lake/**/_delta_log"):
+        shutil.rmtree(log)
+    shutil.copytree(tmp_path / "copy", tmp_path, dirs_exist_ok=True)
+    assert read() == list(range(10))
+    job = table_job(publisher, {"c": {"rows": 30}})
+    (planned,) = plan_job(project(tmp_path, job), job).datasets
+    (result,) = run(tmp_path, job).datasets
+    assert result.failures[0].message == planned.problem
+    assert " lacks commit " in planned.problem
+    assert "Restore its newest copy" in planned.problem
+    start_at(tmp_path, job, "10")
+    assert run(tmp_path, job).status is RunStatus.SUCCEEDED
+    assert run(tmp_path, table_job(publisher, {"c": {"rows": 40}})).status is RunStatus.SUCCEEDED
+    assert read() == list(range(40))
+
+
+@pytest.mark.parametrize("backend", ["iceberg", "delta", "sql_table"])
+def test_commits_without_rows_are_not_missed_in_the_target(tmp_path: Path, backend: str) -> None:
+    publisher, read = (APPEND, lambda: table_ids(tmp_path)) if backend == "sql_table" else file_table(tmp_path, backend)
+    run(tmp_path, table_job(publisher, {"c": {"rows": 10}}))
+    nothing = [{"type": "sql", "where": "id < 10"}]
+    for number in (20, 30):
+        job = table_job(publisher, {"c": {"rows": number}}, converters=nothing)
+        assert run(tmp_path, job).status is RunStatus.SUCCEEDED
+    assert run(tmp_path, table_job(publisher, {"c": {"rows": 40}})).status is RunStatus.SUCCEEDED
+    assert read() == [*range(10), *range(30, 40)]
 
 
 def file_table(root: Path, backend: str) -> tuple[dict[str, Any], Callable[[], list[int]]]:

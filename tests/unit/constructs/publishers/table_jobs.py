@@ -88,13 +88,18 @@ def check_lost_store(
     assert says in planned.problem
     assert "Restore the newest copy" in planned.problem
     assert read() == list(range(20))
-    behind = Specific("20")
-    now = datetime.now(UTC)
-    with closing(project(root, job).open_store()) as store:
-        store.save_startpoint(Startpoint(job.job, "c", behind, now, now + timedelta(days=1), "anna@host", "lost"))
+    start_at(root, job, "20")
     assert run(root, job).status is RunStatus.SUCCEEDED
     assert run(root, table_job(publisher, {"c": {"rows": 40}})).status is RunStatus.SUCCEEDED
     assert read() == list(range(40))
+
+
+def start_at(root: Path, job: JobSpec, position: str) -> None:
+    """Set a startpoint of dataset `c`."""
+    now = datetime.now(UTC)
+    one = Startpoint(job.job, "c", Specific(position), now, now + timedelta(days=1), "anna@host", "lost")
+    with closing(project(root, job).open_store()) as store:
+        store.save_startpoint(one)
 
 
 def _before(step: type[CommitStep]) -> Callable[[pytest.MonkeyPatch], None]:
