@@ -106,18 +106,27 @@ class ProcessRunner:
         """Run packs of a job until none is left; the body of a thread."""
         try:
             while (pack := job.next_pack()) is not None:
-                with self._slots:
-                    self._run_pack(job, pack)
+                if self._has_slot(job):
+                    try:
+                        self._run_pack(job, pack)
+                    finally:
+                        self._slots.release()
+                else:
+                    for task in pack:
+                        job.tell(unrun(task, WorkingState.CANCELLED, None))
         except BaseException as error:  # noqa: BLE001 - raised again in the thread of the run
             job.error = error
         finally:
             job.tell(None)
 
+    def _has_slot(self, job: _Job) -> bool:
+        """Wait for one of the processes, which other runs may have for long; return False if the job is to stop."""
+        while not job.stop.is_set() and not job.is_aborted:
+            if self._slots.acquire(timeout=_POLL_S):
+                return True
+        return False
+
     def _run_pack(self, job: _Job, pack: Sequence[TaskInput]) -> None:
-        if job.stop.is_set():
-            for task in pack:
-                job.tell(unrun(task, WorkingState.CANCELLED, None))
-            return
         line, why = pack_line(job.context_json, [to_json(task) for task in pack]), ""
         missing = {task.unit.id: task for task in pack}
         for _ in range(TRIES):

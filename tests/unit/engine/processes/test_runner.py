@@ -165,6 +165,27 @@ def test_stop_cancels_units_that_wait_and_those_that_have_not_begun(tmp_path: Pa
     assert sorted(watch.units) == [(urn, WorkingState.CANCELLED) for urn in slow]
 
 
+def test_run_that_is_to_stop_does_not_wait_for_another_one_that_has_all_processes(
+    tmp_path: Path, runner: ProcessRunner
+) -> None:
+    slow = job_spec(
+        {f"d{i}": {"rows": 1000} for i in range(2)}, execution={"packs": 2, "limit": {"rows_per_second": 0.5}}
+    )
+    stop = threading.Event()
+    other = threading.Thread(target=lambda: _run(tmp_path / "slow", slow, runner, stop=stop))
+    other.start()
+    while len(list(tmp_path.glob("slow/lake/**/_tasks/*.started"))) < 2:
+        time.sleep(0.01)
+    waiting = threading.Event()
+    threading.Timer(0.2, waiting.set).start()
+    try:
+        assert _run(tmp_path / "quick", job_spec({"a": {"rows": 1}}), runner, stop=waiting).exit_code == 130
+        assert other.is_alive()
+    finally:
+        stop.set()
+        other.join()
+
+
 def test_run_goes_on_with_a_new_server_after_the_old_one_was_killed(tmp_path: Path, runner: ProcessRunner) -> None:
     job = job_spec({"a": {"rows": 3}})
     assert _run(tmp_path, job, runner).exit_code == 0
