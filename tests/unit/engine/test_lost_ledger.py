@@ -98,7 +98,7 @@ def test_commit_of_a_table_of_files_that_waits_is_no_sign_of_a_lost_store(
 def test_target_that_was_set_back_is_refused_until_a_person_says_where_its_missing_rows_begin(
     tmp_path: Path, backend: str
 ) -> None:
-    publisher, read = (APPEND, lambda: table_ids(tmp_path)) if backend == "sql_table" else file_table(tmp_path, backend)
+    publisher, read = target(tmp_path, backend)
     run(tmp_path, table_job(publisher, {"c": {"rows": 10}, "d": {"rows": 0}}))
     shutil.copytree(tmp_path, tmp_path / "copy", ignore=shutil.ignore_patterns(".gobblin", "_gobblin", "copy"))
     run(tmp_path, table_job(publisher, {"c": {"rows": 20}}))
@@ -120,7 +120,7 @@ def test_target_that_was_set_back_is_refused_until_a_person_says_where_its_missi
 
 @pytest.mark.parametrize("backend", ["iceberg", "delta", "sql_table"])
 def test_commits_without_rows_are_not_missed_in_the_target(tmp_path: Path, backend: str) -> None:
-    publisher, read = (APPEND, lambda: table_ids(tmp_path)) if backend == "sql_table" else file_table(tmp_path, backend)
+    publisher, read = target(tmp_path, backend)
     run(tmp_path, table_job(publisher, {"c": {"rows": 10}}))
     nothing = [{"type": "sql", "where": "id < 10"}]
     for number in (20, 30):
@@ -128,6 +128,11 @@ def test_commits_without_rows_are_not_missed_in_the_target(tmp_path: Path, backe
         assert run(tmp_path, job).status is RunStatus.SUCCEEDED
     assert run(tmp_path, table_job(publisher, {"c": {"rows": 40}})).status is RunStatus.SUCCEEDED
     assert read() == [*range(10), *range(30, 40)]
+
+
+def target(root: Path, backend: str) -> tuple[dict[str, Any], Callable[[], list[int]]]:
+    """Return a publisher to a table, and what reads the ids of its rows."""
+    return (APPEND, lambda: table_ids(root)) if backend == "sql_table" else file_table(root, backend)
 
 
 def file_table(root: Path, backend: str) -> tuple[dict[str, Any], Callable[[], list[int]]]:
