@@ -118,7 +118,7 @@ def _recovery_style(dataset: RecoveredDataset) -> str:
 def recovery_summary(datasets: Sequence[RecoveredDataset]) -> str:
     """Return a summary of all recovered sequences."""
     states = Counter(str(dataset.state) for dataset in datasets)
-    audits = [dataset.audit for dataset in datasets if dataset.audit]
+    audits = [dataset.audit for dataset in datasets if dataset.audit and dataset.audit.published_rows]
     lost, duplicated = sum(audit.lost for audit in audits), sum(audit.duplicated for audit in audits)
     proof = (
         f"; {lost:,} lost, {duplicated:,} duplicated in {count(len(audits), 'dataset')} counted again" if audits else ""
@@ -143,6 +143,8 @@ def recovery_line(dataset: RecoveredDataset) -> str:
 
 def audit_text(audit: Audit) -> str:
     """Show a count of source and published rows: `0 lost, 0 duplicated (...)`."""
+    if not audit.published_rows:
+        return f"{count(audit.source_rows, 'source row')}; what a table or topic holds of them is not counted again"
     verdict = f"{audit.lost:,} lost, {audit.duplicated:,} duplicated"
     quarantined = audit.published_rows.get(QUARANTINE_BRANCH, 0)
     branches = {name: rows for name, rows in audit.published_rows.items() if name != QUARANTINE_BRANCH}

@@ -18,6 +18,7 @@ import pyarrow as pa
 from gobblin_dagster.constructs.formats.compression import PackedStreams
 from gobblin_dagster.core.traits import Widening
 from gobblin_dagster.core.utils.duplicates import repeated
+from gobblin_dagster.core.utils.text import printable
 from gobblin_dagster.storage.remote import FileFacts, look_at, remote_files
 
 _ARROW_CODECS = {"gz": "gzip", "zst": "zstd"}
@@ -222,7 +223,7 @@ def listed_types(types: Mapping[str, str]) -> str:
 
     def names(columns: list[str]) -> str:
         more = f" and {len(columns) - _MOST_NAMES} more" if len(columns) > _MOST_NAMES else ""
-        return ", ".join(columns[:_MOST_NAMES]) + more
+        return ", ".join(map(printable, columns[:_MOST_NAMES])) + more
 
     return "; ".join(f"{kind}: {names(columns)}" for kind, columns in by_type.items())
 

@@ -37,6 +37,12 @@ def test_files_without_a_header_are_named_and_init_says_where_work_runs(cli: Cli
     assert "Work runs in processes of this machine, without Spark" in out
 
 
+def test_names_of_columns_reach_the_terminal_without_control_characters(cli: Cli, tmp_path: Path) -> None:
+    put(tmp_path / "in", a_csv='"a\nb","c\x1b[2J"\n1,x\n')
+    out = cli("init", tmp_path / "p", "--source", "files", "--from", tmp_path / "in").out
+    assert "int64: a\\nb; text: c\\x1b[2J" in out
+
+
 def planned(cli: Cli, project: Path) -> dict[str, Any]:
     document = cli("-C", project, "plan", "-o", "json").json()
     return {one["dataset"]: one["inferred"] for job in document["jobs"] for one in job["datasets"]}

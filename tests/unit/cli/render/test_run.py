@@ -66,6 +66,12 @@ def test_audit_text_names_each_branch_where_they_differ_and_what_is_wrong() -> N
     assert audit_text(audit) == "1 lost, 1 duplicated (source rows 1,200; published eu 700 of 701, us 501 of 500)"
 
 
+def test_rows_that_only_a_table_holds_are_not_called_counted() -> None:
+    recovered = RecoveredDataset("seq", "a", "committed", steps_redone=1, audit=Audit("a", 12, {}, {}))
+    assert recovery_line(recovered).endswith("12 source rows; what a table or topic holds of them is not counted again")
+    assert "counted again" not in recovery_summary([recovered])
+
+
 def test_recovery_line_says_what_was_done_or_why_not() -> None:
     done = RecoveredDataset("seq", "a", "committed", steps_found_done=7, steps_redone=1)
     assert recovery_line(done) == "recovered a: 7 steps found done, 1 done now"
