@@ -102,6 +102,8 @@ def _sqlite_engine(url: URL) -> Engine:
     def configure(connection: sqlite3.Connection, _record: Any) -> None:
         # Keep Python's driver from beginning transactions by itself; the `begin` event below does it.
         connection.isolation_level = None
+        # Text that is not UTF-8 is a damaged row, which its digest shows; the driver's error would stop all others too.
+        connection.text_factory = lambda raw: raw.decode(errors="replace")
         _use_wal(connection)
         connection.execute("PRAGMA synchronous = FULL")
 

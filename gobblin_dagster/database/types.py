@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from sqlalchemy import DateTime, Dialect, TypeDecorator
+from sqlalchemy import DateTime, Dialect, Text, TypeDecorator
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -23,3 +23,13 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class StoredText(TypeDecorator[str]):
+    """A text; bytes, which a damaged row of SQLite may hold in its place, become text that no digest fits."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_result_value(self, value: str | bytes | None, dialect: Dialect) -> str | None:
+        return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -187,11 +187,15 @@ def load_one(connection: Connection, sequence_id: str) -> StoredSequence | None:
 
 
 def restore_state(connection: Connection, job: str, urn: str, damage: CorruptRecordError) -> None:
-    """Write the state again from the sequence of its newest commit; raise `damage` if there is no such sequence."""
+    """Write the state again from the sequence of its newest commit; raise `damage` if there is no such sequence.
+
+    If the row's version is damaged and its body is not, the body tells which commit is the newest one.
+    """
+    version = _version_in_body(connection, job, urn) or _versions(connection, job, [urn]).get(urn, 0)
     query = select(sequences).where(
         sequences.c.job == job,
         sequences.c.dataset_urn == urn,
-        sequences.c.version_read == _versions(connection, job, [urn]).get(urn, 0) - 1,
+        sequences.c.version_read == version - 1,
         _has_state({SequenceState.COMMITTED}),
     )
     found = _whole(connection, query)
@@ -201,7 +205,21 @@ def restore_state(connection: Connection, job: str, urn: str, damage: CorruptRec
     whole = serialization.to_json(after)
     body = parts.store_apart(connection, job, urn, whole, is_state=True)
     key = (dataset_states.c.job == job, dataset_states.c.dataset_urn == urn)
-    connection.execute(update(dataset_states).where(*key).values(body=body, digest=body_digest(whole)))
+    values = {"version": after.version, "body": body, "digest": body_digest(whole)}
+    connection.execute(update(dataset_states).where(*key).values(values))
+
+
+def _version_in_body(connection: Connection, job: str, urn: str) -> int:
+    """Return the version that an undamaged body of the dataset's state says; 0 if the body is damaged."""
+    columns = dataset_states.c
+    query = select(columns.body, columns.digest).where(columns.job == job, columns.dataset_urn == urn)
+    stored, digest = connection.execute(query).one()
+    try:
+        whole = put_together(stored, parts.load(connection, [stored]), "")
+        state = serialization.from_json(DatasetState, whole) if body_digest(whole) == digest else None
+    except CorruptRecordError:
+        return 0
+    return state.version if state is not None and (state.job, state.dataset_urn) == (job, urn) else 0
 
 
 def load_unreported(connection: Connection, job: str, limit: int | None) -> list[StoredSequence]:

@@ -371,15 +371,22 @@ def _state_of(connection: Connection, job: str, urn: str) -> DatasetState | None
 
 _RUNS_AT_ONCE = 500
 """Ids in one query: databases take a limited number of parameters."""
-_STATES = select(*(dataset_states.c[name] for name in ("dataset_urn", "body", "digest")))
+_STATES = select(*(dataset_states.c[name] for name in ("dataset_urn", "version", "body", "digest")))
 
 
-def _load_state(known: Mapping[str, str], job: str, urn: str, stored: str, digest: str | None) -> DatasetState:
+def _load_state(
+    known: Mapping[str, str], job: str, urn: str, version: int, stored: str, digest: str | None
+) -> DatasetState:
     what = f"The state of dataset {urn!r} of job {job!r}"
     body = put_together(stored, known, what)
     if digest is not None and digest != body_digest(body):
         raise CorruptRecordError(what=what, problem="it does not match its digest: another program changed it")
     try:
-        return serialization.from_json(DatasetState, body)
+        state = serialization.from_json(DatasetState, body)
     except CorruptRecordError as error:
         raise CorruptRecordError(what=what, problem=error.problem) from error
+    if (state.job, state.dataset_urn) != (job, urn):
+        raise CorruptRecordError(what=what, problem=f"it is that of {state.dataset_urn!r} of job {state.job!r}")
+    if state.version != version:
+        raise CorruptRecordError(what=what, problem=f"its row says version {version}, its body {state.version}")
+    return state

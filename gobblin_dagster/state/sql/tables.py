@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 from gobblin_dagster.core.commit import WAITING, SequenceState
-from gobblin_dagster.database.types import UtcDateTime
+from gobblin_dagster.database.types import StoredText, UtcDateTime
 
 metadata = MetaData()
 
@@ -33,7 +33,7 @@ dataset_states = Table(
     Column("job", Text, primary_key=True),
     Column("dataset_urn", Text, primary_key=True),
     Column("version", BigInteger, nullable=False),
-    Column("body", Text, nullable=False),
+    Column("body", StoredText, nullable=False),
     # NULL if an older program wrote the row.
     Column("digest", Text),
 )
@@ -64,7 +64,7 @@ sequences = Table(
     Column("run_id", Text, nullable=False),
     Column("version_read", BigInteger, nullable=False),
     Column("state", Text, nullable=False),
-    Column("body", Text, nullable=False),
+    Column("body", StoredText, nullable=False),
     Column("digest", Text, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("redo_failures", Integer, nullable=False),
@@ -117,7 +117,7 @@ startpoints = Table(
     # Empty for the whole dataset.
     Column("partition", Text, primary_key=True),
     Column("id", Text, nullable=False),
-    Column("body", Text, nullable=False),
+    Column("body", StoredText, nullable=False),
 )
 
 startpoint_events = Table(
@@ -126,7 +126,7 @@ startpoint_events = Table(
     Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
     Column("job", Text, nullable=False),
     Column("dataset_urn", Text, nullable=False),
-    Column("body", Text, nullable=False),
+    Column("body", StoredText, nullable=False),
 )
 Index("gobblin_startpoint_events_by_job", startpoint_events.c.job, startpoint_events.c.dataset_urn)
 
@@ -137,7 +137,7 @@ body_parts = Table(
     Column("job", Text, primary_key=True),
     Column("dataset_urn", Text, primary_key=True),
     Column("name", Text, primary_key=True),
-    Column("body", Text, nullable=False),
+    Column("body", StoredText, nullable=False),
 )
 Index("gobblin_body_parts_by_name", body_parts.c.name)
 
@@ -154,6 +154,6 @@ runs = Table(
     Column("run_id", Text, primary_key=True),
     Column("job", Text, primary_key=True),
     Column("started_at", UtcDateTime, nullable=False),
-    Column("body", Text, nullable=False),
+    Column("body", StoredText, nullable=False),
 )
 Index("gobblin_runs_by_job", runs.c.job, runs.c.started_at)

@@ -67,6 +67,33 @@ def test_damaged_state_is_listed_and_restored(cli: Cli, project: Path) -> None:
     assert cli("verify").code == 0
 
 
+def test_each_kind_of_damage_stops_its_dataset_alone_and_is_restored(cli: Cli, project: Path) -> None:
+    other = "select body, digest from gobblin_dataset_states where dataset_urn = 'sound'"
+    damages = {
+        "no_utf8": ("body = cast(x'7bfffe00' as text)", "does not match its digest"),
+        "bytes": ("body = x'fffe00'", "does not match its digest"),
+        "digest": ("digest = cast(x'ff' as text)", "does not match its digest"),
+        "version": ("version = -5", "its row says version -5, its body 1"),
+        "other": (f"(body, digest) = ({other})", "it is that of 'sound' of job 'numbers'"),
+    }
+    write_job(project, {urn: {"rows": 5} for urn in ("sound", *damages)})
+    assert cli("run").code == 0
+    (database,) = project.rglob("state.db")
+    with closing(sqlite3.connect(database)) as connection, connection:
+        for urn, (damage, _) in damages.items():
+            connection.execute(f"update gobblin_dataset_states set {damage} where dataset_urn = '{urn}'")
+    write_job(project, {urn: {"rows": 8} for urn in ("sound", *damages)})
+    assert cli("run").code == 4
+    listed = json.loads(cli("state", "list", "--output", "json").out)
+    told = {one["dataset"]: one["problem"] for one in listed["damaged"]}
+    assert told.keys() == damages.keys()
+    for urn, (_, problem) in damages.items():
+        assert problem in told[urn]
+        assert cli("state", "restore", urn, "--yes").code == 0
+    assert cli("run").code == 0
+    assert json.loads(cli("state", "list", "--output", "json").out)["damaged"] == []
+
+
 def test_damaged_state_can_be_reset(cli: Cli, project: Path) -> None:
     _publish(cli, project)
     (database,) = project.rglob("state.db")

@@ -113,6 +113,7 @@ def test_a_commit_is_refused_whole_where_the_version_was_moved(store: StateStore
         store.commit(seq.id, epoch, CommitEffect(state(2), files_of(seq)))
 
     assert store.load_sequence(seq.id) == seq
+    edit(by_hand, "UPDATE gobblin_dataset_states SET version = 1")
     assert store.load_dataset_states(JOB) == {URN: state(1)}
     assert store.load_snapshot(JOB, URN) == files_of(sequence("one"))
 
