@@ -73,7 +73,7 @@ def _manifest_before_the_commit(patch: Patch) -> None:
     right = Committer._commit
 
     def wrong(self: Committer, sequence: CommitSequence, epoch: int) -> None:
-        self._after_commit(sequence, epoch)
+        self._after_commit(sequence)
         right(self, sequence, epoch)
 
     patch.setattr(Committer, "_commit", wrong)

@@ -78,7 +78,7 @@ def _lost_answer_of_a_batch_is_taken_for_a_failure(patch: Patch) -> None:
 
 def _batch_is_acknowledged_before_its_commit(patch: Patch) -> None:
     def wrong(self: Committer, batch: Sequence[Leased]) -> Errors:
-        done = each(batch, self._committed)
+        done = each(batch, lambda sequence, _: self._committed(sequence))
         self._store.commit_all([(sequence.id, epoch, sequence.effect) for sequence, epoch in batch])
         return done
 

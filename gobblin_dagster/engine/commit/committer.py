@@ -105,6 +105,10 @@ class Committer:
         self.unseen: dict[str, Exception] = {}
         """Why committed datasets have no manifest yet, by urn: the next run writes it, and readers of manifests wait
         for it."""
+        self.unfinished: set[str] = set()
+        """Datasets whose commit stands, or may stand, while their manifest is missing or their staging lies there.
+        Whoever holds their leases must not release them (`LeaseKeeper.leave`), so that the next run finishes the
+        work."""
 
     @classmethod
     def of(
@@ -207,7 +211,7 @@ class Committer:
         except (CommitConflictError, CorruptRecordError):
             if self._state(sequence) is not SequenceState.COMMITTED:
                 raise
-        self._committed(sequence, epoch)
+        self._committed(sequence)
 
     def conclude_all(self, items: Sequence[Leased]) -> Errors:
         """Commit prepared sequences whose steps are done; many share a transaction of the store.
@@ -237,12 +241,13 @@ class Committer:
         except OSError as error:
             raise _storage_error("publish", sequence, error) from error
         stored = encode_sequence(sequence, self._store.places)
+        self.unfinished.add(sequence.dataset_urn)
         try:
             self._store.record(stored, epoch, sequence.effect)
         except CommitStateUnknownError:
             if self._store.load_sequence(sequence.id) is None:
                 self._store.record(stored, epoch, sequence.effect)
-        self._committed(sequence, epoch)
+        self._committed(sequence)
 
     def abandon(self, stored: StoredSequence, epoch: int, reason: str) -> SequenceState:
         """Give a sequence up because a person asked for it; its dataset is planned again from its watermark.
@@ -402,6 +407,7 @@ class Committer:
     def _conclude_batch(self, batch: Sequence[Leased]) -> Errors:
         if len(batch) <= 1:
             return each(batch, self.conclude)
+        self.unfinished.update(sequence.dataset_urn for sequence, _ in batch)
         try:
             self._store.commit_all([(sequence.id, epoch, sequence.effect) for sequence, epoch in batch])
         except Exception:  # noqa: BLE001  # alone, each dataset gets its own answer; committed ones do not change
@@ -413,8 +419,8 @@ class Committer:
         }
         made = make_shared_folders(self._storage, folders.values())
 
-        def committed(sequence: CommitSequence, epoch: int) -> None:
-            self._committed(sequence, epoch, made.get(folders.get(sequence.dataset_urn, "")))
+        def committed(sequence: CommitSequence, _: int) -> None:
+            self._committed(sequence, made.get(folders.get(sequence.dataset_urn, "")))
 
         return each(batch, committed)
 
@@ -428,7 +434,7 @@ class Committer:
             if self._state(sequence) is not SequenceState.COMMITTED:
                 raise
             counts = (len(sequence.steps), 0)
-        self._committed(sequence, epoch)
+        self._committed(sequence)
         return counts
 
     def _roll_and_commit(self, sequence: CommitSequence, epoch: int, *, verify_content: bool) -> tuple[int, int]:
@@ -463,6 +469,7 @@ class Committer:
 
     def _commit(self, sequence: CommitSequence, epoch: int) -> None:
         """Commit the sequence; after a lost answer, ask the store before trying again."""
+        self.unfinished.add(sequence.dataset_urn)
         try:
             self._store.commit(sequence.id, epoch, sequence.effect)
         except CommitStateUnknownError as unknown:
@@ -475,11 +482,11 @@ class Committer:
             elif state is not SequenceState.COMMITTED:
                 raise
 
-    def _committed(self, sequence: CommitSequence, epoch: int, folder_fault: OSError | None = None) -> None:
+    def _committed(self, sequence: CommitSequence, folder_fault: OSError | None = None) -> None:
         self._listener.committed(sequence)
-        self._after_commit(sequence, epoch, folder_fault)
+        self._after_commit(sequence, folder_fault)
 
-    def _after_commit(self, sequence: CommitSequence, epoch: int, folder_fault: OSError | None = None) -> None:
+    def _after_commit(self, sequence: CommitSequence, folder_fault: OSError | None = None) -> None:
         """Write the manifest and delete staging. After an error here, the commit stands and the next run retries.
 
         `folder_fault` says why the folder of the manifest could not be made.
@@ -496,8 +503,12 @@ class Committer:
             delete_staging(self._storage, sequence)
         except OSError as error:
             faults.append(_storage_error("delete the staging of", sequence, error))
-        if faults:
-            self._leave(sequence, epoch, faults)
+        if not faults:
+            self.unfinished.discard(sequence.dataset_urn)
+            return
+        self.unfinished.add(sequence.dataset_urn)
+        reasons = "; ".join(map(str, faults))
+        log.warning("Dataset %r is committed; cleaning up is left to a later run: %s", sequence.dataset_urn, reasons)
 
     def _write_manifest(self, sequence: CommitSequence) -> None:
         is_changing = bool(sequence.files or sequence.removed)
@@ -516,16 +527,6 @@ class Committer:
                 removed=sequence.removed,
                 schemas=after.schemas,
             )
-
-    def _leave(self, sequence: CommitSequence, epoch: int, faults: Sequence[Exception]) -> None:
-        """Leave the lease, so that the next run finishes the work after the commit."""
-        urn = sequence.dataset_urn
-        reasons = "; ".join(map(str, faults))
-        try:
-            self._store.leave_leases(sequence.job, {urn: epoch})
-        except GobblinDagsterError as error:
-            reasons += f"; nor could the state store record it, so `gobblin clean` has to do it: {error}"
-        log.warning("Dataset %r is committed; cleaning up is left to a later run: %s", urn, reasons)
 
     def _abort(self, sequence: CommitSequence, epoch: int, reason: str) -> None:
         """Undo a sequence with lost staged files; if that cannot be done safely, quarantine it."""
@@ -564,7 +565,7 @@ class Committer:
         elif state is SequenceState.ABORTING:
             self._finish_abort(sequence, epoch)
         elif state is SequenceState.COMMITTED:
-            self._after_commit(sequence, epoch)
+            self._after_commit(sequence)
         elif state is SequenceState.ABORTED:
             delete_staging(self._storage, sequence)
         return 0, 0

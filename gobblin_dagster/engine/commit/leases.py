@@ -97,6 +97,11 @@ class LeaseKeeper:
         with self._lock:
             self._unsettled.difference_update(urns)
 
+    def leave(self, urns: Collection[str]) -> None:
+        """Leave the leases of these datasets at the end, for the next run: the work after a commit is not finished."""
+        with self._lock:
+            self._unsettled.update(urns)
+
     def leave_all(self) -> None:
         """Leave all leases at the end, for the next run's recovery: the store could not note this run's end."""
         with self._lock:

@@ -321,6 +321,7 @@ class CommitStepStore:
         owner = LeaseOwner.current(new_run_id(self._clock.now()))
         with LeaseKeeper(self._store, store_name, owner, self._ttl) as keeper:
             yield keeper.take(dataset_urn)
+            keeper.leave(self._committer.unfinished)
 
     # -- what waits ----------------------------------------------------------------------------------------------------
     def _waiting(self, store_name: str, dataset_urn: str) -> list[StoredSequence]:

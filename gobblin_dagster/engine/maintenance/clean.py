@@ -250,6 +250,8 @@ class _Expiry:
             self._committer.publish(sequence, epoch, verify_sources=False)
         except GobblinDagsterError as error:
             return replace(expired, kept_because=str(error))
+        finally:
+            self._leases.leave(self._committer.unfinished)
         # Readers see the same rows as before, so Dagster need not report it.
         self._store.mark_reported([sequence.id])
         return expired

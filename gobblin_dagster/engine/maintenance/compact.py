@@ -176,6 +176,8 @@ class _Compactor:
                 path = str(error.filename or self._root)
                 fault = StorageError(operation="compact, at", path=path, problem=error.strerror or str(error))
                 return replace(compaction, problem=str(fault))
+            finally:
+                leases.leave(self._committer.unfinished)
 
     # -- files to merge ------------------------------------------------------------------------------------------------
     def _merges(self, held: Iterable[PublishedFile]) -> Iterator[Merge]:

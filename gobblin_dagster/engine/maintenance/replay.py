@@ -127,7 +127,9 @@ def replay_quarantine(
             state = work.state(dataset_urn)
             # If the lease was inherited from a killed run, only this call knows that its manifest may be missing.
             fill_manifests(project.storage(job), open_store, project.output_root(job), job.job, {dataset_urn: state})
-            return work.run(state, epoch, who)
+            done = work.run(state, epoch, who)
+            leases.leave(work.committer.unfinished)
+            return done
 
 
 class _Replayer:
@@ -139,6 +141,7 @@ class _Replayer:
         self._rule = rule
         self._storage: Storage = project.storage(job)
         self._runner = project.run_context(job, self.run_id)
+        self.committer = Committer.of(job.commit, store, self._storage)
 
     def state(self, dataset_urn: str) -> DatasetState:
         """Return the dataset's state; raises UsageError if nothing was published of it."""
@@ -173,8 +176,7 @@ class _Replayer:
             rest = self._stage_rest(rewriting, touched)
             return self._sequence(rewriting, touched, units, rest, who)
 
-        committer = Committer.of(self._job.commit, self._store, self._storage)
-        sequence = rewriting.commit(committer, self._storage, epoch, stage)
+        sequence = rewriting.commit(self.committer, self._storage, epoch, stage)
         came = totals_of(TaskSums.of(units))
         return dataclasses.replace(
             planned,

@@ -136,4 +136,5 @@ def apply_rollback(
         committer = Committer.of(job.commit, store, storage)
         committer.prepare(sequence, epoch)
         committer.publish(sequence, epoch, verify_sources=False)
+        leases.leave(committer.unfinished)
     return sequence.id

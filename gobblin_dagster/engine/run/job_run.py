@@ -182,8 +182,7 @@ class JobRun:
         committer = self._committer({one.result.dataset_urn: one.result for one in commit.datasets})
         datasets = publish_datasets(self._opened, self._leases, committer, commit.datasets)
         for one, result in zip(commit.datasets, datasets, strict=True):
-            is_unseen = result.dataset_urn in committer.unseen
-            if one.sequence is not None and (is_unseen or not result.is_committed):
+            if result is not one.result:  # what was told at the commit, if anything was, is not the end of it
                 self._listener.dataset_done(result)
         return self._report(commit, datasets, tuple(recovered))
 

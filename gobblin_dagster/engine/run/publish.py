@@ -28,22 +28,22 @@ def publish_datasets(
         return tuple(one.result for one in decided)
     free, kept_back = _free(sequences, leases)
     errors: Errors = {**kept_back, **_publish_all(opened, committer, free, kept_back)}
-    results = (
-        _not_committed(one.result, error)
-        if one.sequence is not None
-        and (error := errors[one.sequence.dataset_urn]) is not None
-        and not _is_committed(one.sequence, opened.store)
-        else one.result
-        for one in decided
-    )
-    return tuple(_with_failure(one, committer.unseen.get(one.dataset_urn)) for one in results)
+    leases.leave(committer.unfinished)
+    return tuple(_result(one, errors, committer, opened.store) for one in decided)
 
 
-def _with_failure(result: DatasetResult, error: Exception | None) -> DatasetResult:
-    """Return the result of a dataset that is committed, with the error that kept its manifest from being written."""
-    if error is None:
-        return result
-    return dataclasses.replace(result, failures=(*result.failures, describe_failure(error)))
+def _result(one: DatasetCommit, errors: Errors, committer: Committer, store: StateStore) -> DatasetResult:
+    """Return what became of a dataset; if it is committed, with the error that kept its manifest from being written."""
+    if one.sequence is None:
+        return one.result
+    urn = one.sequence.dataset_urn
+    error = errors[urn]
+    if error is not None and not _is_committed(one.sequence, store):
+        return _not_committed(one.result, error)
+    unseen = committer.unseen.get(urn) or error
+    if unseen is None:
+        return one.result
+    return dataclasses.replace(one.result, failures=(*one.result.failures, describe_failure(unseen)))
 
 
 def _free(

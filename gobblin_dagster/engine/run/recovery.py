@@ -61,6 +61,7 @@ def recover(opened: JobContext, leases: LeaseKeeper, committer: Committer) -> tu
             free.append(bundle)
     recovered += _redo(opened, leases, committer, free)
     recovered += _tidied(opened, leases, [lease for lease in left if lease.dataset_urn in grant.granted])
+    leases.leave(committer.unfinished)
     return tuple(recovered)
 
 

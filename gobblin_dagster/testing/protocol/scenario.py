@@ -255,26 +255,33 @@ class Example:
             if not grant.granted:
                 return False
             counted = self.setup.over(counted_storage(files, points) if points else files)
-            self._recover(store, counted, grant)
-            self._work(runner, ends, store, counted, grant)
-            store.release_leases(JOB, list(grant.granted.values()))
+            unfinished = self._recover(store, counted, grant) | self._work(runner, ends, store, counted, grant)
+            if unfinished:
+                store.leave_leases(JOB, {urn: grant.granted[urn].epoch for urn in unfinished})
+            store.release_leases(JOB, [lease for urn, lease in grant.granted.items() if urn not in unfinished])
             return True
         finally:
             with suppress(Halted):
                 self.close_store(store)
 
-    def _recover(self, store: StateStore, storage: Storage, grant: LeaseGrant) -> None:
-        """Recover as a run does: check manifests only if the last holder did not release the lease."""
+    def _recover(self, store: StateStore, storage: Storage, grant: LeaseGrant) -> set[str]:
+        """Recover as a run does: check manifests only if the last holder did not release the lease.
+
+        Returns:
+            Datasets whose work after the commit is not finished.
+        """
         committer = Committer(store, storage, parallelism=1)
         for stored in store.load_sequences(JOB, urns=list(grant.granted)):
             committer.recover(stored, grant.granted[stored.dataset_urn].epoch)
         if grant.inherited:
             states = store.load_dataset_states(JOB, list(grant.inherited))
             fill_manifests(storage, store, self.output_root, JOB, states)
+        return committer.unfinished
 
     def _work(
         self, runner: str, ends: Mapping[str, int], store: StateStore, storage: Storage, grant: LeaseGrant
-    ) -> None:
+    ) -> set[str]:
+        """Publish what is new; return the datasets whose work after the commit is not finished."""
         losing = _Loser(self.loses, self.storage) if self.loses and runner == "A" else None
         committer = Committer(store, storage, parallelism=1, listener=losing)
         states = store.load_dataset_states(JOB, list(grant.granted))
@@ -287,13 +294,14 @@ class Example:
             for error in committer.publish_all(planned).values():
                 if error is not None:
                     raise error
-            return
+            return committer.unfinished
         for sequence, epoch in planned:
             if self.shape == "at least once":
                 committer.publish_unlogged(sequence, epoch)
             else:
                 committer.prepare(sequence, epoch)
                 committer.publish(sequence, epoch, verify_sources=False)
+        return committer.unfinished
 
     def _plan(
         self, runner: str, urn: str, ends: Mapping[str, int], storage: Storage, before: DatasetState | None

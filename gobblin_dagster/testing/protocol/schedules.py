@@ -57,6 +57,8 @@ ERRORS: dict[str, Action] = {
 }
 COMMITS = ("store.commit", "store.commit_all", "store.record")
 """Calls that move watermarks."""
+NEAR = 7
+"""Distance of two errors, in calls: what the run does about the first one begins in fewer."""
 LATER = 1
 MUCH_LATER = 2
 """Hours at which recovering and replaying runs start: all leases of earlier hours have expired."""
@@ -143,7 +145,10 @@ def errors_of(name: str) -> Iterable[tuple[str, Action]]:
 
 
 def late_errors(example: Example) -> Iterator[Schedule]:
-    """Let each call of run A after its COMMIT fail while the run lives; the next run finds nothing new to publish."""
+    """Let each call of run A after its COMMIT fail while the run lives, and each two that are near each other.
+
+    The next run finds nothing new to publish.
+    """
     trace = trace_of(example)
     committed = next(number for number, name in enumerate(trace, 1) if name in COMMITS)
     for number, name in enumerate(trace[committed:], committed + 1):
@@ -151,6 +156,11 @@ def late_errors(example: Example) -> Iterator[Schedule]:
             example.reset()
             run_a(example, FaultPoints(Fault(number, action)))
             yield recovered(example, f"{what} {number} {name}, then an idle run", ends=FIRST_BATCH)
+    for first in range(committed + 1, len(trace)):
+        for second in range(first + 1, first + NEAR):
+            example.reset()
+            run_a(example, FaultPoints(Fault(first, ERRORS["EIO"]), Fault(second, ERRORS["EIO"])))
+            yield recovered(example, f"EIO {first} and {second}, then an idle run", ends=FIRST_BATCH)
 
 
 def freezes(example: Example) -> Iterator[Schedule]:

@@ -88,6 +88,35 @@ def test_run_says_that_a_manifest_could_not_be_written_and_the_next_idle_run_wri
     assert run(tmp_path, job).recovered == ()
 
 
+def test_manifest_is_written_by_the_next_run_also_if_the_store_was_full_too(tmp_path: Path) -> None:
+    job = job_spec({"a": {"rows": 5}})
+
+    def refuse(name: str, call: Call) -> NoReturn:
+        raise StorageError(operation="use the state store", path="state.db", problem="the disk is full")
+
+    full, points = _full(tmp_path, job), FaultPoints(Fault(1, refuse, "store.leave_leases"))
+    with closing(full.open_store()) as store:
+        told = run_job(full, job, runner=InlineRunner(), store=counted_store(store, points))
+    assert (told.status, points.is_struck) == (RunStatus.PARTIAL, True)
+    assert [(one.dataset_urn, one.manifest) for one in run(tmp_path, job).recovered] == [("a", "written")]
+
+
+def test_manifest_of_a_commit_that_nobody_knew_of_is_written_by_the_next_run(tmp_path: Path) -> None:
+    job = job_spec({"a": {"rows": 5}})
+
+    def lose(name: str, call: Call) -> NoReturn:
+        call()
+        raise StorageError(operation="use the state store", path="state.db", problem="the disk is full")
+
+    opened, points = project(tmp_path, job), FaultPoints(Fault(1, lose, "store.commit"))
+    with closing(opened.open_store()) as store:
+        told = run_job(opened, job, runner=InlineRunner(), store=counted_store(store, points))
+    assert (told.status, points.is_struck) == (RunStatus.PARTIAL, True)
+    assert "the disk is full" in by_urn(told)["a"].failures[0].message
+    assert _newest(tmp_path, "a") == 0
+    assert [(one.dataset_urn, one.manifest) for one in run(tmp_path, job).recovered] == [("a", "written")]
+
+
 def test_manifest_that_a_rollback_could_not_write_is_written_by_the_next_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 
 import pytest
 
-from gobblin_dagster.core.errors import DatasetBusyError, TransientError, UsageError
+from gobblin_dagster.core.errors import DatasetBusyError, StorageError, TransientError, UsageError
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.state.files.store import FileStateStore
@@ -126,3 +126,30 @@ def test_leases_that_could_not_be_given_back_are_free_for_later_runs_of_the_proc
     assert (set(later.granted), later.inherited) == ({"a"}, frozenset("a"))
     with LeaseKeeper(store, JOB, owner, TTL):
         assert not owner.is_provably_dead()
+
+
+def test_leases_of_unfinished_work_are_left_to_the_next_holder() -> None:
+    world = World()
+    with LeaseKeeper(world.store, JOB, FIRST, TTL) as keeper:
+        keeper.acquire(["a", "b"])
+        keeper.leave(["a", "never held"])
+    assert set(world.store.load_leases(JOB)) == {"a"}
+    assert world.store.acquire_leases(JOB, ["a", "b"], SECOND, TTL).inherited == {"a"}
+
+
+class _ForgetsWhatIsLeft(FileStateStore):
+    """A store whose disk is full just when unfinished work is to be noted."""
+
+    def __init__(self) -> None:
+        super().__init__("/state", MemoryStorage(), Clock())
+
+    def leave_leases(self, job: str, epochs: Mapping[str, int]) -> None:
+        raise StorageError(operation="use the state store", path="/state", problem="No space left on device")
+
+
+def test_leases_of_unfinished_work_are_not_released_if_the_store_cannot_note_it() -> None:
+    store, owner = _ForgetsWhatIsLeft(), LeaseOwner.current("ended")
+    with LeaseKeeper(store, JOB, owner, TTL) as keeper:
+        keeper.acquire(["a"])
+        keeper.leave(["a"])
+    assert store.acquire_leases(JOB, ["a"], SECOND, TTL).inherited == {"a"}
