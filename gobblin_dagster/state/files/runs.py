@@ -5,15 +5,19 @@ jobs/<job>/runs/<started>-<run id>/<n>.json     one run; the highest number coun
 
 from __future__ import annotations
 
+import logging
 import posixpath
 from collections.abc import Collection, Iterator
 from datetime import UTC
 from itertools import islice
 
+from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.run_record import RunRecord, is_run
 from gobblin_dagster.state.files.folder import StoreFolder, segment
 from gobblin_dagster.state.files.log import VersionLog
 from gobblin_dagster.state.files.records import decode, encode
+
+logger = logging.getLogger(__name__)
 
 
 def save(folder: StoreFolder, record: RunRecord) -> None:
@@ -56,7 +60,10 @@ def _read(folder: StoreFolder, found: list[tuple[str, str]]) -> Iterator[RunReco
         log = VersionLog(folder.storage, posixpath.join(place, name))
         number, content = log.read_newest()
         if number:  # if a run was killed while it wrote its first record, its folder is empty
-            yield decode(RunRecord, content, log.path(number))
+            try:
+                yield decode(RunRecord, content, log.path(number))
+            except CorruptRecordError as error:  # it hides no other
+                logger.warning("The record of a run is damaged, and left out: %s", error)
 
 
 def _runs(folder: StoreFolder, job: str) -> str:

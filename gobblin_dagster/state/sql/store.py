@@ -6,7 +6,8 @@ Each method is one transaction, durable on return; the statements are in `leases
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import URL, Connection, RootTransaction, delete, insert, select, union, update
@@ -49,6 +50,8 @@ from gobblin_dagster.state.sql.tables import (
     startpoints,
 )
 from gobblin_dagster.state.store import LeaseGrant
+
+log = logging.getLogger(__name__)
 
 
 class SqlStateStore:
@@ -334,11 +337,11 @@ class SqlStateStore:
             connection.execute(delete(runs).where(runs.c.job == job, runs.c.run_id.not_in(newest)))
 
     def load_runs(self, job: str | None = None, limit: int = 20) -> list[RunRecord]:
-        query = select(runs.c.body).order_by(runs.c.started_at.desc(), runs.c.run_id.desc()).limit(limit)
+        query = _RUNS.order_by(runs.c.started_at.desc(), runs.c.run_id.desc()).limit(limit)
         if job is not None:
             query = query.where(runs.c.job == job)
         with self._read() as connection:
-            return [serialization.from_json(RunRecord, body) for body in connection.scalars(query)]
+            return list(_readable_runs(connection.execute(query).tuples()))
 
     def find_runs(self, job: str, run_ids: Collection[str]) -> list[RunRecord]:
         newest_first = (runs.c.started_at.desc(), runs.c.run_id.desc())
@@ -347,10 +350,18 @@ class SqlStateStore:
             wanted = [one for one in connection.scalars(names) if is_run(one, run_ids)] if run_ids else []
             found: list[RunRecord] = []
             for at in range(0, len(wanted), _RUNS_AT_ONCE):
-                query = select(runs.c.body).where(runs.c.job == job, runs.c.run_id.in_(wanted[at : at + _RUNS_AT_ONCE]))
-                bodies = connection.scalars(query.order_by(*newest_first))
-                found += [serialization.from_json(RunRecord, body) for body in bodies]
+                query = _RUNS.where(runs.c.job == job, runs.c.run_id.in_(wanted[at : at + _RUNS_AT_ONCE]))
+                found += _readable_runs(connection.execute(query.order_by(*newest_first)).tuples())
             return found
+
+
+def _readable_runs(rows: Iterable[tuple[str, str]]) -> Iterator[RunRecord]:
+    """Read records of runs; a damaged one hides no other."""
+    for run_id, body in rows:
+        try:
+            yield serialization.from_json(RunRecord, body)
+        except CorruptRecordError as error:
+            log.warning("The record of run %s is damaged, and left out: %s", run_id, error.problem)
 
 
 def _commit(transaction: RootTransaction, sequence: StoredSequence) -> None:
@@ -369,6 +380,7 @@ def _state_of(connection: Connection, job: str, urn: str) -> DatasetState | None
     return None if row is None else _load_state(sql_parts.load(connection, [row.body]), job, *row)
 
 
+_RUNS = select(runs.c.run_id, runs.c.body)
 _RUNS_AT_ONCE = 500
 """Ids in one query: databases take a limited number of parameters."""
 _STATES = select(*(dataset_states.c[name] for name in ("dataset_urn", "version", "body", "digest")))

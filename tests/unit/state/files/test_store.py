@@ -20,6 +20,7 @@ from gobblin_dagster.core.errors import (
     StoreVersionError,
     TransientError,
 )
+from gobblin_dagster.core.run_record import RunRecord, RunStatus
 from gobblin_dagster.core.storage import Sink, Storage
 from gobblin_dagster.state import open_store
 from gobblin_dagster.state.files.records import SnapshotPart, decode
@@ -28,6 +29,7 @@ from gobblin_dagster.storage import LocalStorage, MemoryStorage
 from gobblin_dagster.testing.conformance.state_store.values import (
     JOB,
     OTHER,
+    START,
     URN,
     files_of,
     in_order,
@@ -182,6 +184,20 @@ def test_sequence_whose_prepare_died_does_not_exist_and_frees_its_dataset() -> N
     store.mark_reported([sequence("one").id])
     publish(store, "two")
     assert store.load_dataset_states(JOB)[URN].version == 1
+
+
+def test_damaged_run_record_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    storage = MemoryStorage()
+    store = FileStateStore("/state", storage)
+    one, other = (RunRecord(run_id, JOB, START, RunStatus.RUNNING) for run_id in ("run-1", "run-2"))
+    for record in (one, other):
+        store.save_run(record)
+    (damaged,) = (path for path in storage.walk_files(f"/state/jobs/{JOB}/runs") if "run-1" in path)
+    storage.delete(damaged)
+    storage.put_if_absent(damaged, b"{")
+    assert store.load_runs() == store.load_runs(JOB) == store.find_runs(JOB, ["run-1", "run-2"]) == [other]
+    assert caplog.text.count("The record of a run is damaged, and left out: ") == 3
+    assert damaged in caplog.text
 
 
 def test_files_of_an_aborted_commit_are_in_no_later_snapshot() -> None:

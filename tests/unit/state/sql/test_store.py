@@ -25,6 +25,7 @@ from gobblin_dagster.core.errors import (
     TransientError,
     WatermarkMovedError,
 )
+from gobblin_dagster.core.run_record import RunRecord, RunStatus
 from gobblin_dagster.state import LeaseGrant, StateStore, open_store
 from gobblin_dagster.testing.conformance.state_store import ManualClock
 from gobblin_dagster.testing.conformance.state_store.values import (
@@ -173,6 +174,17 @@ def test_an_unreadable_state_is_named(store: StateStore, by_hand: Engine) -> Non
 
 # -- waiting for another run's transaction (SQLite has one writer at a time)
 # ---------------------------------------------
+def test_a_damaged_run_record_hides_no_other(
+    store: StateStore, by_hand: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = (RunRecord(run_id, JOB, START, RunStatus.RUNNING) for run_id in ("run-1", "run-2"))
+    for record in (one, other):
+        store.save_run(record)
+    edit(by_hand, "UPDATE gobblin_runs SET body = '{' WHERE run_id = 'run-1'")
+    assert store.load_runs() == store.load_runs(JOB) == store.find_runs(JOB, ["run-1", "run-2"]) == [other]
+    assert caplog.text.count("The record of run run-1 is damaged, and left out: ") == 3
+
+
 @pytest.fixture
 def postgres_url(postgres_server: PostgresServer) -> str:
     return postgres_server.url(postgres_server.new_database())
