@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from gobblin_dagster.constructs.publishers.tables import TableCommit
 from gobblin_dagster.core.commit import CommitStep, SequenceState, StoredSequence
 from gobblin_dagster.core.constructs import NotedCommit
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -26,6 +26,9 @@ from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.layout import MANIFEST_DIR, internal_dir
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan, left_out, replanned
 from gobblin_dagster.engine.publishers import ledger_keepers
+
+if TYPE_CHECKING:
+    from gobblin_dagster.constructs.publishers.tables import TableCommit
 
 MOST_DATASETS = 200
 """Number of datasets with a state that a plan checks first: each may cost a request to a remote file system."""
@@ -135,6 +138,9 @@ def _missing_commits(
     urns = sorted(behind)[:MOST_DATASETS]
     if not urns:
         return {}
+    # Imported here because it imports fsspec, which a run into files of this machine does not need.
+    from gobblin_dagster.constructs.publishers.tables import TableCommit  # noqa: PLC0415
+
     newest: dict[str, tuple[StoredSequence, CommitStep]] = {}
     for one in opened.store.load_sequences(opened.job.job, [SequenceState.COMMITTED], urns, 20 + 2 * len(urns)):
         if one.dataset_urn in newest or one.version_read < behind[one.dataset_urn]:

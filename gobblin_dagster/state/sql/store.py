@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import URL, Connection, RootTransaction, delete, insert, select, union, update
+from sqlalchemy import URL, Connection, RootTransaction, Row, delete, insert, select, union, update
 from sqlalchemy.exc import DBAPIError
 
 from gobblin_dagster.core import serialization
@@ -341,7 +341,7 @@ class SqlStateStore:
         if job is not None:
             query = query.where(runs.c.job == job)
         with self._read() as connection:
-            return list(_readable_runs(connection.execute(query).tuples()))
+            return list(_readable_runs(connection.execute(query)))
 
     def find_runs(self, job: str, run_ids: Collection[str]) -> list[RunRecord]:
         newest_first = (runs.c.started_at.desc(), runs.c.run_id.desc())
@@ -351,11 +351,11 @@ class SqlStateStore:
             found: list[RunRecord] = []
             for at in range(0, len(wanted), _RUNS_AT_ONCE):
                 query = _RUNS.where(runs.c.job == job, runs.c.run_id.in_(wanted[at : at + _RUNS_AT_ONCE]))
-                found += _readable_runs(connection.execute(query.order_by(*newest_first)).tuples())
+                found += _readable_runs(connection.execute(query.order_by(*newest_first)))
             return found
 
 
-def _readable_runs(rows: Iterable[tuple[str, str]]) -> Iterator[RunRecord]:
+def _readable_runs(rows: Iterable[Row[str, str]]) -> Iterator[RunRecord]:
     """Read records of runs; a damaged one hides no other."""
     for run_id, body in rows:
         try:

@@ -20,6 +20,7 @@ from gobblin_dagster.engine.project import open_project
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.engine.snapshots.reader import read_published
+from gobblin_dagster.engine.spark import lazy
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.cli.conftest import Cli, write_job
 from tests.unit.cli.test_main import HEAVY, imported_by
@@ -199,7 +200,10 @@ def test_run_profile_shows_where_the_time_went(cli: Cli, project: Path, inline: 
     assert "profile" not in cli("run", "--output", "json").json()["jobs"][0]
 
 
-def test_small_run_without_spark_says_so_in_plan_run_log_and_profile(cli: Cli, project: Path) -> None:
+def test_small_run_without_spark_says_so_in_plan_run_log_and_profile(
+    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lazy, "has_session", lambda: False)  # other tests of this process may have one
     settings = project / "gobblin.yaml"
     settings.write_text(settings.read_text() + "spark: {start: when_needed}\n")
     place = "Work runs in processes of this machine, without Spark: little is to be read."
