@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import gc
 import os
 import posixpath
 import threading
@@ -248,6 +249,7 @@ def run_in_child(work: Callable[[], object]) -> int:
     """Run work in a forked child and return its exit status: 0, `CRASHED` if a fault killed it, 1 if it raised."""
     pid = os.fork()
     if pid == 0:
+        gc.freeze()  # whose end waits for threads of the parent, such as Kafka producers, must not be taken apart here
         try:
             work()
         except BaseException:  # noqa: BLE001  # the child must end here, whatever happens; the parent sees its status

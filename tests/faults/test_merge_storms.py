@@ -7,6 +7,7 @@ of each) at each point, freezes one there, and cuts the power under `merge`.
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
@@ -122,6 +123,7 @@ def _thaw_later(frozen: Callable[[], object], others: Callable[[], object]) -> b
     """
     pid = os.fork()
     if pid == 0:
+        gc.freeze()  # as in `run_in_child`
         status = 1
         try:
             frozen()

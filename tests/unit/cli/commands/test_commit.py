@@ -103,7 +103,8 @@ def test_quarantined_sequence_that_is_listed_is_tried_again_by_recover(cli: Cli,
     assert (again.code, _states(cli, sequence)) == (1, "quarantined")
     assert "No unfinished" not in again.out
     assert sequence in cli("commit", "list").out
-    assert cli("plan").out.splitlines()[-1] == "Next: `gobblin commit list` shows what waits for you."
+    # Whether the other dataset was committed too is a matter of who was faster; if not, the line says more.
+    assert cli("plan").out.splitlines()[-1].startswith("Next: `gobblin commit list` shows what waits for you")
     assert f"`gobblin commit abandon {sequence}`: then the dataset is read again" in cli("commit", "show", sequence).out
     published.write_bytes(ours)
     assert (cli("commit", "recover").code, _states(cli, sequence)) == (0, "committed")
