@@ -1,4 +1,4 @@
-"""Ctrl-C while Python imports: it waits until the import is done, then interrupts as it does elsewhere.
+"""Ctrl-C or SIGTERM while Python imports: it waits until the import is done, then interrupts as it does elsewhere.
 
 An exception in the midst of an import leaves half a module behind, and native code that an import calls (pydantic's)
 prints and drops it: the command would go on.
@@ -20,25 +20,29 @@ _IMPORT = "<frozen importlib"
 
 
 def interrupt_between_imports() -> None:
-    """Let SIGINT raise KeyboardInterrupt as soon as the main thread imports nothing, at the latest after 5 s."""
-    # Not if who called us ignores Ctrl-C, and not on Windows.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler and hasattr(signal, "pthread_kill"):
-        signal.signal(signal.SIGINT, _Handler())
+    """Let signals that raise KeyboardInterrupt do so once the main thread imports nothing, at the latest after 5 s."""
+    # Not those that who called us ignores, and not on Windows.
+    if hasattr(signal, "pthread_kill"):
+        handler = _Handler()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is signal.default_int_handler:
+                signal.signal(number, handler)
 
 
 def raise_interrupt_of_import() -> None:
-    """Raise KeyboardInterrupt if a SIGINT came during an import that is done now."""
-    handler = signal.getsignal(signal.SIGINT)
-    if isinstance(handler, _Handler):
-        handler.raise_if_asked()
+    """Raise KeyboardInterrupt if a signal came during an import that is done now."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        handler = signal.getsignal(number)
+        if isinstance(handler, _Handler):
+            handler.raise_if_asked()
 
 
 class _Handler:
-    """Handler of SIGINT, which asks again a little later while there is an import."""
+    """Handler of signals, which asks again a little later while there is an import."""
 
     def __init__(self) -> None:
         self._until: float | None = None
-        """When a SIGINT that came during an import is raised, whatever is imported then."""
+        """When a signal that came during an import is raised, whatever is imported then."""
         self._again: threading.Timer | None = None
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
@@ -53,7 +57,7 @@ class _Handler:
         self.raise_if_asked()
 
     def raise_if_asked(self) -> None:
-        """Raise KeyboardInterrupt if a SIGINT waits."""
+        """Raise KeyboardInterrupt if a signal waits."""
         if self._until is None:
             return
         self._until = None

@@ -1,7 +1,7 @@
 """The program `gobblin`: hands its command to the project's warm worker, or runs it here, and ends.
 
 It imports what runs commands only if it runs one: a command in the worker begins without. Next to nothing is imported
-before Ctrl-C is taken care of.
+before Ctrl-C and SIGTERM are taken care of.
 """
 
 from __future__ import annotations
@@ -15,19 +15,25 @@ COLLECTOR_THRESHOLD = 50_000
 """New objects after which Python looks for cycles; its default is 700. Importing makes many objects that stay, and
 searching them took up to an eighth of the CPU time of a short command."""
 
+_ENDS = (signal.SIGINT, signal.SIGTERM)
+
 
 def program() -> NoReturn:
     """Run the command of this process, and end the process."""
     gc.set_threshold(COLLECTOR_THRESHOLD)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # not if who called us ignores it
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         code = _run(sys.argv[1:])
     except KeyboardInterrupt:  # before the handler was set, or the second one, while the first is told
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in _ENDS:
+            signal.signal(number, signal.SIG_IGN)
         from gobblin_dagster.core.exit_codes import ExitCode  # noqa: PLC0415 - see the module's docstring
 
         sys.stderr.write("interrupted\n")
         code = ExitCode.INTERRUPTED
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to interrupt: one that comes now ends the process
+    for number in _ENDS:  # nothing is left to interrupt: one that comes now ends the process
+        signal.signal(number, signal.SIG_DFL)
     from gobblin_dagster.cli.ending import end_process  # noqa: PLC0415 - see the module's docstring
 
     end_process(code)

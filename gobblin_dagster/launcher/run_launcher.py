@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import socket
 import sys
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import dagster as dg
+from pydantic import ValidationError
 
 from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.launcher import _internal
@@ -29,6 +29,7 @@ from gobblin_dagster.launcher._internal import (
     WorkerStatus,
 )
 from gobblin_dagster.spec.load import find_project, load_project
+from gobblin_dagster.spec.project import SparkSpec
 from gobblin_dagster.warm.address import DAGSTER, WarmAddress
 from gobblin_dagster.warm.client import DAGSTER_LOG, Order, Refusal, ask_at, begin_in_worker
 from gobblin_dagster.warm.messages import Message
@@ -47,7 +48,6 @@ ANSWER_S = 10.0
 """Seconds in which a worker must answer a question."""
 _RUNNER = "gobblin_dagster.orchestration.in_worker"
 _COMMAND = "dagster-run"
-_UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 class GobblinWarmRunLauncher(dg.DefaultRunLauncher):
@@ -60,7 +60,7 @@ class GobblinWarmRunLauncher(dg.DefaultRunLauncher):
             GOBBLIN_PROJECT, or the nearest one from the current folder upwards, as `gobblin dev` has it.
 
     Raises:
-        dagster.DagsterInvalidConfigError: `keep_warm` is no such text.
+        dagster.DagsterInvalidDefinitionError: `keep_warm` is no such text.
     """
 
     def __init__(
@@ -70,10 +70,11 @@ class GobblinWarmRunLauncher(dg.DefaultRunLauncher):
         projects: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(inst_data)
-        if not re.fullmatch(r"[1-9][0-9]{0,4}[smh]", keep_warm):
+        try:
+            self._keep_s = SparkSpec(keep_warm=keep_warm).keep_warm_s
+        except ValidationError:
             problem = f"run_launcher: `keep_warm` is {keep_warm!r}; expected a number and a unit: `90s`, `15m`, `2h`."
-            raise dg.DagsterInvalidDefinitionError(problem)
-        self._keep_s = int(keep_warm[:-1]) * _UNITS[keep_warm[-1]]
+            raise dg.DagsterInvalidDefinitionError(problem) from None
         self._projects = dict(projects or {})
 
     @classmethod

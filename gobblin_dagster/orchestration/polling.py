@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from gobblin_dagster.engine.new_data import NewDataPoller, PollResult, SharedStore, plans_with_spark
@@ -57,20 +57,20 @@ class JobPolls:
         Raises as `Project.open_store`, if a job is due.
         """
         wanted = [one for one in sorted(self._jobs, key=lambda one: one.asked_at) if is_wanted(one.binding)]
-        if not wanted:
-            return
-        with closing(SharedStore(wanted[0].binding.project.open_store())) as shared:
-            end = time.monotonic() + patience_s
+        end = time.monotonic() + patience_s
+        with ExitStack() as opened:
+            shared: SharedStore | None = None
             for job in wanted:
                 now = time.monotonic()
                 if job.is_late:
                     yield self._answer(job, max(end - now, 0.0) if len(self._jobs) == 1 else 0.0, shared)
                 elif now < end and now - job.asked_at >= job.pause_s:
+                    shared = shared or opened.enter_context(closing(SharedStore(job.binding.project.open_store())))
                     job.asked_at = now
                     yield self._answer(job, end - now, shared)
 
     @staticmethod
-    def _answer(job: _JobPoll, patience_s: float, shared: SharedStore) -> Answer:
+    def _answer(job: _JobPoll, patience_s: float, shared: SharedStore | None) -> Answer:
         job.is_late = False
         try:
             result = job.poller.ask(patience_s, shared)

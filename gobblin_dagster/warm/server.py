@@ -362,8 +362,10 @@ def _set_passing(values: dict[str, str]) -> None:
 @contextmanager
 def _default_signals() -> Iterator[None]:
     """Let a command find the handlers of signals that a fresh process has."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGTERM as `cli.program` sets it
+        signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

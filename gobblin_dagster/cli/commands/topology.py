@@ -232,7 +232,7 @@ def text_lines(graph: FlowGraph) -> Iterator[str]:
     for name, node in sorted(graph.nodes.items()):
         yield f"{name} ({node.type})"
         for edge in graph.outgoing[name]:
-            state = edge.refusal or f"cost {edge.spec.cost:g}, on {edge.executor}"
+            state = edge.refusal or f"cost {edge.spec.cost:g}, on executor {edge.executor}"
             yield f"  --{edge.name}--> {edge.spec.destination}  ({state})"
 
 
@@ -254,7 +254,7 @@ def _quoted(text: str) -> str:
 
 
 def _arrow(edge: FlowEdge) -> str:
-    told = edge.refusal or f"on {edge.executor}"
+    told = edge.refusal or f"on executor {edge.executor}"
     return f"{edge.spec.source} --{edge.name}--> {edge.spec.destination}  ({told})"
 
 

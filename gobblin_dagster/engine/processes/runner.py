@@ -22,6 +22,7 @@ from gobblin_dagster.core.serialization import from_json, to_json
 from gobblin_dagster.core.task_state import TaskState, WorkingState
 from gobblin_dagster.core.utils.import_target import python_environment, python_for_module
 from gobblin_dagster.engine.processes import fork_server
+from gobblin_dagster.engine.processes.slots import FairSlots
 from gobblin_dagster.engine.processes.worker import DONE, ERROR, EXIT, STOP, pack_line
 from gobblin_dagster.engine.task.checkpoint import TaskCheckpoints
 from gobblin_dagster.engine.task.context import RunContext, TaskInput
@@ -37,7 +38,8 @@ _POLL_S = 0.1
 class ProcessRunner:
     """Runs packs in forked processes, as many at once as there are cores; implements `engine.task.runner.TaskRunner`.
 
-    Several runs may use it at once, from several threads. Processes stay for the next run until `close`.
+    Several runs may use it at once, from several threads, and have the processes in turn, pack by pack. Processes stay
+    for the next run until `close`.
 
     Args:
         cores: number of processes.
@@ -47,7 +49,7 @@ class ProcessRunner:
     def __init__(self, cores: int, log_file: Path | None = None) -> None:
         self.cores: int | None = cores
         self._log_file = log_file
-        self._slots = threading.BoundedSemaphore(cores)
+        self._slots = FairSlots(cores)
         self._lock = threading.Lock()
         self._server: _ForkServer | None = None
         self._idle: list[_Worker] = []
@@ -121,9 +123,11 @@ class ProcessRunner:
 
     def _has_slot(self, job: _Job) -> bool:
         """Wait for one of the processes, which other runs may have for long; return False if the job is to stop."""
+        slot = self._slots.ask(job)
         while not job.stop.is_set() and not job.is_aborted:
-            if self._slots.acquire(timeout=_POLL_S):
+            if slot.wait(_POLL_S):
                 return True
+        self._slots.give_up(job, slot)
         return False
 
     def _run_pack(self, job: _Job, pack: Sequence[TaskInput]) -> None:
@@ -187,7 +191,7 @@ class ProcessRunner:
         return f"The log is {self._log_file}." if self._log_file else "Nothing was logged."
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Job:
     """One call of `ProcessRunner.run`, as its threads see it."""
 

@@ -19,7 +19,7 @@ class Hop:
     source: str
     destination: str
     executor: str
-    """The executor of the topology that runs the hop's job."""
+    """The executor that runs the hop's job, by the name that the job has it: `embedded` for those of this type."""
     cost: float
     job: str
     """Name of the job; ways that begin with the same hops share their jobs."""

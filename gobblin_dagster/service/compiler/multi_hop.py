@@ -116,12 +116,15 @@ class _Making:
             self._names[key] = self._name(sub_path, step)
             self._make(flow, sub_path, step, self._names[key], (parent,) if parent else ())
         spec = step.edge.spec
-        return Hop(step.edge.name, spec.source, spec.destination, step.edge.executor, spec.cost, self._names[key])
+        return Hop(step.edge.name, spec.source, spec.destination, self._queue(step), spec.cost, self._names[key])
 
     def reasons(self) -> list[str]:
         """Return what is wrong with the jobs."""
         unknown = undeclared(self._declared, parameter_values(self.config)) if self._is_filled else []
         return [*dict.fromkeys(self._faults), *unknown]
+
+    def _queue(self, step: Step) -> str:
+        return self.graph.executors[step.edge.executor].queue(step.edge.executor)
 
     def _name(self, sub_path: str, step: Step) -> str:
         """Return a job's name; it stays when the way before the hop changes, so that watermarks stay too."""
@@ -147,10 +150,9 @@ class _Making:
         own = {key: value for key, value in values.items() if key in settable}
         faults = list(_missing(self.graph, step, template, own))
         if not faults:
-            spec = self.graph.executors[edge.executor]
-            executor = spec.queue(edge.executor)
+            takes_keys = self.graph.executors[edge.executor].takes_keys
             job, faults = fill_job(
-                self.config, name, template, own, executor, parents, self.allow, takes_keys=spec.takes_keys
+                self.config, name, template, own, self._queue(step), parents, self.allow, takes_keys=takes_keys
             )
             if job is not None:
                 self.jobs[name] = job

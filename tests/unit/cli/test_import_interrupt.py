@@ -1,8 +1,9 @@
-"""Ctrl-C before the command runs: while Python imports what it needs."""
+"""Ctrl-C and SIGTERM before the command runs: while Python imports what it needs."""
 
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ class Interrupter:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r} and self in sys.meta_path:
             sys.meta_path.remove(self)
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.Signals({number}))
 
 sys.meta_path.insert(0, Interrupter())
 sys.argv = ["gobblin", *{arguments!r}]
@@ -30,12 +31,13 @@ threading.Event().wait(60)
 """
 
 
-def interrupted_at(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Return how a command ended that was interrupted when it began to import a module."""
-    code = AT_IMPORT.format(module=module, arguments=arguments)
+def interrupted_at(module: str, number: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Return how a command ended that got a signal when it began to import a module."""
+    code = AT_IMPORT.format(module=module, number=int(number), arguments=arguments)
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
     "module",
     [
@@ -46,15 +48,22 @@ def interrupted_at(module: str, *arguments: str) -> subprocess.CompletedProcess[
         "gobblin_dagster.cli.commands.check",
     ],
 )
-def test_interrupt_during_an_import_ends_as_elsewhere(module: str) -> None:
-    done = interrupted_at(module, "check")
+def test_signal_during_an_import_ends_as_elsewhere(module: str, number: signal.Signals) -> None:
+    done = interrupted_at(module, number, "check")
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
 def test_interrupt_during_an_import_is_told_as_json() -> None:
-    done = interrupted_at("pydantic_core", "check", "--output", "json")
+    done = interrupted_at("pydantic_core", signal.SIGTERM, "check", "--output", "json")
     assert done.returncode == 130
     assert json.loads(done.stdout)["error"]["code"] == "interrupted"
+
+
+def test_sigterm_that_the_caller_ignores_stays_ignored() -> None:
+    code = AT_IMPORT.format(module="typer", number=int(signal.SIGTERM), arguments=("--version",))
+    before = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    done = subprocess.run([sys.executable, "-c", before + code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_import_that_hangs_is_interrupted(tmp_path: Path) -> None:

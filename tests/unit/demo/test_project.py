@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from gobblin_dagster.constructs.registry import registry
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.demo import add_day, write_demo
 from gobblin_dagster.demo.__main__ import app
+from gobblin_dagster.demo.project import write_service
 from gobblin_dagster.spec.load import load_jobs, load_project
 
 
@@ -36,6 +38,14 @@ def test_job_file_of_the_demo_has_no_fault(tmp_path: Path) -> None:
     jobs, errors = load_jobs(tmp_path, load_project(tmp_path), registry.check)
     assert errors == []
     assert [job.spec.job for job in jobs] == ["flights"]
+
+
+@pytest.mark.parametrize("write", [write_demo, write_service])
+def test_new_projects_start_spark_only_for_runs_that_need_it(
+    tmp_path: Path, write: Callable[[Path], list[Path]]
+) -> None:
+    write(tmp_path / "demo")
+    assert load_project(tmp_path / "demo").spark.start == "when_needed"
 
 
 def test_demo_has_six_datasets_over_seven_days(tmp_path: Path) -> None:

@@ -24,10 +24,13 @@ from gobblin_dagster.engine import new_data as new_data_module
 from gobblin_dagster.engine.new_data import PollResult, look
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.orchestration import metadata as md
-from gobblin_dagster.orchestration import new_data_sensor, sensors, sweep_sensor
+from gobblin_dagster.orchestration import new_data_sensor, polling, sensors, sweep_sensor
 from gobblin_dagster.orchestration import sweep as sweep_module
+from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.ops import run_config
+from gobblin_dagster.orchestration.polling import JobPolls
 from gobblin_dagster.orchestration.reconcile import is_known
+from gobblin_dagster.orchestration.resources import GobblinSparkResource
 from gobblin_dagster.orchestration.sweep_cursor import OVERLAP, SweepCursor, dump_cursors, load_cursors
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
@@ -446,6 +449,16 @@ def test_tick_opens_the_store_as_often_for_many_jobs_as_for_one(world: World) ->
         tick(world, new_data_sensor(counted, job))
         opened.append(Counting.opened)
     assert opened[0] == opened[1]
+
+
+def test_poll_of_jobs_that_are_not_due_opens_no_store(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polling, "plans_with_spark", lambda job: True)  # such jobs are not due at each tick
+    made = world.binding.project
+    counted = JobBinding.of(Counting(made.root, made.spec, made.jobs), world.job)
+    polls = JobPolls([counted], GobblinSparkResource.of_project(made), 10)
+    Counting.opened = 0
+    assert [len(list(polls.ask(60.0))) for _ in range(2)] == [1, 0]
+    assert Counting.opened == 1
 
 
 def test_job_that_cannot_be_planned_stops_no_other_job_of_the_sensor(world: World) -> None:

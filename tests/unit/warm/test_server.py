@@ -125,17 +125,14 @@ def test_killed_client_stops_its_command_as_one_interrupt_does(root: Path) -> No
 
 
 def test_signals_act_as_on_a_process_of_its_own(root: Path) -> None:
-    client = waiting(root, "stuck")
-    pid = pid_of(root)
-    client.send_signal(signal.SIGINT)
-    assert client.wait(timeout=60) == 130
-    assert pid_of(root) == pid
-    client.communicate()
-    client = waiting(root, "wait")
-    client.send_signal(signal.SIGTERM)  # no handler of the command's: the worker dies as a process without it would
-    assert client.wait(timeout=60) == 1
-    client.communicate()
-    until_ended(root, pid)
+    pids = set()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        client = waiting(root, "stuck")
+        pids.add(pid_of(root))
+        client.send_signal(number)
+        assert client.wait(timeout=60) == 130
+        client.communicate()
+    assert {pid_of(root)} == pids
 
 
 def test_signal_that_interrupts_no_call_reaches_the_command(root: Path) -> None:

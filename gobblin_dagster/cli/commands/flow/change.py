@@ -173,7 +173,7 @@ def _print_way(out: Console, way: dict[str, Any]) -> None:
     part = f" of {way['sub_path']}" if way["sub_path"] else ""
     out.print(f"Way{part} to {way['destination']}: {picture} (cost {way['cost']:g})")
     for hop in hops:
-        out.print(f"  {hop['edge']}: job {hop['job']} on {hop['executor']}")
+        out.print(f"  {hop['edge']}: job {hop['job']} on executor {hop['executor']}")
 
 
 def _way(

@@ -76,7 +76,7 @@ def test_show_draws_the_whole_topology(cli: Cli, root: Path) -> None:
         "lake (lake)",
         "  --out--> shop  (no executor that can run it is enabled: there)",
         "landing (files)",
-        "  --in--> lake  (cost 1, on here)",
+        "  --in--> lake  (cost 1, on executor here)",
         "shop (database)",
     ]
     mermaid = cli("topology", "show", "--picture", "mermaid").out.splitlines()
@@ -89,8 +89,8 @@ def test_show_draws_the_whole_topology(cli: Cli, root: Path) -> None:
 def test_show_tells_all_of_one_part(cli: Cli, root: Path) -> None:
     out = cli("topology", "show", "lake").out
     assert "platform  s3" in " ".join(out.split()) or "s3" in out
-    assert "landing --in--> lake  (on here)" in out
-    assert "lake --out--> shop  (on there)" in out
+    assert "landing --in--> lake  (on executor here)" in out
+    assert "lake --out--> shop  (on executor there)" in out
     assert "FS:///in.template" in cli("topology", "show", "in").out
     assert cli("topology", "show", "here", "-o", "json").json()["executors"][0]["name"] == "here"
     missing = cli("topology", "show", "laek")

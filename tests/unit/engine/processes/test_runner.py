@@ -186,6 +186,48 @@ def test_run_that_is_to_stop_does_not_wait_for_another_one_that_has_all_processe
         other.join()
 
 
+_WAITS = """
+import pathlib, time
+
+HERE = pathlib.Path(__file__).parent
+
+def datasets():
+    return dict.fromkeys("abcdef", 1)
+
+def read(unit):
+    HERE.joinpath("begun").touch()
+    while not HERE.joinpath("go").exists():
+        time.sleep(0.01)
+    yield {"id": unit.low, "value": "x"}
+"""
+
+
+def test_job_of_many_packs_keeps_a_small_one_waiting_for_one_of_them_only(
+    tmp_path: Path, log_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "waits.py").write_text(_WAITS)
+    source = {"type": "python", "read": "waits:read", "datasets": "waits:datasets"}
+    columns = {"columns": {"id": "int64", "value": "string"}}
+    large = job_spec({}, job="large", source=source | columns, execution={"packs": 6})
+    small = job_spec({"small": {"rows": 1}})
+    watch = Watch()
+    with closing(ProcessRunner(1, log_file)) as runner:
+        threads = [threading.Thread(target=lambda: _run(tmp_path / "large", large, runner, listeners=[watch]))]
+        threads[0].start()
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.01)
+        threads.append(threading.Thread(target=lambda: _run(tmp_path / "small", small, runner, listeners=[watch])))
+        threads[1].start()
+        while not runner._slots.waiting:
+            time.sleep(0.01)
+        (tmp_path / "go").touch()
+        for thread in threads:
+            thread.join()
+    assert [urn for urn, _ in watch.units].index("small") <= 2
+    assert len(watch.units) == 7
+
+
 def test_run_goes_on_with_a_new_server_after_the_old_one_was_killed(tmp_path: Path, runner: ProcessRunner) -> None:
     job = job_spec({"a": {"rows": 3}})
     assert _run(tmp_path, job, runner).exit_code == 0

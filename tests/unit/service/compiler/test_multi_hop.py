@@ -212,7 +212,7 @@ def test_explanation_tells_way_and_every_refused_edge(root: Path) -> None:
         ("shop", 2, ["in", "to-shop"]),
         ("copy", 2, ["in", "to-copy"]),
     ]
-    assert {hop.executor for way in found.ways for hop in way.hops} == {"here"}
+    assert {hop.executor for way in found.ways for hop in way.hops} == {EMBEDDED}, "as jobs name it"
     assert found.ways[0].hops[0].job == found.ways[1].hops[0].job == found.dag.jobs[0].name
     assert [str(refusal) for refusal in found.refused] == ["edge 'direct' (landing -> shop): it is not enabled"]
 

@@ -42,8 +42,8 @@ def test_explain_shows_way_jobs_and_refused_edges_and_stores_nothing(cli: Cli, c
     out = cli("flow", "explain", "g/n", "--from", "landing", "--to", "shop", "--set", "rows=3").out.splitlines()
     assert out[:4] == [
         "Way to shop: landing --in--> lake --out--> shop (cost 2)",
-        "  in: job g__n__in on here",
-        "  out: job g__n__out on here",
+        "  in: job g__n__in on executor embedded",
+        "  out: job g__n__out on executor embedded",
         "Refused: old (landing -> shop): it is not enabled",
     ]
     assert "Job g__n__out on executor embedded, after g__n__in:" in out
