@@ -321,8 +321,8 @@ def _streams_of(files: Sequence[int]) -> Iterator[None]:
         os.close(file)
     sys.stdin, sys.stdout, sys.stderr = (
         open(0, closefd=False),  # noqa: SIM115 - they end with the command
-        open(1, "w", closefd=False, buffering=1 if os.isatty(1) else -1),  # noqa: SIM115
-        open(2, "w", closefd=False, buffering=1, errors="backslashreplace"),  # noqa: SIM115
+        open(1, "w", closefd=False, buffering=1 if os.isatty(1) else -1),  # noqa: SIM115 - as above
+        open(2, "w", closefd=False, buffering=1, errors="backslashreplace"),  # noqa: SIM115 - as above
     )
     try:
         yield

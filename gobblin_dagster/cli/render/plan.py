@@ -10,6 +10,7 @@ from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.constructs.source import TYPES_INFERRED
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan
+from gobblin_dagster.engine.task.runner import is_in_spark
 
 UNEVEN = 1.5
 """Weight of the heaviest pack, as a multiple of the mean, from which on a plan names the cause."""
@@ -74,7 +75,7 @@ def _print_packs(console: Console, plan: JobPlan) -> None:
 
 
 def _task(plan: JobPlan) -> str:
-    return "Spark task" if plan.place is None or plan.place.is_spark else "task"
+    return "Spark task" if is_in_spark(plan.place) else "task"
 
 
 def _print_leftovers(console: Console, plan: JobPlan) -> None:

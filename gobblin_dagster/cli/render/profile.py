@@ -7,6 +7,7 @@ from rich.console import Console
 from gobblin_dagster.cli.render.console import bytes_of, print_table
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.run.profile import RunProfile
+from gobblin_dagster.engine.task.runner import is_in_spark
 
 WIDTH = 40
 """Characters of the longest bar."""
@@ -19,7 +20,7 @@ def print_profile(console: Console, job: str, profile: RunProfile, report_s: flo
     console.print(f"Profile of job {job}: {sum(phases.values()):.1f} s", style="bold")
     rows = [(f"  {name}", f"{seconds:.2f} s", _bar(seconds / longest)) for name, seconds in phases.items()]
     print_table(console, {"  phase": "left", "seconds": "right", "": "left"}, rows)
-    task = "Spark task" if profile.place is None or profile.place.is_spark else "task"
+    task = "Spark task" if is_in_spark(profile.place) else "task"
     if profile.work_units:
         skew = "" if profile.skew is None else f"; the slowest {task} took {profile.skew:.1f} times the mean"
         console.print(

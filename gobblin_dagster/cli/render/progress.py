@@ -15,6 +15,7 @@ from gobblin_dagster.cli.render.console import MAX_ROWS, dataset_name
 from gobblin_dagster.core.task_state import TaskState, WorkingState
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.plan.model import JobPlan
+from gobblin_dagster.engine.task.runner import is_in_spark
 
 
 class ProgressMode(StrEnum):
@@ -153,7 +154,7 @@ class JsonLines:
 
     def start(self, plan: JobPlan) -> None:
         self._job, self._run_id = plan.job, plan.run_id
-        event = "spark_starting" if _is_spark(plan) else "processes_starting"
+        event = "spark_starting" if is_in_spark(plan.place) else "processes_starting"
         self._print(event=event, work_units=_units(plan))
 
     def task_done(self, state: TaskState, done: int, total: int) -> None:
@@ -176,12 +177,8 @@ class JsonLines:
         self._stream.flush()
 
 
-def _is_spark(plan: JobPlan) -> bool:
-    return plan.place is None or plan.place.is_spark
-
-
 def _begins(plan: JobPlan) -> str:
-    return "Spark starts" if _is_spark(plan) else "Processes start"
+    return "Spark starts" if is_in_spark(plan.place) else "Processes start"
 
 
 def _units(plan: JobPlan) -> int:

@@ -11,7 +11,7 @@ from pydantic import model_validator
 from gobblin_dagster.constructs.options.zones import ZoneName
 from gobblin_dagster.constructs.sql.literal import sql_text
 from gobblin_dagster.constructs.sql.select import SqlSelect
-from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type, is_text
+from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type, decoded, is_text
 from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
@@ -95,8 +95,7 @@ class Cast:
 
     def run(self, values: pa.Array) -> pa.Array:
         """Return the values in the declared type; null for null and for the texts that mean null."""
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
+        values = decoded(values)
         if is_text(values.type):
             values = self._without_nulls(values.cast(pa.string()))
             if self._is_time:

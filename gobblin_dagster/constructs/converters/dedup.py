@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import Field
 
+from gobblin_dagster.constructs.types.arrow import decoded
 from gobblin_dagster.constructs.types.columns import convert_error, require_columns
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import UsageError
@@ -72,8 +73,7 @@ class DedupConverter:
 
 def _keys(values: pa.Array) -> list[Any]:
     """Return values that are equal exactly if the column's values are equal."""
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
+    values = decoded(values)
     if pa.types.is_timestamp(values.type):
         values = values.cast(pa.int64())  # in Python, both hours are equal when a clock goes back
     keys: list[Any] = values.to_pylist()

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pydantic import model_validator
 
 from gobblin_dagster.constructs.options.column_regexes import ColumnRegex, match_whole
-from gobblin_dagster.constructs.types.arrow import is_text
+from gobblin_dagster.constructs.types.arrow import decoded, is_text, value_type
 from gobblin_dagster.constructs.types.columns import convert_error, require_columns
 from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
@@ -61,9 +61,7 @@ class FilterConverter:
         return schema
 
     def convert(self, chunk: Chunk) -> Iterator[Chunk]:
-        options, column = self._options, chunk.batch.column(self._options.column)
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
+        options, column = self._options, decoded(chunk.batch.column(self._options.column))
         if options.matches is not None:
             found = pc.fill_null(match_whole(column, options.matches), False)
         else:
@@ -74,7 +72,7 @@ class FilterConverter:
 
     def _values(self, kind: pa.DataType) -> pa.Array:
         given = self._options.equals
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        kind = value_type(kind)
         try:
             return strict_cast(pa.array(given if isinstance(given, tuple) else (given,)), kind)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:

@@ -17,6 +17,7 @@ from gobblin_dagster.constructs.converters.child_table import ChildTableConverte
 from gobblin_dagster.constructs.publishers.tables import TablePublisher, unfit_type
 from gobblin_dagster.constructs.sql.masks import SqlMasks
 from gobblin_dagster.constructs.sql.syntax import SqlExpression
+from gobblin_dagster.constructs.types.arrow import value_type
 from gobblin_dagster.core.constructs import ConstructContext, PublishView
 from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.core.extract import Extract, ExtractType
@@ -338,5 +339,5 @@ def _again(options: KeyOptions) -> str:
 
 def plain(kind: pa.DataType) -> pa.DataType:
     """Return the type in which values are compared: dictionaries are decoded, and instants are in UTC."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    kind = value_type(kind)
     return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz is not None else kind

@@ -13,7 +13,7 @@ from sqlalchemy.dialects import mysql, postgresql
 
 from gobblin_dagster.constructs.clients.sql import MYSQL
 from gobblin_dagster.constructs.publishers.sql_mysql import time_digits
-from gobblin_dagster.constructs.types.arrow import is_text
+from gobblin_dagster.constructs.types.arrow import decoded, is_text, value_type
 from gobblin_dagster.constructs.types.iso_times import refuse_odd_times
 from gobblin_dagster.core.errors import StepRefusedError
 
@@ -31,7 +31,7 @@ def require_fit(table: str, schema: pa.Schema, there: Mapping[str, sa.types.Type
     """Raise StepRefusedError if a column of the table would round, cut or reinterpret its values."""
     for field in schema:
         theirs = there.get(field.name)
-        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        kind = value_type(field.type)
         if theirs is not None and (problem := _misfit(kind, theirs, dialect)):
             raise StepRefusedError(
                 step=f"load table {table}",
@@ -41,7 +41,7 @@ def require_fit(table: str, schema: pa.Schema, there: Mapping[str, sa.types.Type
 
 def is_misfit(field: pa.Field, theirs: sa.types.TypeEngine[Any], dialect: str) -> bool:
     """Return whether `require_fit` refuses a column for its type, whatever its values are."""
-    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    kind = value_type(field.type)
     return bool(_misfit(kind, theirs, dialect))
 
 
@@ -72,8 +72,7 @@ def with_kept_values(
     """
     for batch in batches:
         for name, array in zip(batch.schema.names, batch.columns, strict=True) if dialect != "sqlite" else ():
-            values = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-            if name in there and (problem := _lost(values, there[name], dialect)):
+            if name in there and (problem := _lost(decoded(array), there[name], dialect)):
                 raise StepRefusedError(step="load a table", problem=f"column {name!r} {problem}. {_REMEDY}")
         yield batch
 
@@ -178,8 +177,7 @@ def _mysql_misfit(ours: pa.DataType, theirs: sa.types.TypeEngine[Any]) -> str:
 
 
 def _exact(name: str, array: pa.Array, dialect: str) -> pa.Array:
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    array = decoded(array)
     kind = array.type
     if pa.types.is_timestamp(kind):
         array = array.cast(pa.timestamp("us", "UTC" if kind.tz else None))

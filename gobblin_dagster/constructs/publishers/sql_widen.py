@@ -20,6 +20,7 @@ from gobblin_dagster.constructs.clients.sql import MYSQL
 from gobblin_dagster.constructs.publishers.sql_load import column_type
 from gobblin_dagster.constructs.publishers.sql_mysql import time_digits
 from gobblin_dagster.constructs.publishers.sql_values import is_misfit
+from gobblin_dagster.constructs.types.arrow import decoded, value_type
 from gobblin_dagster.constructs.types.wider import common_type, is_wider
 from gobblin_dagster.core.errors import StorageError
 
@@ -65,10 +66,11 @@ def widen_columns(
             raise StorageError(operation="publish to table", path=table.name, problem=problem)
     else:
         connection.exec_driver_sql(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE")
+    there = look()
     changes = [
         _change(connection, name, field.with_type(wide))
         for field in wanted
-        if (wide := _wide(field, look().get(field.name), dialect)) is not None
+        if (wide := _wide(field, there.get(field.name), dialect)) is not None
     ]
     if changes:
         connection.exec_driver_sql(f"ALTER TABLE {name} {', '.join(changes)}")
@@ -88,7 +90,7 @@ def _wide(field: pa.Field, theirs: sa.types.TypeEngine[Any] | None, dialect: str
     held = None if theirs is None else held_type(theirs, dialect)
     if held is None:
         return None
-    ours = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    ours = value_type(field.type)
     if pa.types.is_timestamp(ours):
         has_zone = ours.tz is not None and not (dialect in MYSQL and pa.types.is_timestamp(held))
         ours = pa.timestamp("us" if ours.unit == "ns" else ours.unit, "UTC" if has_zone else None)
@@ -110,7 +112,7 @@ def _is_needed(
 
 
 def _fits(array: pa.Array, kind: pa.DataType | None) -> bool:
-    values = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    values = decoded(array)
     try:
         return bool(values.cast(kind).cast(values.type).equals(values))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
+from gobblin_dagster.constructs.types.arrow import decoded
 from gobblin_dagster.constructs.types.columns import require_columns
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
@@ -39,4 +40,4 @@ class NotNullRowPolicy:
 
 def _has_value(values: pa.Array) -> pa.BooleanArray:
     # A dictionary may have null among its values.
-    return pc.is_valid(values.dictionary_decode() if pa.types.is_dictionary(values.type) else values)
+    return pc.is_valid(decoded(values))

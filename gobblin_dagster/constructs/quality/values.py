@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.options.column_regexes import ColumnRegex, match_whole
 from gobblin_dagster.constructs.quality.ages import Age, age_text, before
+from gobblin_dagster.constructs.types.arrow import decoded
 from gobblin_dagster.constructs.types.columns import convert_error, require_columns
 from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.core.constructs import ConstructContext
@@ -40,9 +41,7 @@ class _ColumnPolicy(ABC):
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         require_columns([self._column], batch.schema, f"row policy '{self.name}'", self._context)
-        values = batch.column(self._column)
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
+        values = decoded(batch.column(self._column))
         try:
             passes = self._passes(values)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:

@@ -39,6 +39,16 @@ def arrow_type(name: str) -> pa.DataType:
     raise ValueError(f"unknown column type {name!r}; known: {', '.join(_TYPES)}, decimal(1-38, scale)")
 
 
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values: that of a dictionary's values, or the type itself."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def decoded(values: pa.Array) -> pa.Array:
+    """Return the values of a column one by one, without a dictionary."""
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Return True if values are text, dictionary-encoded or not."""
     if pa.types.is_dictionary(kind):

@@ -17,6 +17,7 @@ import pyarrow as pa
 from gobblin_dagster.constructs.formats.base import FormatError
 from gobblin_dagster.constructs.formats.published import MergesBytes, MergesColumns, ending_of
 from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.types.arrow import decoded
 from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.constructs import ConstructContext, DataWriter, WriterContext
 from gobblin_dagster.core.errors import CorruptRecordError
@@ -197,8 +198,7 @@ class _Slices:
 
 def _bits(array: pa.Array) -> pa.Array:
     """Return an array with its numbers as bit patterns, because NaN is not equal to itself."""
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    array = decoded(array)
     return array.view(_bits_type(array.type))
 
 

@@ -1,4 +1,4 @@
-"""The process that forks workers, started as a module by `ForkServer`.
+"""The process that forks workers, started as a module by `ProcessRunner`.
 
 Forking the driver itself would not be safe: libraries run threads in it. This process has one thread, and has imported
 what work units need, so that a worker begins within milliseconds.

@@ -20,7 +20,7 @@ from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
 from gobblin_dagster.engine.run.commit_planner import plan_commit, without_commit
 from gobblin_dagster.engine.task.context import RunContext, TaskInput
 from gobblin_dagster.engine.task.multi_work_unit import unrun
-from gobblin_dagster.engine.task.runner import TaskRunner
+from gobblin_dagster.engine.task.runner import TaskRunner, is_in_spark
 
 
 def execute_plan(
@@ -102,7 +102,7 @@ def _run_units(
     packs = [pack for pack in packs if pack]
     if not packs:
         return empty
-    if plan.place is None or plan.place.is_spark:
+    if is_in_spark(plan.place):
         listener.spark_starting()
     else:
         listener.processes_starting()

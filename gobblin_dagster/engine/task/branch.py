@@ -229,9 +229,9 @@ def contract_of(
 
 
 def widenings_of(job: JobSpec, branch: BranchSpec) -> frozenset[Widening]:
-    """Return how types of a branch may become wider: as its writer and its publisher allow; raises as `Registry.load`.
+    """Return how types of a branch may become wider: what both its writer and its publisher allow.
 
-    Tables and topics that keep the rows need no files of one type.
+    Raises as `Registry.load`.
     """
     publisher = registry.load(ConstructKind.PUBLISHER, job.publisher_of(branch).type)
     writer = registry.load(ConstructKind.WRITER, job.writer_of(branch).type)

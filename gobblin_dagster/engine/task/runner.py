@@ -71,6 +71,11 @@ class TaskPlace:
         return f"{'Spark' if self.is_spark else 'processes of this machine, without Spark'}: {self.why}."
 
 
+def is_in_spark(place: TaskPlace | None) -> bool:
+    """Return whether work units are run by Spark: always, if no place was chosen."""
+    return place is None or place.is_spark
+
+
 @runtime_checkable
 class PlacingRunner(Protocol):
     """A task runner that chooses for each run between Spark and processes of this machine."""

@@ -336,7 +336,7 @@ def _whole(connection: Connection, query: Select[Any]) -> list[StoredSequence]:
     whole = []
     for one in found:
         with suppress(CorruptRecordError):
-            one = replace(one, body=put_together(one.body, known, "Its body"))  # noqa: PLW2901
+            one = replace(one, body=put_together(one.body, known, "Its body"))  # noqa: PLW2901  # the same one
         whole.append(one)
     return whole
 
