@@ -13,6 +13,8 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
+from gobblin_dagster.core.errors import CorruptRecordError
+
 
 def _process_start(pid: int) -> str | None:
     """Return the start time of a process in clock ticks since boot; None if it is gone or a zombie."""
@@ -109,3 +111,26 @@ class Lease:
     def is_held(self, now: datetime) -> bool:
         """Return whether its holder may still work: the lease is not over, and the process is not provably dead."""
         return not self.is_over(now) and not self.owner.is_provably_dead()
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedLease(Lease):
+    """A lease whose record cannot be read: nobody can take it before a person has cleared it, and nobody waits for it.
+
+    It may be that of a run that goes on, and its epoch, which keeps that run from a late commit, may be lost.
+    """
+
+    problem: str
+
+    @classmethod
+    def of(cls, dataset_urn: str, problem: str) -> DamagedLease:
+        """Return the damaged lease of a dataset."""
+        return cls(dataset_urn, 0, LeaseOwner("", "", "", 0, ""), datetime.min.replace(tzinfo=UTC), problem)
+
+    @property
+    def error(self) -> CorruptRecordError:
+        """The error for whoever wants to take it."""
+        return CorruptRecordError(
+            what=f"The lease of dataset {self.dataset_urn!r}",
+            problem=f"{self.problem}. `gobblin state restore` clears it; wait for runs of the dataset to end before",
+        )

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import DateTime, Dialect, Text, TypeDecorator
 
+UNREADABLE = datetime.min.replace(tzinfo=UTC)
+"""What `UtcDateTime` returns for a damaged value of SQLite; no program stores this instant."""
+
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An aware instant in UTC; SQLite stores it without a time zone, because it has none."""
+    """An aware instant in UTC; SQLite stores it without a time zone, because it has none.
+
+    A value that is no instant is read as `UNREADABLE`: an error would keep back all other rows of the query too.
+    """
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -18,6 +26,18 @@ class UtcDateTime(TypeDecorator[datetime]):
             return None
         utc = value.astimezone(UTC)
         return utc.replace(tzinfo=None) if dialect.name == "sqlite" else utc
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None] | None:
+        """Return what reads a value of the driver."""
+        read = super().result_processor(dialect, coltype)
+
+        def instant(value: Any) -> datetime | None:
+            try:
+                return read(value) if read is not None else value
+            except (TypeError, ValueError):
+                return UNREADABLE
+
+        return instant
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         if value is None:

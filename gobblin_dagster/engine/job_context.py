@@ -102,15 +102,8 @@ class JobContext:
             clock=self.project.clock,
             packs=cores * self.job.execution.tasks_per_core,
             on_work=runner.start_early if runner else None,
-            held=self._held_by_others() if runner else (),
             startpoints=startpoints,
             unfit=self._unfit,
-        )
-
-    def _held_by_others(self) -> frozenset[str]:
-        now, leases = self.project.clock.now(), self.store.load_leases(self.job.job)
-        return frozenset(
-            urn for urn, lease in leases.items() if lease.owner.run_id != self.run_id and lease.is_held(now)
         )
 
     def _unfit(self, datasets: Sequence[str]) -> dict[str, str]:

@@ -35,7 +35,7 @@ from gobblin_dagster.engine.maintenance.state_export import (
 )
 from gobblin_dagster.engine.maintenance.state_history import HistoryEntry, history
 from gobblin_dagster.face.session import MOST, Session, limited, required, selected, several
-from gobblin_dagster.state.lookup import find_damage, find_state, known_jobs
+from gobblin_dagster.state.lookup import damaged_leases, find_damage, find_state, known_jobs
 from gobblin_dagster.state.store import StateStore
 
 Key: TypeAlias = tuple[str, str]
@@ -122,6 +122,7 @@ class StateMethods:
             for name in known_jobs(store, several(job)):
                 states, faults = store.load_readable_states(name)
                 found += [state for urn, state in sorted(states.items()) if is_selected(urn)]
+                faults = damaged_leases(store, name) | faults
                 damaged |= {(name, urn): error for urn, error in sorted(faults.items()) if is_selected(urn)}
         return StateListing(found, damaged)
 
@@ -212,8 +213,10 @@ class StateMethods:
         """
         return self._replanned(plan_retry, dataset, why, job, dry_run=dry_run)
 
-    def restore(self, dataset: str, *, job: str | None = None) -> DatasetState:
+    def restore(self, dataset: str, *, job: str | None = None) -> DatasetState | None:
         """Bring a damaged state back to what the dataset's last commit made true; one that can be read stays as it is.
+
+        A damaged lease is cleared too. None is returned if the dataset was never committed.
 
         Raises:
             CorruptRecordError: nothing in the store tells what was true.
@@ -221,7 +224,7 @@ class StateMethods:
         with self._session.use_store() as store:
             name, _ = find_damage(store, dataset, job)
             store.restore(name, dataset)
-            return find_state(store, dataset, name)
+            return store.load_dataset_states(name, [dataset]).get(dataset)
 
     def export(
         self,

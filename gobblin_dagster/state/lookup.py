@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError
+from gobblin_dagster.core.lease import DamagedLease
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.state.store import StateStore
 
@@ -89,12 +90,21 @@ def _with_last_part(name: str, urns: Iterable[str]) -> list[str]:
     return sorted(urn for urn in urns if re.split(r"[./]", urn)[-1] == name)
 
 
+def damaged_leases(store: StateStore, job: str) -> dict[str, CorruptRecordError]:
+    """Return the errors of leases that cannot be read, by dataset.urn."""
+    return {urn: lease.error for urn, lease in store.load_leases(job).items() if isinstance(lease, DamagedLease)}
+
+
 def find_damage(store: StateStore, dataset: str, job: str | None) -> tuple[str, CorruptRecordError | None]:
-    """Return the job of a dataset, and the error if its state cannot be read, else None. Raises like `find_state`."""
+    """Return the job of a dataset, and the error if its state or its lease cannot be read, else None.
+
+    Raises like `find_state`.
+    """
     damaged = {
         name: error
         for name in ([job] if job else store.list_jobs())
-        if (error := store.load_readable_states(name, [dataset])[1].get(dataset)) is not None
+        if (error := (damaged_leases(store, name) | store.load_readable_states(name, [dataset])[1]).get(dataset))
+        is not None
     }
     if len(damaged) != 1:
         return find_state(store, dataset, job).job, None

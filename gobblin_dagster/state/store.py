@@ -34,7 +34,7 @@ class LeaseGrant:
     granted: Mapping[str, Lease] = field(default_factory=dict)
     """Leases that the caller holds now, by dataset.urn."""
     busy: Mapping[str, Lease] = field(default_factory=dict)
-    """Leases that other owners hold, by dataset.urn."""
+    """Leases that other owners hold, and damaged ones (`DamagedLease`), by dataset.urn."""
     inherited: frozenset[str] = frozenset()
     """Datasets of `granted` whose last holder did not release the lease, and so may have left work undone."""
 
@@ -86,7 +86,7 @@ class StateStore(Protocol):
         """Replace a damaged dataset state by the last one that the store can still read; tell if anything was damaged.
 
         What a state and its commit sequences have in common is stored twice; a damaged copy is written again, also if
-        the state itself can be read. Changes nothing if nothing is damaged.
+        the state itself can be read. A damaged lease is cleared. Changes nothing if nothing is damaged.
 
         This is the state after the last commit, or (plain files) before the damaged change. In the second case,
         recovery finishes the commit sequence of that change like after a crash.
@@ -131,7 +131,7 @@ class StateStore(Protocol):
         """
 
     def load_leases(self, job: str) -> dict[str, Lease]:
-        """Return all leases that were not released, by dataset.urn; also expired ones and those of `leave_leases`."""
+        """Return all leases that were not released, by dataset.urn: also expired, left and damaged ones."""
 
     # -- commit protocol -----------------------------------------------------------------------------------------------
     def prepare(self, sequence: StoredSequence, epoch: int) -> None:

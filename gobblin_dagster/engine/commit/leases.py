@@ -9,8 +9,8 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
-from gobblin_dagster.core.errors import DatasetBusyError, UsageError
-from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.core.errors import CorruptRecordError, DatasetBusyError, UsageError
+from gobblin_dagster.core.lease import DamagedLease, Lease, LeaseOwner
 from gobblin_dagster.state.store import LeaseGrant, StateStore
 
 log = logging.getLogger(__name__)
@@ -113,6 +113,7 @@ class LeaseKeeper:
 
         Raises:
             DatasetBusyError: another process holds it.
+            CorruptRecordError: its record is damaged.
             TransientError: the store cannot be reached.
         """
         if busy := self.acquire([urn]).busy:
@@ -161,7 +162,9 @@ class LeaseKeeper:
                 log.warning("Leases of job %r were not renewed: %s", self._job, error)
 
 
-def busy_error(lease: Lease) -> DatasetBusyError:
-    """Return the error that names the holder of a lease."""
+def busy_error(lease: Lease) -> DatasetBusyError | CorruptRecordError:
+    """Return the error that names the holder of a lease, or what is wrong with it."""
+    if isinstance(lease, DamagedLease):
+        return lease.error
     until = lease.until.strftime("%Y-%m-%d %H:%M:%SZ")
     return DatasetBusyError(dataset_urn=lease.dataset_urn, holder=str(lease.owner), until=until)

@@ -20,6 +20,7 @@ from gobblin_dagster.core.errors import (
     UsageError,
 )
 from gobblin_dagster.core.ids import new_commit_id
+from gobblin_dagster.core.lease import DamagedLease, Lease
 from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
@@ -58,7 +59,6 @@ def make_plan(
     clock: Clock,
     packs: int,
     on_work: Callable[[], None] | None = None,
-    held: Collection[str] = (),
     startpoints: Mapping[str, Startpoint] | None = None,
     unfit: Callable[[Sequence[str]], Mapping[str, str]] | None = None,
 ) -> JobPlan:
@@ -72,8 +72,8 @@ def make_plan(
         selection: the datasets to plan.
         clock: gives the time to the source. Startpoints expire by the clock of the store.
         packs: number of packs, unless the job sets `execution.packs`.
-        on_work: called once, while planning goes on, as soon as the first work unit is found.
-        held: dataset.urns that another run holds; their work units are no reason to call `on_work`.
+        on_work: called once, while planning goes on, as soon as the first work unit is found of a dataset that no
+            other run holds.
         startpoints: by dataset.urn, used beside the stored startpoints, and instead of the stored one of its key.
         unfit: takes all dataset.urns and returns, by urn, why a dataset cannot be published; it fails before it is
             read.
@@ -108,7 +108,15 @@ def make_plan(
     offers = source.plan(dataclasses.replace(context, states=moved))
     readable = {urn: start for urn, start in starts.items() if urn not in damaged}
     sound = _dataset_plans(offers, states, quarantined, readable, for_all)
-    datasets = tuple(_number_units(_without_damaged(sound, damaged), on_work, held))
+    # Asked only if there is work, because a store of plain files reads a file for each dataset.
+    leases = cache(lambda: store.load_leases(spec.job))
+    ours = (_without_damaged_lease(one, leases) for one in _without_damaged(sound, damaged))
+
+    def is_held(urn: str) -> bool:
+        lease = leases().get(urn)
+        return lease is not None and lease.owner.run_id != run_id and lease.is_held(clock.now())
+
+    datasets = tuple(_number_units(ours, on_work, is_held))
     if unfit is not None and (problems := unfit([dataset.dataset_urn for dataset in datasets])):
         datasets = tuple(_refused(dataset, problems.get(dataset.dataset_urn, "")) for dataset in datasets)
     most = spec.execution.max_work_units
@@ -311,16 +319,25 @@ def _without_damaged(
             "`gobblin state restore` brings back the state of its last commit, "
             "`gobblin state reset` lets it begin again from nothing."
         )
-        yield DatasetPlan(
-            dataset.dataset_urn,
-            dataset.commit_id,
-            version_read=0,
-            low=None,
-            expected_high=None,
-            problem=f"{error} {hint}",
-            code=error.code,
-            quarantined=True,
-        )
+        yield _quarantined(dataset, error, f"{error} {hint}")
+
+
+def _without_damaged_lease(dataset: DatasetPlan, leases: Callable[[], Mapping[str, Lease]]) -> DatasetPlan:
+    lease = leases().get(dataset.dataset_urn) if dataset.is_moving else None
+    return _quarantined(dataset, lease.error, str(lease.error)) if isinstance(lease, DamagedLease) else dataset
+
+
+def _quarantined(dataset: DatasetPlan, error: CorruptRecordError, problem: str) -> DatasetPlan:
+    return DatasetPlan(
+        dataset.dataset_urn,
+        dataset.commit_id,
+        version_read=0,
+        low=None,
+        expected_high=None,
+        problem=problem,
+        code=error.code,
+        quarantined=True,
+    )
 
 
 def _problem(offer: DatasetOffer, start: Start) -> tuple[str, str]:
@@ -338,17 +355,17 @@ def _problem(offer: DatasetOffer, start: Start) -> tuple[str, str]:
 
 
 def _number_units(
-    datasets: Iterator[DatasetPlan], on_work: Callable[[], None] | None, held: Collection[str]
+    datasets: Iterator[DatasetPlan], on_work: Callable[[], None] | None, is_held: Callable[[str], bool]
 ) -> Iterator[DatasetPlan]:
     """Give each work unit an id that is unique in the run; call `on_work` at the first unit that is not empty.
 
-    Units of `held` datasets do not count: the run that holds them reads them.
+    Units of datasets that another run holds do not count: that run reads them.
     """
     number, is_told = 0, False
     for dataset in datasets:
         units = []
-        is_work = dataset.dataset_urn not in held and not all(unit.is_empty for unit in dataset.work_units)
-        if on_work is not None and not is_told and is_work:
+        is_work = not all(unit.is_empty for unit in dataset.work_units)
+        if on_work is not None and not is_told and is_work and not is_held(dataset.dataset_urn):
             on_work()
             is_told = True
         for unit in dataset.work_units:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError
-from gobblin_dagster.core.lease import Lease
+from gobblin_dagster.core.lease import DamagedLease, Lease
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.task_state import TaskState, WorkingState
 from gobblin_dagster.engine.commit.all_or_none import blocked_by, held_back, hold_back
@@ -83,7 +83,8 @@ def _decide(
 
 def _busy(dataset: DatasetPlan, lease: Lease) -> DatasetResult:
     error = busy_error(lease)
-    return without_commit(dataset, DatasetOutcome.BUSY, error.code, str(error))
+    outcome = DatasetOutcome.QUARANTINED if isinstance(lease, DamagedLease) else DatasetOutcome.BUSY
+    return without_commit(dataset, outcome, error.code, str(error))
 
 
 def _run_units(

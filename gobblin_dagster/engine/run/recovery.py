@@ -8,7 +8,7 @@ from dataclasses import replace
 from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.failure import describe_failure
-from gobblin_dagster.core.lease import Lease
+from gobblin_dagster.core.lease import DamagedLease, Lease
 from gobblin_dagster.engine.commit.committer import Committer, Recovery
 from gobblin_dagster.engine.commit.group import Bundle, GroupCommitter, bundles
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
@@ -53,9 +53,10 @@ def recover(opened: JobContext, leases: LeaseKeeper, committer: Committer) -> tu
     free: list[Bundle] = []
     for bundle in waiting:
         if taken := sorted(bundle.leases & set(grant.busy)):
-            reason = str(busy_error(grant.busy[taken[0]]))
+            holder = grant.busy[taken[0]]
+            reason, is_busy = str(busy_error(holder)), not isinstance(holder, DamagedLease)
             recovered += [
-                RecoveredDataset(s.id, s.dataset_urn, s.state, reason=reason, is_busy=True) for s in bundle.sequences
+                RecoveredDataset(s.id, s.dataset_urn, s.state, reason=reason, is_busy=is_busy) for s in bundle.sequences
             ]
         else:
             free.append(bundle)

@@ -10,12 +10,17 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, and_, literal, select, true, update
 
 from gobblin_dagster.core.errors import StaleEpochError
-from gobblin_dagster.core.lease import LEFT, Lease, LeaseOwner
+from gobblin_dagster.core.lease import LEFT, DamagedLease, Lease, LeaseOwner
 from gobblin_dagster.database.dialect import insert, is_among, listed
+from gobblin_dagster.database.types import UNREADABLE
 from gobblin_dagster.state.sql.tables import leases
 from gobblin_dagster.state.store import LeaseGrant
 
 _NO_OWNER: dict[str, Any] = {"run_id": None, "host": None, "boot": None, "pid": None, "started": None, "until": None}
+
+_TEXTS = ("run_id", "host", "boot", "started")
+_MOST = 2**62
+"""More than any epoch. SQLite compares a text or bytes that stand in the place of a number as greater than numbers."""
 
 
 def acquire(
@@ -30,6 +35,9 @@ def acquire(
     inherited: set[str] = set()
     for row in _lock_rows(connection, job, urns):
         urn, epoch, held = row["dataset_urn"], row["epoch"], _lease(row)
+        if isinstance(held, DamagedLease):
+            busy[urn] = held
+            continue
         if held is not None and (held.is_left or held.owner != owner):
             inherited.add(urn)
         if held is not None and held.owner == owner:
@@ -64,9 +72,25 @@ def leave(connection: Connection, job: str, epochs: Mapping[str, int]) -> None:
 
 
 def load(connection: Connection, job: str) -> dict[str, Lease]:
-    """Return all held leases of a job."""
-    rows = connection.execute(select(leases).where(leases.c.job == job, leases.c.run_id.is_not(None))).mappings()
+    """Return all held and all damaged leases of a job."""
+    is_odd = leases.c.run_id.is_not(None) | ~leases.c.epoch.between(0, _MOST)
+    rows = connection.execute(select(leases).where(leases.c.job == job, is_odd)).mappings()
     return {row["dataset_urn"]: lease for row in rows if (lease := _lease(row)) is not None}
+
+
+def mend(connection: Connection, job: str, urn: str, now: datetime) -> bool:
+    """Leave the lease of a dataset to the next run if its row is damaged, and tell if it was.
+
+    Whoever held it cannot commit any more.
+    """
+    for row in _lock_rows(connection, job, [urn]):
+        if isinstance(_lease(row), DamagedLease):
+            # If the epoch is lost, the time gives one that no lease has had: leases are not taken once a second.
+            epoch = row["epoch"] + 1 if _is_epoch(row["epoch"]) else int(now.timestamp())
+            values = {**_owner_columns(LeaseOwner("restored", "", "", 0, "")), "epoch": epoch, "until": LEFT}
+            _update(connection, job, [urn], values)
+            return True
+    return False
 
 
 def require_epoch(connection: Connection, job: str, urn: str, epoch: int) -> None:
@@ -126,12 +150,24 @@ def _update(connection: Connection, job: str, urns: Collection[str], values: dic
         connection.execute(update(leases).where(chosen).values(values))
 
 
+def _is_epoch(value: Any) -> bool:
+    return isinstance(value, int) and 0 <= value <= _MOST
+
+
 def _owner_columns(owner: LeaseOwner) -> dict[str, Any]:
     return {name: getattr(owner, name) for name in ("run_id", "host", "boot", "pid", "started")}
 
 
 def _lease(row: RowMapping) -> Lease | None:
     """Return the lease of a row; None if nobody holds it."""
+    damaged = [name for name in ("epoch",) if not _is_epoch(row[name])]
+    if row["run_id"] is not None:
+        damaged += [name for name in _TEXTS if not isinstance(row[name], str)]
+        damaged += [name for name in ("pid",) if not isinstance(row[name], int)]
+        damaged += [name for name in ("until",) if row[name] in (None, UNREADABLE)]
+    if damaged:
+        names = " and ".join(f"`{name}`" for name in damaged)
+        return DamagedLease.of(row["dataset_urn"], f"its row in `{leases.name}` holds no valid {names}")
     if row["run_id"] is None:
         return None
     owner = LeaseOwner(row["run_id"], row["host"], row["boot"], row["pid"], row["started"])

@@ -343,4 +343,6 @@ def _whole(connection: Connection, query: Select[Any]) -> list[StoredSequence]:
 
 def _sequence(row: RowMapping) -> StoredSequence:
     values = {name: row[name] for name in _COLUMNS}
+    # A damaged number must not stop those who sort by it; that it is not the body's tells of the damage.
+    values |= {name: -1 for name in ("version_read", "redo_failures") if not isinstance(row[name], int)}
     return StoredSequence(**{**values, "state": SequenceState(row["state"])})

@@ -129,6 +129,7 @@ class SqlStateStore:
         with self._write() as connection:
             sql_leases.lock_row(connection, job, dataset_urn)
             is_mended = sql_parts.mend_all(connection, job, dataset_urn)
+            is_mended |= sql_leases.mend(connection, job, dataset_urn, self._now(connection))
             try:
                 _state_of(connection, job, dataset_urn)
             except CorruptRecordError as error:

@@ -58,17 +58,17 @@ sequences = Table(
     metadata,
     # Order of insertion; `created_at` may be wrong, because clocks of several drivers differ.
     Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
-    Column("id", Text, nullable=False, unique=True),
+    Column("id", StoredText, nullable=False, unique=True),
     Column("job", Text, nullable=False),
     Column("dataset_urn", Text, nullable=False),
-    Column("run_id", Text, nullable=False),
+    Column("run_id", StoredText, nullable=False),
     Column("version_read", BigInteger, nullable=False),
     Column("state", Text, nullable=False),
     Column("body", StoredText, nullable=False),
-    Column("digest", Text, nullable=False),
+    Column("digest", StoredText, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("redo_failures", Integer, nullable=False),
-    Column("reason", Text, nullable=False),
+    Column("reason", StoredText, nullable=False),
     Column("reported", Boolean, nullable=False),
 )
 

@@ -6,20 +6,28 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.errors import CorruptRecordError
+from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
+from gobblin_dagster.engine.commit.listener import SilentListener
+from gobblin_dagster.engine.listener import RunListener
 from gobblin_dagster.engine.maintenance.clean import clean
 from gobblin_dagster.engine.maintenance.state_change import apply_change, plan_reset
+from gobblin_dagster.engine.maintenance.state_history import history
 from gobblin_dagster.engine.maintenance.verify import Differs, verify
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.engine.run.job_run import plan_job, run_job
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
+from gobblin_dagster.state import StateStore
+from gobblin_dagster.state.lookup import find_damage
 from gobblin_dagster.testing.inline_runner import InlineRunner
 
 from .jobs import by_urn, job_spec
@@ -158,3 +166,92 @@ def test_rows_that_were_stored_without_a_digest_are_read(tmp_path: Path) -> None
         database.execute("update gobblin_dataset_states set digest = null")
         database.execute("update gobblin_snapshot_files set digest = null")
     assert by_urn(_run(tmp_path, url, 5))["a"].rows_read == 2
+
+
+LEASES = {
+    "until is no instant": "until = 'soon'",
+    "until is bytes": "until = x'ff'",
+    "until is missing": "until = NULL",
+    "epoch is text": "epoch = 'x'",
+    "epoch is text of a released lease": "epoch = 'x', run_id = NULL",
+    "host is bytes": "host = x'ff'",
+    "process is text": "pid = 'x'",
+}
+
+
+@pytest.mark.parametrize("harm", LEASES)
+def test_damaged_lease_stops_its_dataset_alone_and_is_cleared(tmp_path: Path, harm: str) -> None:
+    url = "sqlite:///state.db"
+    _run(tmp_path, url, 3)
+    job = job_spec({"a": {"rows": 5}, "b": {"rows": 5}})
+    project = _project(tmp_path, url, job)
+    with closing(project.open_store()) as store:
+        (epoch,) = (one.epoch for one in take(store, "a"))
+    with closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
+        database.execute(f"update gobblin_leases set {LEASES[harm]} where dataset_urn = 'a'")
+    (problem,) = (one.problem for one in plan_job(project, job).datasets if one.problem)
+    assert "lease of dataset 'a'" in problem
+    assert "`gobblin state restore`" in problem
+
+    result = _run(tmp_path, url, 5)
+    assert (result.status, result.exit_code) == (RunStatus.PARTIAL, 4)
+    assert by_urn(result)["a"].outcome is DatasetOutcome.QUARANTINED
+    assert [failure.code for failure in by_urn(result)["a"].failures] == ["record-corrupt"]
+    clean(project, job)
+    assert verify(project, job).is_whole
+
+    with closing(project.open_store()) as store:
+        assert find_damage(store, "a", None)[0] == "numbers"
+        assert store.restore("numbers", "a")
+        assert not store.restore("numbers", "a")
+        (lease,) = take(store, "a")
+        assert lease.epoch > epoch
+        store.release_leases("numbers", [lease])
+    assert by_urn(_run(tmp_path, url, 5))["a"].rows_read == 2
+
+
+def test_lease_that_is_damaged_while_its_run_reads_keeps_that_dataset_from_being_published(tmp_path: Path) -> None:
+    url = "sqlite:///state.db"
+    job = job_spec({"a": {"rows": 3}, "b": {"rows": 3}})
+
+    class Edits(RunListener):
+        def extracted(self) -> None:
+            with closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
+                database.execute("update gobblin_leases set until = 'soon' where dataset_urn = 'a'")
+
+    result = run_job(_project(tmp_path, url, job), job, runner=InlineRunner(), listeners=[Edits()])
+    assert (result.status, result.exit_code) == (RunStatus.PARTIAL, 4)
+    assert [failure.code for failure in by_urn(result)["a"].failures] == ["record-corrupt"]
+
+
+@pytest.mark.parametrize(
+    ("column", "outcome"),
+    [("created_at", DatasetOutcome.COMMITTED), ("version_read", DatasetOutcome.QUARANTINED)],
+)
+def test_damaged_column_of_a_waiting_sequence_stops_no_other_dataset(
+    tmp_path: Path, column: str, outcome: DatasetOutcome
+) -> None:
+    url = "sqlite:///state.db"
+    _run(tmp_path, url, 3)
+    job = job_spec({"a": {"rows": 4}, "b": {"rows": 4}})
+    project = _project(tmp_path, url, job)
+
+    class Killed(SilentListener):
+        def prepared(self, sequence: CommitSequence) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_job(project, job, runner=InlineRunner(), commit_listener=Killed())
+    with closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
+        database.execute(f"update gobblin_sequences set {column} = 'x' where dataset_urn = 'a' and state = 'prepared'")
+    assert len(plan_job(project, job).leftovers) == 2
+    result = _run(tmp_path, url, 5)
+    assert {urn: one.outcome for urn, one in by_urn(result).items()} == {"a": outcome, "b": DatasetOutcome.COMMITTED}
+    with closing(project.open_store()) as store:
+        assert history(store, "numbers", "a")
+    assert verify(project, job).is_whole
+
+
+def take(store: StateStore, urn: str) -> list[Lease]:
+    """Take the lease of a dataset, as a run does."""
+    return list(store.acquire_leases("numbers", [urn], LeaseOwner.current("by-hand"), timedelta(60)).granted.values())

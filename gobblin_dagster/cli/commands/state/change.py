@@ -135,7 +135,10 @@ def restore(
     yes: YesOption = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Bring a damaged state back to what the dataset's last commit made true; nothing is read again."""
+    """Bring a damaged state back to what the dataset's last commit made true, and clear a damaged lease.
+
+    Nothing is read again.
+    """
     with closing(open_store_here(ctx)) as store:
         name, damage = find_damage(store, dataset, job_with_flow(ctx, store, flow, job, dataset))
         if damage is not None:
@@ -144,11 +147,14 @@ def restore(
             confirm(f"Restore the state of {dataset_name(dataset)}?", yes)
         # A readable state may share damaged parts with its commit sequences; writing these again changes no state.
         is_restored = store.restore(name, dataset)
-        state = find_state(store, dataset, name)
+        # A lease may be all that the store holds of a dataset that was never committed.
+        state = store.load_dataset_states(name, [dataset]).get(dataset)
     if output is Output.JSON:
-        print_json(restored=is_restored, problem=str(damage or "") or None, state=state_view(state))
+        view = state_view(state) if state is not None else None
+        print_json(restored=is_restored, problem=str(damage or "") or None, state=view)
     else:
-        what = f"Restored: the watermark is {state.watermark or '-'}" if is_restored else "Nothing is wrong with it"
+        watermark = state.watermark if state is not None else None
+        what = f"Restored: the watermark is {watermark or '-'}" if is_restored else "Nothing is wrong with it"
         console(sys.stdout).print(f"{what}.", style="bold")
 
 

@@ -24,7 +24,7 @@ from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.utils.gc_pause import collector_paused
 from gobblin_dagster.core.utils.text import count
-from gobblin_dagster.state.lookup import require_match
+from gobblin_dagster.state.lookup import damaged_leases, require_match
 
 _COLUMNS = {"dataset": "left", "watermark": "left", "rows": "right", "quarantined": "right", "files": "right"}
 
@@ -70,15 +70,18 @@ def _list(
             columns = _COLUMNS | {"size": "right", "published": "left"}
             print_table(out, columns, (_row(state) for state in states))
     for _, urn, problem in damages:
-        out.print(f"{dataset_name(urn)}: {problem} `gobblin state restore` repairs it.", style="red")
+        hint = "" if "gobblin state restore" in problem else " `gobblin state restore` repairs it."
+        out.print(f"{dataset_name(urn)}: {problem}{hint}", style="red")
 
 
 def _states(
     ctx: typer.Context, jobs: list[str] | None, flow: str | None
 ) -> tuple[dict[str, dict[str, DatasetState]], dict[str, dict[str, CorruptRecordError]]]:
     with closing(open_store_here(ctx)) as store:
-        both = {job: store.load_readable_states(job) for job in jobs_with_flow(ctx, store, flow, jobs)}
-    return {job: states for job, (states, _) in both.items()}, {job: damaged for job, (_, damaged) in both.items()}
+        chosen = jobs_with_flow(ctx, store, flow, jobs)
+        both = {job: store.load_readable_states(job) for job in chosen}
+        damaged = {job: damaged_leases(store, job) | both[job][1] for job in chosen}
+    return {job: states for job, (states, _) in both.items()}, damaged
 
 
 def _row(state: DatasetState) -> tuple[str, ...]:
