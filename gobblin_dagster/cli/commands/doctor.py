@@ -21,8 +21,13 @@ from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.run_record import RunRecord, RunStatus
+from gobblin_dagster.core.utils.text import count
+from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.run.store_check import refused_datasets
 from gobblin_dagster.engine.spark.java import find_java
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.lookup import damaged_leases
 from gobblin_dagster.storage import open_storage
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -44,7 +49,7 @@ class Finding:
 
 @app.command(epilog=examples("gobblin doctor", "gobblin -C demo doctor --output json"))
 def doctor(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
-    """Check Java, Spark, folders, state store, clock and service.
+    """Check Java, Spark, folders, state store, clock and service, and that state store and targets agree.
 
     Exits with 1 if something is missing.
     """
@@ -93,6 +98,7 @@ def _checks(ctx: typer.Context) -> Iterator[tuple[str, Callable[[], str]]]:
         yield from service_checks(project.root, project.spec.service)
     for job in project.jobs:
         yield f"output {job.job}", _output_check(project.output_root(job))
+        yield f"state {job.job}", _state_check(project, job)
 
 
 def _raiser(error: GobblinDagsterError) -> Callable[[], str]:
@@ -162,6 +168,24 @@ def _output_check(root: str) -> Callable[[], str]:
         except OSError as error:
             hint = "Give this user write access, or change `output.path`."
             raise UsageError(problem=f"Cannot write to {folder}: {error.strerror}.", hint=hint) from error
+
+    return check
+
+
+def _state_check(project: Project, job: JobSpec) -> Callable[[], str]:
+    """Return the check whether runs find the records of a job sound, and its state store and targets of one age."""
+
+    def check() -> str:
+        with closing(project.open_store()) as store:
+            states, damaged = store.load_readable_states(job.job)
+            problems = {urn: f"{error} `gobblin state restore` repairs it." for urn, error in damaged.items()}
+            problems |= {urn: str(error) for urn, error in damaged_leases(store, job.job).items()}
+            problems |= refused_datasets(JobContext.of(project, job, store))
+        if not problems:
+            return f"{count(len(states), 'dataset')} published; store and targets agree"
+        urn, why = min(problems.items())
+        more = f"Datasets with such a problem: {len(problems)}." if len(problems) > 1 else ""
+        raise UsageError(problem=f"Dataset {urn!r}: {why}", hint=more)
 
     return check
 

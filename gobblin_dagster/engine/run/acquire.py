@@ -9,7 +9,7 @@ from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan, left_out, replanned
-from gobblin_dagster.engine.run.store_check import unknown_commits, unknown_snapshots
+from gobblin_dagster.engine.run.store_check import unknown_commits, unknown_snapshots, without_startpoint
 from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.state.startpoints import StartpointManager
 
@@ -49,8 +49,8 @@ def _leased(
     strange: dict[str, str] = {}
     code = SourceError.code
     try:
-        strange = unknown_snapshots(opened, working, states)
-        strange = unknown_commits(opened, working) | strange
+        strange = unknown_snapshots(opened, [one.dataset_urn for one in working], states)
+        strange = unknown_commits(opened, without_startpoint(working)) | strange
     except (StorageError, StepRefusedError, EnvironmentFaultError) as error:
         # An output or table that cannot be asked now can probably not be published to either, so do not read for it.
         strange, code = {one.dataset_urn: str(error) for one in working} | strange, error.code

@@ -34,9 +34,7 @@ MOST_DATASETS = 200
 """Number of datasets with a state that a plan checks first: each may cost a request to a remote file system."""
 
 
-def unknown_snapshots(
-    opened: JobContext, datasets: Iterable[DatasetPlan], states: Mapping[str, DatasetState]
-) -> dict[str, str]:
+def unknown_snapshots(opened: JobContext, urns: Collection[str], states: Mapping[str, DatasetState]) -> dict[str, str]:
     """Return, by dataset.urn, why a run would publish rows again: the output holds snapshots unknown to the store.
 
     Costs one listing for all datasets without a state, and one request for each of the others.
@@ -46,7 +44,7 @@ def unknown_snapshots(
         StorageError: the output cannot be read.
     """
     try:
-        return _unknown_snapshots(opened, datasets, states)
+        return _unknown_snapshots(opened, urns, states)
     except OSError as error:
         where = str(error.filename or opened.context.output_root)
         raise StorageError(
@@ -54,11 +52,8 @@ def unknown_snapshots(
         ) from error
 
 
-def _unknown_snapshots(
-    opened: JobContext, datasets: Iterable[DatasetPlan], states: Mapping[str, DatasetState]
-) -> dict[str, str]:
+def _unknown_snapshots(opened: JobContext, urns: Collection[str], states: Mapping[str, DatasetState]) -> dict[str, str]:
     root, store, job = opened.context.output_root, opened.store.url, opened.job
-    urns = [one.dataset_urn for one in datasets]
     new = [urn for urn in urns if urn not in states]
     manifests = internal_dir(root, MANIFEST_DIR, job.job)
     held = {*opened.storage.list_names(manifests)} if new else set()
@@ -84,18 +79,16 @@ def _unknown_snapshots(
     }
 
 
-def unknown_commits(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict[str, str]:
+def unknown_commits(opened: JobContext, urns: Collection[str]) -> dict[str, str]:
     """Return, by dataset.urn, why a run would publish rows twice: a table or topic notes commits unknown to the store.
 
-    Asks each target once, for all datasets, and the store for one or two sequences of each. A dataset with a startpoint
-    is not checked, because a person chose where its rows begin. Nothing is checked if `commit.delivery` allows rows to
-    come twice, because a run that was killed leaves such commits.
+    Asks each target once, for all datasets, and the store for one or two sequences of each. Nothing is checked if
+    `commit.delivery` allows rows to come twice, because a run that was killed leaves such commits.
 
     Raises:
         StorageError, StepRefusedError, EnvironmentFaultError: a target cannot be asked.
     """
     job, store = opened.job, opened.store
-    urns = [one.dataset_urn for one in datasets if one.startpoint is None]
     if not urns or job.commit.delivery == "at_least_once":
         return {}
     strange: dict[str, str] = {}
@@ -217,6 +210,39 @@ def _moved_since(state: DatasetState | None, commit: NotedCommit) -> bool:
     return state is not None and commit.published_at is not None and state.updated_at > commit.published_at
 
 
+def without_startpoint(datasets: Iterable[DatasetPlan]) -> list[str]:
+    """Return the datasets whose commits are looked for in the targets: of others, a person chose where rows begin."""
+    return [one.dataset_urn for one in datasets if one.startpoint is None]
+
+
+def refused_datasets(opened: JobContext) -> dict[str, str]:
+    """Return, by dataset.urn, why runs with new data would refuse datasets that the store or the output knows.
+
+    Asks no source, so it does not tell which of them have new data. Like a plan, it looks at the manifests of
+    `MOST_DATASETS` datasets with a state first.
+
+    Raises:
+        StorageError, StepRefusedError, EnvironmentFaultError: the output or a table cannot be asked.
+    """
+    name, store = opened.job.job, opened.store
+    states, _ = store.load_readable_states(name)
+    folders = internal_dir(opened.context.output_root, MANIFEST_DIR, name)
+    found = {DatasetUrn.from_key(folder).value for folder in opened.storage.list_names(folders)}
+    known = sorted(states)
+    strange = unknown_snapshots(opened, [*sorted(found - states.keys()), *known[:MOST_DATASETS]], states)
+    if strange:
+        strange |= unknown_snapshots(opened, known[MOST_DATASETS:], states)
+    begun = {one.dataset_urn for one in store.list_startpoints(name)}
+    strange = unknown_commits(opened, sorted(states.keys() - begun)) | strange
+    # A run may have committed since.
+    now, _ = store.load_readable_states(name, list(strange))
+    return {urn: why for urn, why in strange.items() if _version(now.get(urn)) == _version(states.get(urn))}
+
+
+def _version(state: DatasetState | None) -> int:
+    return state.version if state is not None else 0
+
+
 def with_lost_store(opened: JobContext, plan: JobPlan) -> JobPlan:
     """Return the plan with the problem of each dataset that a run would refuse because of its store; takes no lease.
 
@@ -230,7 +256,8 @@ def with_lost_store(opened: JobContext, plan: JobPlan) -> JobPlan:
 
     def look(datasets: Sequence[DatasetPlan]) -> dict[str, str]:
         with_state = [one.dataset_urn for one in datasets if one.version_read]
-        return unknown_snapshots(opened, datasets, opened.store.load_dataset_states(plan.job, with_state))
+        states = opened.store.load_dataset_states(plan.job, with_state)
+        return unknown_snapshots(opened, [one.dataset_urn for one in datasets], states)
 
     strange: dict[str, str] = {}
     with suppress(StorageError, EnvironmentFaultError):
@@ -238,7 +265,7 @@ def with_lost_store(opened: JobContext, plan: JobPlan) -> JobPlan:
         if strange:
             strange |= look(known[MOST_DATASETS:])
     with suppress(StorageError, StepRefusedError, EnvironmentFaultError):
-        strange = unknown_commits(opened, working) | strange
+        strange = unknown_commits(opened, without_startpoint(working)) | strange
     if not strange:
         return plan
     # Since a state was loaded, another run may have committed and written the manifest that was found.

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 from gobblin_dagster.core.errors import EnvironmentFaultError
 from gobblin_dagster.engine.spark.java import find_java
 from gobblin_dagster.state import open_store
-from tests.unit.cli.conftest import Cli
+from gobblin_dagster.testing.inline_runner import InlineRunner
+from tests.unit.cli.conftest import Cli, write_job
 
 
 def fake_java(folder: Path, script: str) -> None:
@@ -75,7 +77,7 @@ def test_doctor_names_each_check_and_leaves_no_trace(cli: Cli, project: Path, ja
     assert (called.code, document["ok"]) == (0, True)
     names = [check["name"] for check in document["checks"]]
     assert names == [
-        "Python", "Java", "PySpark", "Dagster", "project", "state store", "clock", "output numbers",
+        "Python", "Java", "PySpark", "Dagster", "project", "state store", "clock", "output numbers", "state numbers",
     ]  # fmt: skip
     after = sorted(path.name for path in project.iterdir() if path.name not in {"path", ".gobblin"})
     assert after == before
@@ -134,6 +136,27 @@ def test_doctor_state_store_that_can_only_be_read_is_red_with_a_remedy(
         "Let this user write to it: ",
         called.out,
     )
+
+
+def test_doctor_says_of_a_store_that_was_set_back_what_the_plan_says(
+    cli: Cli, project: Path, java: Path, inline: list[InlineRunner]
+) -> None:
+    fake_java(java, "echo 'openjdk version \"17.0.15\"' >&2")
+    cli("run", "numbers")
+    shutil.copytree(project / ".gobblin", project / "backup")
+    write_job(project, {"a": {"rows": 30}, "b/c": {"rows": 3}, "new": {"rows": 1}})
+    cli("run", "numbers")
+    assert cli("doctor").code == 0
+    shutil.rmtree(project / ".gobblin")
+    (project / "backup").rename(project / ".gobblin")
+    write_job(project, {"a": {"rows": 40}, "b/c": {"rows": 3}, "new": {"rows": 2}})
+    planned = {one["dataset"]: one["problem"] for one in cli("plan", "-o", "json").json()["jobs"][0]["datasets"]}
+    called = cli("doctor", "-o", "json")
+    (check,) = (one for one in called.json()["checks"] if not one["ok"])
+    assert (called.code, check["name"]) == (1, "state numbers")
+    assert planned["a"] in check["detail"]
+    assert "restored from an older copy" in check["detail"]
+    assert "Datasets with such a problem: 2." in check["detail"]
 
 
 def test_doctor_outside_of_a_project_looks_at_the_machine_only(

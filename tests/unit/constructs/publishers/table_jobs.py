@@ -15,7 +15,9 @@ from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.startpoint import Specific, Startpoint
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.run.job_run import plan_job
+from gobblin_dagster.engine.run.store_check import refused_datasets
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.sql.store import SqlStateStore
 from tests.unit.engine.jobs import job_spec, project, run
@@ -84,6 +86,9 @@ def check_lost_store(
     job = table_job(publisher, {"c": {"rows": 30}})
     (planned,) = plan_job(project(root, job), job).datasets
     (result,) = run(root, job).datasets
+    if not is_lost:  # without the source, nobody knows the datasets of a lost store
+        with closing(project(root, job).open_store()) as store:
+            assert refused_datasets(JobContext.of(project(root, job), job, store)) == {"c": planned.problem}
     assert result.failures[0].message == planned.problem
     assert says in planned.problem
     assert "Restore the newest copy" in planned.problem
