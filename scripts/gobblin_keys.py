@@ -40,10 +40,12 @@ names the test of what the field does.
 TAIL = """
 ## How files are read
 - `.pull` and `.job` are Java properties in UTF-8, with `include = other.properties`; `.conf` is HOCON (`pip install
-  'gobblin-dagster[hocon]'`).
+  'gobblin-dagster[hocon]'`). A key stands once in a file and in all that it includes; HOCON's `+=` and `include` are
+  refused.
 - Each folder from the jobs folder down to the file's may hold one `.properties` or `.configuration` file for all jobs
   below it. The nearest wins: job file, its folder, ..., the jobs folder, templates (`gobblin.template.uri`, a file
-  below the jobs folder).
+  below the jobs folder). A secure template (`gobblin.template.isSecure`) lets a job set only what its
+  `gobblin.template.secure.overridableProperties` names: other keys of the job's file are faults.
 - `${other.key}` means the text of this key in any of the files, `${env:NAME}` an environment variable. In HOCON,
   `${name}` is the key with this name, or else the environment variable. A key that is only referred to, or that a
   template requires, may have any name.
@@ -290,7 +292,7 @@ def _reason(key: Key) -> str:
 
 
 def _name(key: Key) -> str:
-    return f"`{key.name}{'[.i]' if key.per_branch else ''}`"
+    return f"`{key.name}{'[.i]' if key.takes_branch else ''}`"
 
 
 def _cell(text: str) -> str:

@@ -53,10 +53,16 @@ def url(texts: Texts) -> str:
     return f"{dialect}://{login}{host}{port}/{texts.get('source.querybased.schema', '')}"
 
 
-def tables(texts: Texts) -> list[str]:
-    """Return the listed tables, without those that the whitelist or blacklist excludes."""
-    listed = [*values.words(texts.get("source.entities", "")), *values.words(texts.get("source.entity", ""))]
-    allowed, refused = (values.words(texts.get(f"entity.{name}list", "")) for name in ("white", "black"))
+def tables(texts: Texts) -> list[str] | None:
+    """Return the listed tables, without those that the whitelist or blacklist excludes; None if a query is read.
+
+    As in Gobblin, `source.entity` counts only without `source.entities`, the extract's table only without both.
+    """
+    if "source.querybased.query" in texts:
+        return None
+    names = ("source.entities", "source.entity", "extract.table.name")
+    listed = next((found for name in names if (found := values.words(texts.get(name, "")))), [])
+    allowed, refused = (_patterns(texts, f"entity.{name}list") for name in ("white", "black"))
     if not listed:
         raise ValueError("it chooses from the tables that source.entities lists, which is missing")
     if not allowed and not refused:
@@ -73,14 +79,15 @@ def tables(texts: Texts) -> list[str]:
     return found
 
 
+def _patterns(texts: Texts, key: str) -> list[str]:
+    try:
+        return values.patterns(texts.get(key, ""))
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from None
+
+
 def _matches(patterns: list[str], name: str) -> bool:
-    for pattern in patterns:
-        try:
-            if re.fullmatch(pattern, name):
-                return True
-        except re.error as error:
-            raise ValueError(f"expected regular expressions, got {pattern[:60]!r}: {error}") from None
-    return False
+    return any(re.fullmatch(pattern, name, re.ASCII) for pattern in patterns)  # Java's classes are ASCII's
 
 
 def overlap(texts: Texts) -> str | int | values.Plain | None:
@@ -88,8 +95,7 @@ def overlap(texts: Texts) -> str | int | values.Plain | None:
     given = values.count(texts["source.querybased.low.watermark.backup.secs"])
     if texts.get("source.querybased.extract.type", "SNAPSHOT").upper() != "SNAPSHOT" or given == 0:
         return None
-    is_number = texts.get("source.querybased.watermark.type", "timestamp").lower() == "simple"
-    return given if is_number else f"{given}s"
+    return given if _is_simple(texts) else f"{given}s"
 
 
 def partition_interval(texts: Texts) -> int | str | None:
@@ -117,7 +123,24 @@ def max_partitions(texts: Texts) -> int | values.Plain:
 
 def split_points(texts: Texts) -> list[str | int]:
     """Return where work units end."""
-    return [values.position(point) for point in values.words(texts["partitioner.userSpecifiedPartitions"])]
+    read = values.whole if _is_simple(texts) else values.position
+    return [read(point) for point in values.words(texts["partitioner.userSpecifiedPartitions"])]
+
+
+def start(texts: Texts) -> str | int:
+    """Return the first position; of the watermark type simple a number, whatever date its digits may look like."""
+    given = texts["source.querybased.start.value"]
+    return values.whole(given) if _is_simple(texts) else values.position(given)
+
+
+def end(texts: Texts) -> str | int:
+    """Return the position to stop before; Gobblin's is inclusive."""
+    given = texts["source.querybased.end.value"]
+    return values.whole(given) + 1 if _is_simple(texts) else values.after_position(given)
+
+
+def _is_simple(texts: Texts) -> bool:
+    return texts.get("source.querybased.watermark.type", "timestamp").lower() == "simple"
 
 
 def message_value(texts: Texts) -> dict[str, str]:
@@ -216,10 +239,17 @@ def publisher(texts: Texts) -> dict[str, str] | None:
 
 
 def output_path(final_dirs: list[str], file_systems: list[str]) -> tuple[str, list[str]]:
-    """Return the folder that contains the final folders of all branches, with its file system, and the rest of each."""
-    if len(set(file_systems)) > 1:
-        raise ValueError(f"all branches are published to one file system, got {len(set(file_systems))}")
-    scheme = file_systems[0] if file_systems else ""
+    """Return the folder that contains the final folders of all branches, with its file system, and the rest of each.
+
+    Args:
+        final_dirs: the final folder of each branch.
+        file_systems: the file system of each branch; empty: this machine's.
+    """
+    systems = {system.rstrip("/").removeprefix("file:") for system in file_systems}
+    if len(systems) > 1:
+        named = ", ".join(sorted(system or "file:///" for system in systems))
+        raise ValueError(f"all branches are published to one file system, got {named[:120]}")
+    scheme = file_systems[0]
     marks = {folder.rpartition("://")[0] for folder in final_dirs}
     if len(marks) > 1:
         raise ValueError("all branches are published to one file system; write all final folders as URLs, or none")
@@ -323,12 +353,15 @@ def partition_by(texts: Texts) -> list[dict[str, Any]]:
 
 
 def _granularity(texts: Texts) -> str:
-    if "writer.partition.granularity" in texts or "writer.partition.pattern" not in texts:
+    given = texts.get("writer.partition.pattern")
+    if given is None:
         return texts.get("writer.partition.granularity", "hour").lower()
-    finest = [name for letter, name in _GRANULARITIES.items() if letter in texts["writer.partition.pattern"]]
-    if not finest:
-        raise ValueError("expected a pattern with y, M, d or H")
-    return finest[-1]
+    letters = set(re.findall("[A-Za-z]", re.sub(r"'[^']*'", "", given.replace("Y", "y"))))
+    if not letters or letters - set(_GRANULARITIES):
+        raise ValueError(
+            f"expected a pattern of y, M, d and H, got {given[:60]!r}; levels are years, months, days or hours"
+        )
+    return [name for letter, name in _GRANULARITIES.items() if letter in letters][-1]
 
 
 def first_letter(key: str) -> Callable[[Texts], str]:
@@ -343,6 +376,8 @@ COMBINED: Mapping[str, Callable[[Texts], Any]] = {
     "source(query).partition_interval": partition_interval,
     "source(query).max_partitions": max_partitions,
     "source(query).split_points": split_points,
+    "source(query).start": start,
+    "source(query).end": end,
     "source(kafka).value": message_value,
     "source(kafka).bootstrap": bootstrap,
     "source(kafka).group": group,
@@ -367,10 +402,15 @@ COMBINED: Mapping[str, Callable[[Texts], Any]] = {
 """Functions by field. A field that is not listed is read from the first of its keys that the job has."""
 
 _LIMITS = ("extract.limit.enabled", "extract.limit.type")
+_TYPE = ("source.querybased.watermark.type",)
 ASKED: Mapping[str, tuple[str, ...]] = {
     "source(query).url": ("source.class",),
+    "source(query).tables": ("source.querybased.query",),
     "source(query).overlap": ("source.querybased.extract.type", "source.querybased.watermark.type"),
-    "source(query).partition_interval": ("source.querybased.watermark.type",),
+    "source(query).partition_interval": _TYPE,
+    "source(query).start": _TYPE,
+    "source(query).end": _TYPE,
+    "source(query).split_points": _TYPE,
     "source(kafka).group": ("job.name",),
     "source(files).path": ("source.class",),
     "source(files).start": combine_files.DATES,

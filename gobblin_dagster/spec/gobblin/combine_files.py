@@ -24,12 +24,12 @@ def file_path(texts: Mapping[str, str]) -> str:
     system = texts.get("source.filebased.fs.uri", "")
     if "://" not in folder and system not in ("", "file:///", "file://"):
         folder = f"{system.rstrip('/')}/{folder.lstrip('/')}"
-    entity = texts.get("source.entity", "")
     if "DatePartitioned" not in texts.get("source.class", ""):
-        return f"{folder}/*{entity}*" if entity else f"{folder}/*"
+        return f"{folder}/*"
     prefix = texts.get("date.partitioned.source.partition.prefix", "").strip("/")
     suffix = texts.get("date.partitioned.source.partition.suffix", "").strip("/")
-    parts = [folder, prefix, f"{{date:{_strptime(_pattern(texts))}}}", suffix, "*"]
+    ending = ".avro" if "Avro" in texts.get("source.class", "") else ".json"  # files with other ends are not read
+    parts = [folder, prefix, f"{{date:{_strptime(_pattern(texts))}}}", suffix, f"*{ending}"]
     return "/".join(part for part in parts if part)
 
 

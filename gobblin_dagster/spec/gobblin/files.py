@@ -13,7 +13,7 @@ once.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import javaproperties
@@ -32,6 +32,8 @@ _INCLUDES = ("include", "includeoptional")
 _TEMPLATES = ("gobblin.template.uris", "gobblin.template.uri", "job.template")
 _INHERIT = "gobblin.template.inherit"
 _REQUIRED = "gobblin.template.required_attributes"
+_SECURE = "gobblin.template.isSecure"
+_OVERRIDABLE = "gobblin.template.secure.overridableProperties"
 
 
 def read_entries(path: Path, root: Path, shown: Callable[[Path], str], environ: Mapping[str, str]) -> Entries:
@@ -175,7 +177,23 @@ class _Reading:
         for key in _TEMPLATES:
             if entry := entries.by_key.get(key):
                 for name in reversed(_names(entry)):
-                    entries.inherit(_inherited(self._template(name, entry, required, MAX_DEPTH)))
+                    found = list(_inherited(self._template(name, entry, required, MAX_DEPTH)))
+                    self._secure(name, found, entries)
+                    entries.inherit(found)
+
+    def _secure(self, name: str, template: Sequence[Entry], entries: Entries) -> None:
+        """Keep only those keys that a secure template lets a job set; keys of the job's own file are faults."""
+        own = {entry.key: entry for entry in template}
+        if _SECURE not in own or own[_SECURE].text.lower() != "true":
+            return
+        allowed = _names(own.get(_OVERRIDABLE))
+        for key, entry in list(entries.by_key.items()):
+            if key in allowed or key in _TEMPLATES:
+                continue
+            del entries.by_key[key]
+            if entry.is_own:
+                known = ", ".join(sorted(allowed)) or "no key"
+                self.faults.append(entry.fault(f"the template {name!r} is secure and allows {known[:200]}; remove it"))
 
     def add_templates(self, entries: Entries) -> None:
         """Add the keys of templates; later templates win over earlier ones, and over those that they inherit."""
@@ -205,22 +223,21 @@ class _Reading:
             yield from self._template(parent, parents or asked, required, depth - 1)
 
     def _properties(self, path: Path, text: str, depth: int) -> Iterator[Entry]:
-        seen: dict[str, int] = {}
+        seen: dict[str, Entry] = {}
         line = 1
         try:
             for item in javaproperties.parse(io.StringIO(text, newline=None)):
                 if isinstance(item, javaproperties.KeyValue):
                     entry = Entry(item.key, item.value.strip() or item.value, line, self._shown(path))
-                    if item.key in _INCLUDES:
-                        yield from self._included(path, entry, depth)
-                    elif item.key in seen:
-                        problem = (
-                            f"the key appears twice, first in line {seen[item.key]}; Gobblin joins both with a comma"
-                        )
-                        self.faults.append(entry.fault(f"{problem}: write it so"))
-                    else:
-                        seen[item.key] = line
-                        yield entry
+                    is_include = item.key in _INCLUDES
+                    for one in self._included(path, entry, depth) if is_include else [entry]:
+                        first = seen.setdefault(one.key, one)
+                        if first is one:
+                            yield one
+                            continue
+                        place = f"line {first.line}" + (f" of {first.file}" if first.file != one.file else "")
+                        problem = f"the key appears twice, first in {place}; Gobblin joins both with a comma"
+                        self.faults.append(one.fault(f"{problem}: write it so"))
                 line += item.source.count("\n")
         except javaproperties.InvalidUEscapeError as error:
             self.faults.append(SpecFault("", f"is not a valid properties file: {error}", line, self._shown(path)))

@@ -1,9 +1,11 @@
-"""Read HOCON with pyhocon; this module hides pyhocon's deviations from the specification.
+r"""Read HOCON with pyhocon; this module hides pyhocon's deviations from the specification.
 
 References to keys of the same file are replaced. Other references are returned as `${name}`, or as `${any:NAME}` if the
 name may be a key or an environment variable; they are replaced when all files of a job were read. `include` is refused:
-Gobblin does not find included files either. Deviations that were found: a value like `10 s` is read as a duration
-instead of text (refused, with a hint), quoted keys keep their quotes (removed here), `x."a.b"` cannot be parsed.
+Gobblin does not find included files either; so is `+=`, of which pyhocon keeps the last value only.
+Deviations that were found: a value like `10 s` is read as a duration instead of text (refused, with a hint), quoted
+keys keep their quotes (removed here), `x."a.b"` cannot be parsed, numbers lose how they are written (`2024.10` and
+`007` may be names), tabs become spaces and `\u00e4` stays as it is (all three are put right before it reads).
 """
 
 from __future__ import annotations
@@ -18,6 +20,15 @@ from gobblin_dagster.core.utils.optional_packages import optional_package
 _REFERENCE = re.compile(r"\$\{(?P<optional>\??)\s*(?P<name>[\w.:-]+)\s*\}")
 _MARK = "\ue000{}\ue001"
 _MARKED = re.compile("\ue000(.*?)\ue001")
+_QUIET = r'''""".*?"*"""|"(?:[^"\\\n]|\\.)*"|(?:\#|//)[^\n]*'''
+"""Strings and comments: whatever is in them is text."""
+_NUMBER = re.compile(
+    rf"{_QUIET}|"
+    r"(?P<before>[=:\[,\s}][ \t]*)(?P<number>[+-]?(?:\d*\.\d+|\d+)(?:[eE][+-]?\d+)?)(?=[ \t]*(?:[$}\],#\n\r]|//|\Z))",
+    re.DOTALL,
+)
+_CHANGED = re.compile(r"\t|\\[u/]")
+_APPEND = re.compile(rf"{_QUIET}|(?P<append>\+=)", re.DOTALL)
 _INCLUDE = re.compile(r"^\s*include\s+[\"(a-z]", re.MULTILINE)
 _LEAF = ".ROOT_VALUE"
 """Suffix that Gobblin adds to a key with a value that is also the prefix of other keys, which HOCON does not allow."""
@@ -51,8 +62,11 @@ def read_hocon(
     if match := _INCLUDE.search(text):
         problem = "`include` is not followed; put common keys into the folder's file, or name a template"
         raise HoconError(problem, text.count("\n", 0, match.start(0)) + 1)
+    if match := next((found for found in _APPEND.finditer(text) if found["append"]), None):
+        problem = "`+=` is not followed, as the values before it would be lost; write the whole list"
+        raise HoconError(problem, text.count("\n", 0, match.start()) + 1)
     try:
-        tree = pyhocon.ConfigFactory.parse_string(text, resolve=False)
+        tree = pyhocon.ConfigFactory.parse_string(_NUMBER.sub(_as_written, text), resolve=False)
         marks = pyhocon.ConfigTree()
         for match in _REFERENCE.finditer(text):
             name = match["name"]
@@ -103,6 +117,27 @@ def _text(value: Any, line: int) -> str:
         case list():
             return json.dumps(value)
     raise HoconError(f"a value is read as {type(value).__name__}; put texts like 10 s in quotes", line)
+
+
+def _as_written(found: re.Match[str]) -> str:
+    """Return a number in quotes if reading it would change it, and a string with its escapes replaced."""
+    number = found["number"]
+    if number is None:
+        is_plain = found[0][0] != '"' or found[0].startswith('"""')
+        return found[0] if is_plain or not _CHANGED.search(found[0]) else _plain_string(found[0])
+    if (number.isdigit() and number == str(int(number))) or number == str(float(number)):
+        return found[0]
+    return f'{found["before"]}"{number}"'
+
+
+def _plain_string(quoted: str) -> str:
+    try:
+        text = str(json.loads(quoted, strict=False))
+    except ValueError:
+        return quoted  # an escape that there is not: a fault of the reader
+    for one, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r")):
+        text = text.replace(one, escape)
+    return f'"{text}"'
 
 
 def _as_reference(mark: re.Match[str]) -> str:

@@ -91,6 +91,7 @@ class _Conversion:
         self._branches = self._branch_count()
         self._source()
         self._plain_fields()
+        self._without_watermark()
         self._names()
         for scope in self._scopes():
             self._parts(scope)
@@ -230,10 +231,22 @@ class _Conversion:
         self._own_taken.update(entry.key for entry in found.values())
         return {option: entry.text for option, entry in found.items()}
 
+    def _without_watermark(self) -> None:
+        """Read tables whole in each run where no column is named and each extract replaces the last."""
+        extract_type = self._find("extract.table.type", None)
+        if self._source_type != "query" or "extract.delta.fields" in self._given[None] or extract_type is None:
+            return
+        source = self._job.data["source"]
+        if extract_type.text.lower() == "snapshot_only" and "column" not in source.get("watermark", {}):
+            source.pop("watermark", None)
+            self._put(("source", "without_watermark"), "full", extract_type)
+
     def _names(self) -> None:
         """Set fields that Gobblin takes from other keys: the table and, for Kafka, the namespace."""
         data, given = self._job.data, self._given[None]
         extract = data.setdefault("extract", {})
+        if self._source_type == "files":
+            self._take("source.entity", None)  # it names the table, and chooses no files
         for origin in ("source.entity", "job.name"):
             if "table" not in extract and origin in given:
                 self._put(("extract", "table"), values.name(given[origin].text.rpartition(".")[2]), given[origin])
@@ -276,7 +289,7 @@ class _Conversion:
         classes: list[str] = []
         for index, text in enumerate(texts):
             found = names and self._construct(kind, table, text, names)
-            if not found:
+            if not found or (found.known_as in _TYPING and self._has_types()):
                 continue
             declaration = dict(found.declaration)
             if slot != "converters":
@@ -295,6 +308,10 @@ class _Conversion:
         self._options(slot, (*at, slot), declared, classes, scope)
         if slot == "converters":
             self._tolerance(declared)
+
+    def _has_types(self) -> bool:
+        """Return whether the source gives types to columns, and no schema gives others."""
+        return self._source_type == "query" and _SCHEMAS.isdisjoint(self._given[None])
 
     def _policy_type(self, slot: str, declaration: dict[str, Any], kind: str) -> str:
         """Set what happens to rows or work units that break a policy; return the problem if the text is wrong."""
@@ -354,10 +371,7 @@ class _Conversion:
             if first is not None:
                 self._fault(first, str(error))
             return
-        if first is not None:
-            self._put((*at, "writer"), found, first)
-        else:
-            self._job.data["writer"] = found
+        self._put((*at, "writer"), found, first)
         for name in lookup.fields_of("writer", str(found["type"])):
             option = name.rpartition(").")[2]
             if option not in found:
@@ -458,19 +472,25 @@ class _Conversion:
             system = self._find("data.publisher.fs.uri", scope) or self._find("writer.fs.uri", scope)
             system = system or self._find("fs.uri", None)
             finals += [final] if final else []
-            systems += [system.text] if system else []
+            systems.append(system.text if system else "")
         for one in self._scopes():
             for name in lookup.names_of("output.path"):
                 self._take(name, one)
         if not finals:
+            return
+        if len(finals) < self._branches:
+            without = next(one for one in range(self._branches) if not self._find("data.publisher.final.dir", one))
+            self._fault(
+                finals[0],
+                f"branch {without} has no final folder; add data.publisher.final.dir.{without}, or one for all",
+            )
             return
         try:
             path, rests = combine.output_path([entry.text for entry in finals], systems)
         except ValueError as error:
             self._fault(finals[0], str(error))
             return
-        if len(finals) == self._branches:
-            self._rests = dict(enumerate(rests))
+        self._rests = dict(enumerate(rests))
         output = self._job.data.pop("output", {})
         self._put(("output",), {"path": path} | output, finals[0])
         for name in ("file_mode", "dir_mode", "group"):
@@ -561,6 +581,8 @@ _TOLD = {
     "this run, and none of them again"
 }
 """By field, a note on how it differs from Gobblin."""
+_TYPING = frozenset({"JsonIntermediateToAvroConverter", "JsonIntermediateToParquetGroupConverter"})
+_SCHEMAS = frozenset({"source.schema", "gobblin.converter.schemaInjector.schema"})
 _PATH_KEYS = ("writer.file.path", "writer.file.pathType", "writer.file.path.type")
 _KEEP_RECORD = frozenset({"bytes_to_text", "decrypt", "encrypt", "filter", "sample", "split", "text_to_bytes"})
 """Types of converters that leave the record in its column."""

@@ -39,13 +39,18 @@ class Key:
     note: str = ""
     """How it differs from Gobblin; for a key that is not supported, the reason."""
     per_branch: bool = False
-    """Whether `.0`, `.1`, ... may follow the key, to set it for one branch."""
+    """Whether `.0`, `.1`, ... may follow the key; see `takes_branch`."""
     holds: tuple[str, ...] = ()
     """For a key that is not supported: values, in lower case, that change nothing here; `*` means all. Other values are
     reported."""
     is_refused: bool = False
     """Whether its other values are faults, because without the key other rows would be read or they would go
     elsewhere."""
+
+    @property
+    def takes_branch(self) -> bool:
+        """Whether the index of a branch may follow the key; the page on forks allows it for three whole families."""
+        return self.per_branch or self.name.startswith(("converter.", "qualitychecker.", "writer."))
 
 
 def _refused(
@@ -173,12 +178,18 @@ STATE = (
 
 QUERY = (
     Key("source.class", "source.type", note="Gobblin's classes, `module:Class`, or `classes` of gobblin.yaml"),
-    Key("source.entity", "source(query).tables"),
+    Key("source.entity", "source(query).tables", note="without `source.entities`; names the table of other sources"),
     Key("source.entities", "source(query).tables"),
     Key("entity.whitelist", "source(query).tables", note="keeps those of `source.entities` that it matches whole"),
     Key("entity.blacklist", "source(query).tables", note="leaves out those of `source.entities` that it matches whole"),
     Key("extract.namespace", "extract.namespace", values.name, _SEED, "dots and dashes become `_`"),
-    Key("extract.table.name", "extract.table", values.name, note="default: `source.entity`, or the job's name"),
+    Key(
+        "extract.table.name",
+        "extract.table",
+        values.name,
+        note="default: `source.entity`, or the job's name",
+    ),
+    Key("extract.table.name", "source(query).tables", note="without `source.entity` and `source.entities`"),
     Key("extract.table.type", "extract.type", values.lower, _SEED),
     Key("extract.delta.fields", "source(query).watermark.column", values.only, _SEED, "one column"),
     Key("extract.delta.fields", "extract.delta_fields", values.words, _SEED),
@@ -220,6 +231,7 @@ QUERY = (
     _needless("source.querybased.allowRemoveUpperBounds", "every read is bounded, so that no row is read twice", _RARE),
     _needless("source.querybased.resetEmptyPartitionWatermark", "empty ranges are committed like others", _RARE),
     Key("source.querybased.query", "source(query).query"),
+    _needless("source.querybased.is.compression", "see the driver's options in the URL", _RARE),
     Key("source.querybased.schema", "source(query).url", note="the database of the URL"),
     Key("source.querybased.excluded.columns", "source(query).exclude_columns", values.words),
     Key("source.querybased.fetch.size", "source(query).fetch_rows", values.count),
@@ -242,8 +254,8 @@ QUERY = (
 
 KAFKA = (
     Key("kafka.brokers", "source(kafka).brokers"),
-    Key("topic.whitelist", "source(kafka).topics", values.words),
-    Key("topic.blacklist", "source(kafka).exclude", values.words),
+    Key("topic.whitelist", "source(kafka).topics", values.patterns),
+    Key("topic.blacklist", "source(kafka).exclude", values.patterns),
     Key("kafka.deserializer.type", "source(kafka).value", note="BYTE_ARRAY, STRING or CONFLUENT_AVRO"),
     Key("kafka.schema.registry.url", "source(kafka).value"),
     Key("bootstrap.with.offset", "source(kafka).bootstrap", note="offset_lookback: `lookback`"),
@@ -270,7 +282,6 @@ KAFKA = (
 FILES = (
     Key("source.filebased.data.directory", "source(files).path", note="with a pattern for the names in it"),
     Key("source.filebased.fs.uri", "source(files).path"),
-    Key("source.entity", "source(files).path", note="files whose names hold it"),
     Key("date.partitioned.source.partition.pattern", "source(files).path", note="yyyy, MM, dd, HH and mm"),
     Key("date.partitioned.source.partition.prefix", "source(files).path"),
     Key("date.partitioned.source.partition.suffix", "source(files).path"),
@@ -311,7 +322,7 @@ FILES = (
 )
 
 CONVERTERS = (
-    Key("converter.classes", "converters", values.words, _SEED, per_branch=True),
+    Key("converter.classes", "converters", values.words, _SEED),
     Key("gobblin.converter.schemaInjector.schema", "converters(csv_text).columns", values.column_names),
     Key("gobblin.converter.schemaInjector.schema", "converters(columns).columns", values.columns),
     Key(
@@ -325,7 +336,7 @@ CONVERTERS = (
     Key("converter.csv.to.json.enclosedchar", "converters(csv_text).quote"),
     _refused("converter.csv_to_json.custom_order", "list the columns in the order of the file, then `select` them"),
     Key("converter.sample.ratio", "converters(sample).ratio", values.number, note="default: 0.01, as there"),
-    Key("converter.fieldsToEncrypt", "converters(encrypt).columns", values.words, per_branch=True),
+    Key("converter.fieldsToEncrypt", "converters(encrypt).columns", values.words),
     _refused(
         "converter.encrypt.*",
         "keys come from the environment; in `classes` of gobblin.yaml give the class `{type: encrypt, columns: [...], "
@@ -344,14 +355,12 @@ CONVERTERS = (
         "converter.avro.extractor.field.path",
         "converters(AvroFieldRetrieverConverter).select",
         values.retrieved,
-        per_branch=True,
     ),
     Key(
         "converter.avro.extractor.field.path",
         "converters(AvroFieldRetrieverConverter).where",
         values.is_there,
         note="rows without the field are left out",
-        per_branch=True,
     ),
     Key(
         "FlattenNestedKeyConverter.fieldsToFlatten",
@@ -361,8 +370,8 @@ CONVERTERS = (
     ),
     Key("converter.filter.field", "converters(AvroFilterConverter).column"),
     Key("converter.filter.value", "converters(AvroFilterConverter).equals"),
-    Key("converter.string.filter.pattern", "converters(StringFilterConverter).matches", per_branch=True),
-    Key("converter.string.splitter.delimiter", "converters(split).delimiter", per_branch=True),
+    Key("converter.string.filter.pattern", "converters(StringFilterConverter).matches"),
+    Key("converter.string.splitter.delimiter", "converters(split).delimiter"),
 )
 
 FORK = (
@@ -379,10 +388,10 @@ FORK = (
 )
 
 QUALITY = (
-    Key("qualitychecker.task.policies", "task_policies", values.words, _SEED, per_branch=True),
-    Key("qualitychecker.task.policy.types", "task_policies.enforce", values.words, _SEED, per_branch=True),
-    Key("qualitychecker.row.policies", "row_policies", values.words, _SEED, per_branch=True),
-    Key("qualitychecker.row.policy.types", "row_policies.on_violation", values.words, _SEED, per_branch=True),
+    Key("qualitychecker.task.policies", "task_policies", values.words, _SEED),
+    Key("qualitychecker.task.policy.types", "task_policies.enforce", values.words, _SEED),
+    Key("qualitychecker.row.policies", "row_policies", values.words, _SEED),
+    Key("qualitychecker.row.policy.types", "row_policies.on_violation", values.words, _SEED),
     _needless("qualitychecker.row.err.file", "rejected rows are published beside the branches, in `quarantine`"),
     _needless("qualitychecker.row.errFile.recordsPerTask", "see `max_share` of row policies", _RARE),
     Key("qualitychecker.row.count.range", "task_policies(row_count_range).tolerance", values.number),
@@ -393,25 +402,25 @@ QUALITY = (
 )
 
 WRITER = (
-    Key("writer.builder.class", "writer.type", per_branch=True),
-    Key("writer.destination.type", "writer.type", mark=_SEED, per_branch=True),
-    Key("writer.output.format", "writer.type", mark=_SEED, note="JSON: `jsonl`, TXT: `text`", per_branch=True),
-    Key("writer.fs.uri", "output.path", mark=_SEED, note="one file system for all branches", per_branch=True),
-    _needless("writer.staging.dir", _STAGING, _SEED, per_branch=True),
-    _needless("writer.output.dir", _STAGING, _SEED, per_branch=True),
-    Key("writer.file.name", "writer(*).file_name", note="without its extension; `{unique}` is added", per_branch=True),
+    Key("writer.builder.class", "writer.type"),
+    Key("writer.destination.type", "writer.type", mark=_SEED),
+    Key("writer.output.format", "writer.type", mark=_SEED, note="JSON: `jsonl`, TXT: `text`"),
+    Key("writer.fs.uri", "output.path", mark=_SEED, note="one file system for all branches"),
+    _needless("writer.staging.dir", _STAGING, _SEED),
+    _needless("writer.output.dir", _STAGING, _SEED),
+    Key("writer.file.name", "writer(*).file_name", note="without its extension; `{unique}` is added"),
     Key("writer.include.record.count.in.file.names", "writer(*).file_name", note="true: `{rows}` is added"),
-    Key("writer.file.path", "fork.branches.path", note="with the dataset's folder behind it", per_branch=True),
+    Key("writer.file.path", "fork.branches.path", note="with the dataset's folder behind it"),
     Key("writer.file.pathType", "fork.branches.path", note=_LAYOUT),
     Key("writer.file.path.type", "fork.branches.path", note=_LAYOUT),
     _needless("writer.addTaskTimestamp", "each attempt's files have names of their own", _RARE),
-    Key("writer.codec.type", "writer(avro).compression", values.lower, per_branch=True),
-    Key("writer.codec.type", "writer(parquet).compression", note="null: `none`", per_branch=True),
+    Key("writer.codec.type", "writer(avro).compression", values.lower),
+    Key("writer.codec.type", "writer(parquet).compression", note="null: `none`"),
     Key("writer.deflate.level", note="the codec's own default", holds=("6", "9")),
     _needless("writer.buffer.size", "see `buffer_bytes` of the writer; Gobblin's few KB would be slow"),
-    Key("writer.file.permissions", "output.file_mode", per_branch=True),
-    Key("writer.dir.permissions", "output.dir_mode", per_branch=True),
-    Key("writer.group.name", "output.group", per_branch=True),
+    Key("writer.file.permissions", "output.file_mode"),
+    Key("writer.dir.permissions", "output.dir_mode"),
+    Key("writer.group.name", "output.group"),
     Key("writer.file.replication.factor", note=_FS),
     Key("writer.file.block.size", note=_FS),
     _needless("writer.eager.initialization", "a writer begins with its first row", _RARE),
@@ -421,17 +430,15 @@ WRITER = (
         "writer(*).partition_by",
         values.only,
         note="one date or timestamp column",
-        per_branch=True,
     ),
-    Key("writer.partition.granularity", "writer(*).partition_by", values.lower, per_branch=True),
-    Key("writer.partition.timezone", "writer(*).partition_by", note="default here: UTC", per_branch=True),
-    Key("writer.partition.prefix", "writer(*).partition_by", note="the level's name; default `date`", per_branch=True),
-    _refused("writer.partition.suffix", "a level is `name=value`", per_branch=True),
-    Key("writer.partition.pattern", "writer(*).partition_by", note="tells the granularity", per_branch=True),
+    Key("writer.partition.granularity", "writer(*).partition_by", values.lower),
+    Key("writer.partition.timezone", "writer(*).partition_by", note="default here: UTC"),
+    Key("writer.partition.prefix", "writer(*).partition_by", note="the level's name; default `date`"),
+    _refused("writer.partition.suffix", "a level is `name=value`"),
+    Key("writer.partition.pattern", "writer(*).partition_by", note="tells the granularity"),
     _refused(
         "writer.partition.timeUnit",
         "the column must be a date or timestamp; see the converter `parse_timestamps`",
-        per_branch=True,
     ),
     _needless("writer.include.partition.in.file.names", "partition folders are always `name=value`", _RARE),
     _needless("writer.parquet.*", "files hold columns as they are", _RARE),

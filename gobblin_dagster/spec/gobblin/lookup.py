@@ -38,7 +38,7 @@ def of_table(key: str, table: str) -> str:
 def split(key: str) -> tuple[str, int | None]:
     """Return the name of a key, and its branch index; None for a key without one."""
     match = _INDEXED.fullmatch(key)
-    if match is not None and any(one.per_branch for one in BY_NAME.get(match["name"], ())):
+    if match is not None and any(one.takes_branch for one in BY_NAME.get(match["name"], ())):
         return match["name"], int(match["index"])
     return key, None
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import warnings
 from datetime import datetime, timedelta
 from typing import Any
 
 from gobblin_dagster.core.utils.json_text import parse_json
 
 _REFERENCE = re.compile(r"\$\{\w+\}")
+_BRACES = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d+\}")
+"""What may hold a brace in a pattern: an escape, a class, or a number of repetitions."""
 
 
 class Plain(str):
@@ -37,6 +40,30 @@ def words(given: str) -> list[str]:
     return [part.strip() for part in given.split(",") if part.strip()]
 
 
+def patterns(given: str) -> list[str]:
+    """Return the regular expressions of a list; raise ValueError for those that mean something else in Java.
+
+    Example:
+        >>> patterns("a.*, b{2}")
+        ['a.*', 'b{2}']
+    """
+    found = words(given)
+    for pattern in found:
+        text = _REFERENCE.sub("", pattern.replace("$$", "$"))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", FutureWarning)  # Java intersects classes: [a-z&&[^b]]
+                re.compile(text)
+        except (re.error, FutureWarning) as error:
+            raise ValueError(f"expected regular expressions, got {pattern[:60]!r}: {error}") from None
+        if "{" in _BRACES.sub("", text):
+            raise ValueError(
+                f"expected regular expressions, got {pattern[:60]!r} with a brace that is not closed; commas separate "
+                "patterns, also those inside of braces: write a{1,3} as aa?a?"
+            )
+    return found
+
+
 def switch(given: str) -> bool | Plain:
     """Return a truth value."""
     if _REFERENCE.fullmatch(given):
@@ -62,6 +89,14 @@ def count(given: str) -> int | Plain:
         return int(given)
     except ValueError:
         raise ValueError(f"expected a whole number, got {given[:60]!r}") from None
+
+
+def whole(given: str) -> int:
+    """Return a whole number that is no variable."""
+    found = count(given)
+    if isinstance(found, Plain):
+        raise ValueError("expected a whole number; a variable cannot be calculated with")
+    return found
 
 
 def number(given: str) -> float | Plain:

@@ -143,6 +143,26 @@ def test_files_of_a_list_are_read_and_no_others(tmp_path: Path, given: str, path
 
 
 @pytest.mark.parametrize(
+    ("source", "path"),
+    [
+        ("DatePartitionedAvroFileSource", "/in/{date:%Y/%m/%d}/*.avro"),
+        ("DatePartitionedJsonFileSource", "/in/{date:%Y/%m/%d}/*.json"),
+        ("TextFileBasedSource", "/in/*"),
+        ("AvroFileSource", "/in/*"),
+    ],
+)
+def test_files_are_those_that_the_class_reads(tmp_path: Path, source: str, path: str) -> None:
+    text = (
+        f"job.name=example\nsource.class={source}\nextract.namespace=shop\ndata.publisher.final.dir=/lake\n"
+        "source.filebased.data.directory=/in\nsource.entity=orders\n"
+    )
+    text += "date.partitioned.source.partition.pattern=yyyy/MM/dd\n" if source.startswith("Date") else ""
+    loaded = load(tmp_path, text)
+    assert (loaded.spec.source.options["path"], loaded.spec.extract.table) == (path, "orders")
+    assert loaded.warnings == ()
+
+
+@pytest.mark.parametrize(
     ("given", "problem"),
     [
         ("/in/a,/out/b", "got some of /in, /out"),

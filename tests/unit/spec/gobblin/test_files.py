@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.spec.gobblin.hocon import read_hocon
 from gobblin_dagster.spec.load import job_files
 from tests.unit.spec.gobblin.files import KAFKA, faults, faults_of, load, load_file, write
 
@@ -123,6 +124,31 @@ def test_include_that_is_missing_or_a_circle_is_a_fault(tmp_path: Path) -> None:
     assert any("is included in a circle" in fault for fault in faults_of(path, tmp_path))
 
 
+@pytest.mark.parametrize("order", [1, -1], ids=["above", "below"])
+def test_key_that_stands_in_an_included_file_too_is_a_fault(tmp_path: Path, order: int) -> None:
+    lines = "".join(["include=base.job\n", "topic.whitelist=mine\n"][::order])
+    path = write(tmp_path, {"orders.pull": lines + KAFKA, "base.job": "topic.whitelist=.*\n"})
+    (fault,) = faults_of(path, tmp_path)
+    assert "topic.whitelist: the key appears twice, first in line" in fault
+    assert "base.job" in fault
+
+
+def test_secure_template_lets_a_job_set_what_it_says_and_nothing_else(tmp_path: Path) -> None:
+    template = (
+        'gobblin.template.isSecure = true\ngobblin.template.secure.overridableProperties = "job.name,topic.whitelist"\n'
+    ) + "\n".join(f'{key} = "{text}"' for key, _, text in (line.partition("=") for line in KAFKA.splitlines()[1:]))
+    files = {
+        "orders.pull": "job.name=orders\ntopic.whitelist=a\ngobblin.template.uri=t.template\n",
+        "t.template": template,
+        "all.properties": "data.publisher.final.dir=/other\nsomething.else=1\n",
+    }
+    job = load_file(write(tmp_path, files), tmp_path).spec
+    assert (job.output.path, job.source.options["topics"]) == ("/lake", ["a"])
+    files["orders.pull"] += "data.publisher.final.dir=/other\n"
+    (fault,) = faults_of(write(tmp_path, files), tmp_path)
+    assert fault.endswith("is secure and allows job.name, topic.whitelist; remove it")
+
+
 def test_template_adds_what_the_job_does_not_say(tmp_path: Path) -> None:
     path = write(
         tmp_path,
@@ -175,6 +201,26 @@ def test_hocon_is_read_with_blocks_lists_and_references(tmp_path: Path) -> None:
     assert load(tmp_path, HOCON, name="orders.conf", TRIES="5").spec.description == ""
 
 
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("2024.10", "2024.10"),
+        ("007", "007"),
+        ("[1.50,\n 2.50 # 3.50\n 4, 0010]", "1.50,2.50,4,0010"),
+        ("1e3", "1e3"),
+        ("12", "12"),
+        ("0.5", "0.5"),
+        ("version 1.10", "version 1.10"),
+        ('"a = 1.50"', "a = 1.50"),
+        ('"\\u00e4\\u0022\\u005c\t\\/"', 'ä"\\\t/'),
+        ('"a\\\\.b"', "a\\.b"),
+    ],
+)
+def test_hocon_texts_are_kept_as_they_are_written(given: str, text: str) -> None:
+    ((key, found, _),) = read_hocon(f"a {{ b = {given} }}\n", lambda _: False, lambda _: False)
+    assert (key, found) == ("a.b", text)
+
+
 def test_hocon_refers_to_keys_of_a_common_file(tmp_path: Path) -> None:
     path = write(
         tmp_path,
@@ -194,6 +240,8 @@ def test_hocon_faults_name_the_line(tmp_path: Path) -> None:
     assert "is not valid HOCON" in fault
     (fault,) = faults(tmp_path, 'a = 1\ninclude url("http://127.0.0.1/x")\n', name="far.conf")
     assert fault.startswith("2 : `include` is not followed")
+    (fault,) = faults(tmp_path, 'b = "+=" # +=\na += 1\na += 2\n', name="more.conf")
+    assert fault.startswith("2 : `+=` is not followed")
     (fault,) = faults(tmp_path, "b = 1\na = 10 s\n", name="span.conf")
     assert fault == "2 : a value is read as relativedelta; put texts like 10 s in quotes"
     (fault,) = faults(tmp_path, "a = 10 s\nb = ${a}x\n", name="joined.conf")

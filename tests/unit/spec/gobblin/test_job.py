@@ -283,6 +283,16 @@ def test_bounds_and_switches_of_a_query(tmp_path: Path) -> None:
     assert options["tables"] == ["public.orders"]
 
 
+def test_bounds_of_a_simple_watermark_are_numbers_whatever_they_look_like(tmp_path: Path) -> None:
+    text = QUERY + (
+        "source.querybased.watermark.type=simple\nsource.querybased.start.value=20130131\n"
+        "source.querybased.end.value=1480000000\npartitioner.userSpecifiedPartitions=20140131,20150131\n"
+    )
+    options = load(tmp_path, text, DB_PASSWORD="x").spec.source.options
+    assert (options["start"], options["end"]) == (20130131, 1480000001)
+    assert options["split_points"] == [20140131, 20150131]
+
+
 def test_start_that_moves_is_refused(tmp_path: Path) -> None:
     text = QUERY + "source.querybased.start.value=CURRENTDAY-7\n"
     assert "a beginning that moves with the time is not carried" in faults(tmp_path, text, DB_PASSWORD="x")[0]
@@ -297,7 +307,7 @@ def test_one_dataset_for_all_topics_is_a_group(tmp_path: Path) -> None:
 
 def test_key_of_another_source_is_told_and_not_used(tmp_path: Path) -> None:
     assert warnings(tmp_path, KAFKA + "source.entity=orders\n") == [
-        "5 source.entity: is not used: it is for source(query).tables, source(files).path, which this job does not have"
+        "5 source.entity: is not used: it is for source(query).tables, which this job does not have"
     ]
 
 
@@ -371,12 +381,54 @@ def test_lists_choose_from_the_tables_that_are_listed(tmp_path: Path, lines: str
         ("source.entities=a\nentity.whitelist=(", "expected regular expressions, got '('"),
         ("source.entities=a,${env:TABLE}\nentity.whitelist=a", "a list with a variable cannot be compared"),
         ("entity.whitelist=a", "the tables that source.entities lists, which is missing"),
+        (
+            "source.entities=a,aaab\nentity.blacklist=a{1,3}b",
+            "entity.blacklist: expected regular expressions, got 'a{1'",
+        ),
+        (
+            "source.entities=ab\nentity.blacklist=[a-z&&[^b]]b",
+            "entity.blacklist: expected regular expressions, got '[a-",
+        ),
     ],
-    ids=["none", "pattern", "variable", "unlisted"],
+    ids=["none", "pattern", "variable", "unlisted", "comma", "java"],
 )
 def test_lists_that_cannot_be_applied_are_faults(tmp_path: Path, lines: str, problem: str) -> None:
     text = QUERY.replace("source.entity=public.orders\n", "")
     assert any(problem in fault for fault in faults(tmp_path, f"{text}{lines}\n", DB_PASSWORD="x", TABLE="t"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "tables"),
+    [
+        ("source.entities=a,b\nsource.entity=c\nextract.table.name=d", ["a", "b"]),
+        ("source.entity=c\nextract.table.name=d", ["c"]),
+        ("extract.table.name=d", ["d"]),
+        ("source.entity=c\nsource.querybased.query=select 1 as changed_at", []),
+        ("source.entities=Ab,Äb\nentity.blacklist=\\\\wb{1}", ["Äb"]),
+    ],
+    ids=["entities", "entity", "extract", "query", "letters"],
+)
+def test_tables_are_those_that_gobblin_would_read(tmp_path: Path, lines: str, tables: list[str]) -> None:
+    text = QUERY.replace("source.entity=public.orders\n", "")
+    assert load(tmp_path, f"{text}{lines}\n", DB_PASSWORD="x").spec.source.options.get("tables", []) == tables
+
+
+@pytest.mark.parametrize("key", ["topic.whitelist", "topic.blacklist"])
+def test_pattern_of_topics_that_a_comma_cuts_is_a_fault(tmp_path: Path, key: str) -> None:
+    (fault,) = faults(tmp_path, KAFKA + f"{key}=secret_\\\\d{{1,3}}\n")
+    assert f"{key}: expected regular expressions, got 'secret_" in fault
+    assert "aa?a?" in fault
+    fine = "a[{],b\\\\{,c{2},${env:TOPICS}"
+    assert len(load(tmp_path, KAFKA + f"{key}={fine}\n", TOPICS="x").spec.source.options) == 2
+
+
+def test_table_without_a_watermark_is_read_whole_where_each_extract_replaces_the_last(tmp_path: Path) -> None:
+    text = QUERY.replace("extract.delta.fields=changed_at\n", "").replace("SNAPSHOT_APPEND", "SNAPSHOT_ONLY")
+    text += "source.querybased.watermark.type=timestamp\nconverter.classes=JsonIntermediateToAvroConverter\n"
+    job = load(tmp_path, text, DB_PASSWORD="x").spec
+    assert job.source.options["without_watermark"] == "full"
+    assert "watermark" not in job.source.options
+    assert job.converters == ()  # the database gives the types
 
 
 @pytest.mark.parametrize(
@@ -453,6 +505,21 @@ def test_each_branch_lies_below_its_own_final_folder(
     job = load(tmp_path, text).spec
     assert job.output.path == path
     assert [job.dataset_folder(branch.name, "t") for branch in job.fork.branches] == [f"{one}/t" for one in folders]
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ("data.publisher.final.dir.0=/lake/a", "branch 1 has no final folder; add data.publisher.final.dir.1"),
+        ("data.publisher.final.dir=/lake\nwriter.fs.uri.0=hdfs://nn", "one file system, got file:///, hdfs://nn"),
+    ],
+    ids=["folder", "system"],
+)
+def test_branch_without_a_place_of_its_own_goes_to_no_other(tmp_path: Path, lines: str, problem: str) -> None:
+    text = KAFKA.replace("data.publisher.final.dir=/lake\n", "") + f"fork.branches=2\n{lines}\n"
+    assert any(problem in fault for fault in faults(tmp_path, text))
+    same = "data.publisher.final.dir=/lake\nwriter.fs.uri.0=file:///\n"  # Gobblin's default
+    assert load(tmp_path, KAFKA.replace("data.publisher.final.dir=/lake\n", same)).spec.output.path == "/lake"
 
 
 def test_rows_land_in_the_final_folder_of_their_branch(tmp_path: Path) -> None:
@@ -625,7 +692,10 @@ def test_writer_is_told_by_format_or_class(tmp_path: Path, lines: str, expected:
         ),
         ("writer.output.format=PROTOBUF", "expected one of AVRO, PARQUET"),
         ("writer.destination.type=TERADATA", "there is no writer for the destination TERADATA"),
-        ("writer.fs.uri=hdfs://a/\nfork.branches=2\nwriter.fs.uri.1=hdfs://b/", "published to one file system, got 2"),
+        (
+            "writer.fs.uri=hdfs://a/\nfork.branches=2\nwriter.fs.uri.1=hdfs://b/",
+            "published to one file system, got hdfs://a, hdfs://b",
+        ),
         (
             "fork.branches=2\ndata.publisher.final.dir.0=/a\ndata.publisher.final.dir.1=/b",
             "share no folder but the root",
@@ -676,6 +746,33 @@ def test_time_partitions_become_a_level_of_folders(tmp_path: Path) -> None:
         "timezone": "Europe/Zurich",
     }
     assert load(tmp_path, text).spec.writer.options["partition_by"] == [level]
+
+
+def test_pattern_of_a_time_partition_wins_and_is_of_years_to_hours(tmp_path: Path) -> None:
+    text = KAFKA + "writer.partitioner.class=TimeBasedAvroWriterPartitioner\nwriter.partition.columns=at\n"
+    text += "writer.partition.granularity=HOUR\nwriter.partition.pattern="
+    for pattern, granularity in (("YYYY/MM", "month"), ("'day'=yyyy-MM-dd", "day")):
+        (level,) = load(tmp_path, f"{text}{pattern}\n").spec.writer.options["partition_by"]
+        assert level["granularity"] == granularity
+    for pattern in ("yyyy/MM/dd/HH/mm", "yyyy/ww", "xxxx/ww", "'all'"):
+        (fault,) = faults(tmp_path, f"{text}{pattern}\n")
+        assert "expected a pattern of y, M, d and H" in fault
+
+
+def test_key_of_any_converter_check_or_writer_may_be_of_one_branch(tmp_path: Path) -> None:
+    text = KAFKA + (
+        "fork.branches=2\nconverter.classes.1=AvroFieldsPickConverter\nconverter.avro.fields.1=value\n"
+        "qualitychecker.task.policies.1=RowCountRangePolicy\nqualitychecker.task.policy.types.1=FAILED\n"
+        "qualitychecker.row.count.range.1=0.25\nqualitychecker.row.err.file.1=/err\nwriter.buffer.size.1=4096\n"
+        "writer.partitioner.class.1=TimeBasedAvroWriterPartitioner\nwriter.partition.columns.1=at\n"
+        "writer.file.pathType.1=tablename\n"
+    )
+    plain, picked = load(tmp_path, text).spec.fork.branches
+    assert [one.options for one in picked.converters] == [{"columns": ["value"]}]
+    assert [one.options for one in picked.task_policies or ()] == [{"tolerance": 0.25}]
+    assert picked.writer is not None
+    assert picked.writer.options["partition_by"] == [{"column": "at", "granularity": "hour"}]
+    assert (plain.writer, picked.path) == (None, "{table}/{branch}/{dataset}")
 
 
 def test_publisher_that_replaces(tmp_path: Path) -> None:
