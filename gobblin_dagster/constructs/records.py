@@ -39,6 +39,8 @@ def copied(value: Any, column: str, kind: pa.DataType) -> Any:
     """Return a deep copy; raises CopyNotSupportedError."""
     try:
         return copy.deepcopy(value)
+    except MemoryError:  # the value can be copied
+        raise
     except Exception as error:
         raise CopyNotSupportedError(
             column=column, type=str(kind), problem=f"{type(error).__name__}: {error}"

@@ -30,7 +30,8 @@
     │   ├── StepRefusedError        a commit step would change files that may not be ours
     │   ├── StagedFileLostError     a staged file of a commit sequence is gone or damaged
     │   ├── EnvironmentFaultError   Java, a port or a package is missing
-    │   └── WorkerDiedError         a work unit killed its Python worker
+    │   ├── WorkerDiedError         a work unit killed its Python worker
+    │   └── OutOfMemoryError        a step of a work unit got no more memory
     ├── DataQualityError        a task-level policy of type FAIL failed
     ├── CommitConflictError     another run changed the dataset: plan again
     │   ├── DatasetBusyError        another run holds the dataset's lease
@@ -539,6 +540,25 @@ class WorkerDiedError(TerminalError):
             f"Dataset {self.dataset_urn!r}, work unit {self.work_unit}: its Python worker died ({how}), "
             f"also when run alone. {why}"
         )
+
+
+@dataclass(eq=False, kw_only=True)
+class OutOfMemoryError(TerminalError):
+    """A step of a work unit asked for memory and got none."""
+
+    code: ClassVar[str] = "out-of-memory"
+    remedy: ClassVar[str] = (
+        "Let a batch hold less (`execution.block_bytes`; `fetch_rows` of the source `query`), or raise that limit."
+    )
+    dataset_urn: str
+    step: str
+    problem: str
+    limit: str
+
+    def message(self) -> str:
+        dataset = f"Dataset {self.dataset_urn!r}, " if self.dataset_urn else ""
+        why = f": {self.problem}" if self.problem else ""
+        return f"{dataset}{self.step}: there was not enough memory{why}. {self.limit}"
 
 
 @dataclass(eq=False, kw_only=True)

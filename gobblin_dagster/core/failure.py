@@ -6,6 +6,7 @@ import errno
 import traceback
 
 from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, TransientError
+from gobblin_dagster.core.memory import out_of_memory
 from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.task_state import TaskFailure
 from gobblin_dagster.core.utils.optional_packages import missing_package
@@ -36,13 +37,13 @@ def describe_failure(error: Exception, branch: str | None = None) -> TaskFailure
     An exception that is not a GobblinDagsterError gets the code `unexpected`, and its message names function, file and
     line.
     """
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{frames[-1].name}, {frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else ""
+    if isinstance(error, MemoryError):
+        error = out_of_memory(error, where or "a step")
     error = missing_package(error) or refused_by_storage(error) or error
     if isinstance(error, GobblinDagsterError):
         code, message = error.code, str(error)
     else:
-        frames = traceback.extract_tb(error.__traceback__)
-        where = (
-            f" (at {frames[-1].name}, {frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
-        )
-        code, message = "unexpected", f"{type(error).__name__}: {error}{where}"
+        code, message = "unexpected", f"{type(error).__name__}: {error}" + (f" (at {where})" if where else "")
     return TaskFailure(code, hidden(message)[:MAX_MESSAGE], branch, isinstance(error, TransientError))

@@ -69,6 +69,8 @@ class FunctionConverter:
             if loss := first_loss(rows, schema):
                 raise self._error(f"it returned {loss[1]}", chunk, parents[loss[0]])
             batch = pa.RecordBatch.from_pylist(rows, schema=schema)
+        except MemoryError:
+            raise
         except _MISFITS as error:
             for at, made in enumerate(lists):
                 self._check(made, schema, chunk, at)
@@ -78,6 +80,8 @@ class FunctionConverter:
     def _records(self, record: dict[str, Any], schema: pa.Schema, chunk: Chunk, at: int) -> list[dict[str, Any]]:
         try:
             made = self._function(record)
+        except MemoryError:  # no fault of the row
+            raise
         except Exception as error:  # any exception of a user's function is an error of this row
             raise self._error(f"it raised {type(error).__name__}: {error}", chunk, at) from error
         if made is None:
@@ -104,6 +108,8 @@ class FunctionConverter:
     def _by_batch(self, chunk: Chunk, schema: pa.Schema) -> Chunk:
         try:
             batch = self._function(chunk.batch)
+        except MemoryError:  # no fault of the rows
+            raise
         except Exception as error:  # any exception of a user's function is an error of this batch
             raise self._error(f"it raised {type(error).__name__}: {error}", chunk, None) from error
         if not isinstance(batch, pa.RecordBatch) or not batch.schema.equals(schema):

@@ -70,8 +70,8 @@ class AvroDecoder:
     def decode(self, values: Sequence[bytes | None]) -> pa.Array:
         try:
             return pa.array([None if value is None else self._datum(value) for value in values], self.type)
-        except GobblinDagsterError:
-            raise  # raised by the registry
+        except (GobblinDagsterError, MemoryError):
+            raise  # raised by the registry; no fault of the message
         except Exception as error:
             # For damaged bytes and schemas that do not resolve, the library raises all kinds of exceptions.
             raise DecodeError(f"is no Avro datum of its schema: {str(error)[:200] or type(error).__name__}") from error

@@ -144,6 +144,8 @@ class JsonDecoder:
             rows = self._read(text)
         except UnicodeDecodeError as error:
             raise DecodeError(f"is no text in UTF-8: {error.reason}") from error
+        except MemoryError:
+            raise
         except pa.ArrowException as error:
             problem = first_line(error).removeprefix("JSON parse error: ").partition(" in row ")[0]
             raise DecodeError(f"is no JSON object of the declared columns: {problem}") from error

@@ -70,6 +70,8 @@ class RecordForkOperator:
     def _flags(self, record: dict[str, Any]) -> list[bool]:
         try:
             flags = list(self._operator.fork_record(record))
+        except MemoryError:
+            raise
         except Exception as error:
             problem = f"fork_record raised {type(error).__name__}: {error}"
             raise convert_error(problem, _NAME, self._context) from error

@@ -76,7 +76,7 @@ class AvroReader(TypedFileReader):
         """Raise fastavro's errors for a damaged file as FormatError, with the row."""
         try:
             yield
-        except (FormatError, pa.ArrowException):
+        except (FormatError, MemoryError, pa.ArrowException):
             raise
         except Exception as error:
             # For damaged bytes it raises ValueError, EOFError, IndexError, KeyError and the errors of zlib and snappy.

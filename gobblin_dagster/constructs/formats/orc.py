@@ -26,6 +26,8 @@ class OrcReader(TypedFileReader):
     def _open(self) -> pa.Schema:
         try:
             self._file = orc.ORCFile(self._raw)
+        except MemoryError:
+            raise
         except (pa.ArrowException, OSError) as error:
             raise incomplete("ORC", error) from error
         return self._file.schema

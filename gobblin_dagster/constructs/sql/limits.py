@@ -21,6 +21,7 @@ import duckdb
 import pyarrow as pa
 
 from gobblin_dagster.constructs.sql.stuck import end_process
+from gobblin_dagster.core.memory import limit_in_force, tell_lowered
 
 TIME_LIMIT_S = 60.0
 """Seconds that a statement may take for one batch. One that does not end when it is interrupted gets as many again."""
@@ -44,6 +45,8 @@ class _AddressSpaceBound:
         self._bound = 0
         self._sizes = -1
         self._pid = 0
+        self.is_outer_lower = False
+        """Whether a limit of the process leaves a statement less than GROWTH_LIMIT_BYTES."""
 
     def enter(self) -> None:
         """Set the bound, or raise it, for a statement that begins."""
@@ -53,7 +56,8 @@ class _AddressSpaceBound:
                 self._before, self._bound = resource.getrlimit(resource.RLIMIT_AS)[0], 0
             self._running += 1
             bound = size + GROWTH_LIMIT_BYTES
-            if size and bound > self._bound and not 0 <= self._before < bound:
+            self.is_outer_lower = 0 <= self._before < bound
+            if size and bound > self._bound and not self.is_outer_lower:
                 self._bound = bound
                 self._set(bound)
 
@@ -71,6 +75,7 @@ class _AddressSpaceBound:
         self._lock, self._running = threading.Lock(), 0
 
     def _set(self, bound: int) -> None:
+        tell_lowered(bound, f"the SQL expressions that it runs ({GROWTH_LIMIT_BYTES >> 20:,} MB more for each batch)")
         resource.setrlimit(resource.RLIMIT_AS, (bound, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
     def _size(self) -> int:
@@ -96,6 +101,17 @@ class Limits:
         self.expression = ""
         """The running statement, for people."""
         _watch(self)
+
+    @property
+    def is_outer_lower(self) -> bool:
+        """Whether a limit of the process leaves a statement less than GROWTH_LIMIT_BYTES."""
+        return _bound.is_outer_lower
+
+    def most_memory(self) -> str:
+        """Return for people what a statement may take beside its tables, and who sets that."""
+        if self.is_outer_lower:
+            return limit_in_force().removesuffix(".").replace("Its", "its")
+        return f"{GROWTH_LIMIT_BYTES >> 20} MB in all, which no option changes"
 
     def interrupt_if_late(self) -> None:
         """Interrupt the running statement if its deadline is over; call again until it ends.

@@ -89,12 +89,16 @@ class SqlSelect:
             if is_late:
                 reason = f"took more than {limits.TIME_LIMIT_S:g} s for one batch, and was ended"
             elif is_too_large:
-                most = f"{MEMORY_LIMIT} in tables, {limits.GROWTH_LIMIT_BYTES >> 20} MB in all"
-                reason = f"needs more memory than one batch may take ({most}): {_reason(error)}"
+                most = f"{MEMORY_LIMIT} in tables; {session_limits.most_memory()}"
+                reason = (
+                    f"needs more memory than one batch may take ({most}): {_reason(error)}. Let the expression make "
+                    "less, or lower `execution.block_bytes`, so that a batch has fewer rows"
+                )
             else:
                 reason = _reason(error)
             failed = self.error(f"{shorten(expression)!r}: {reason}; columns: {columns_text(schema)}")
-            raise replace(failed, is_of_rows=not is_late) from error
+            is_of_process = is_late or (is_too_large and session_limits.is_outer_lower)
+            raise replace(failed, is_of_rows=not is_of_process) from error
 
     def error(self, problem: str) -> ConvertError:
         """Return an error that names dataset, branch and construct."""
@@ -109,5 +113,6 @@ def shorten(text: str) -> str:
 
 def _reason(error: Exception) -> str:
     """Return DuckDB's text without the statement that we built around the expression and without our hidden columns."""
-    text = _HIDDEN_NAME.sub("", str(error).split("\n\nLINE ")[0])
-    return shorten(text.removesuffix("\nCandidate bindings: "))
+    # What DuckDB advises are settings that no job can change.
+    text = str(error).split("\n\nLINE ")[0].split("\nPossible solutions:")[0]
+    return shorten(_HIDDEN_NAME.sub("", text).removesuffix("\nCandidate bindings: ")).removesuffix(".")

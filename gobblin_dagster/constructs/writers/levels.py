@@ -203,6 +203,8 @@ class _Object(_Plain):
     def values(self, batch: pa.RecordBatch) -> pa.Array:
         try:
             values = self._asked(batch)
+        except MemoryError:  # no fault of the rows
+            raise
         except Exception as error:  # any exception of a user's class is an error of this batch
             raise self._error(f"it raised {type(error).__name__}: {error}") from error
         if len(values) != batch.num_rows:

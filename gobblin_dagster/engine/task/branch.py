@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +25,7 @@ from gobblin_dagster.core.constructs import (
     WriterContext,
 )
 from gobblin_dagster.core.failure import describe_failure
+from gobblin_dagster.core.memory import memory_of
 from gobblin_dagster.core.task_state import BranchCounts, PolicyOutcome, StagedFile, TaskFailure
 from gobblin_dagster.core.traits import PublisherTraits, Widening, WriterTraits, traits_of
 from gobblin_dagster.engine.task.policy_checker import evaluate_policies
@@ -146,7 +148,8 @@ class Branch:
                         continue
                 batch = processed.batch
                 self._require_key(processed)
-                self._writer.write(batch)
+                with self._memory_of_writer():
+                    self._writer.write(batch)
                 self._rows_written += batch.num_rows
                 for observer in self._observers:
                     observer.observe(batch)
@@ -157,7 +160,8 @@ class Branch:
             with self._keeping_failure():
                 self._pipeline.finish()
                 if self._shared is None:
-                    self.files = tuple(self._writer.finish())
+                    with self._memory_of_writer():
+                        self.files = tuple(self._writer.finish())
 
     def evaluate(self, rows_read: int, rows_expected: int | None) -> list[PolicyOutcome]:
         """Apply the task-level policies to the finished branch; an enforced failure fails the branch."""
@@ -201,6 +205,9 @@ class Branch:
     def rows_quarantined(self) -> int:
         """Rows that this branch sent to the quarantine."""
         return self._pipeline.rows_quarantined
+
+    def _memory_of_writer(self) -> AbstractContextManager[None]:
+        return memory_of(f"branch {self.name!r}, writer {self._writer_spec.type!r}", self._context.dataset_urn)
 
     def _keeping_failure(self) -> _KeepFailure:
         return _KeepFailure(self)

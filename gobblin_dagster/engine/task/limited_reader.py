@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from gobblin_dagster.core.constructs import Chunk, Extractor, PositionedExtractor
 from gobblin_dagster.core.errors import ExtractError
 from gobblin_dagster.core.failure import describe_failure
+from gobblin_dagster.core.memory import memory_of
 from gobblin_dagster.core.task_state import TaskFailure
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.watermark.ranges import WatermarkInterval
@@ -43,6 +44,7 @@ class LimitedReader:
         """Position that has been reached, exclusive."""
         self._unit = unit
         self._extractor = extractor
+        self._step = f"source {spec.source.type!r}"
         self._limit = spec.execution.limit
         self._keeps_part = spec.commit.policy == "partial"
         self._is_stopped = is_stopped
@@ -60,7 +62,8 @@ class LimitedReader:
         chunks = self._extractor.chunks()
         while True:
             try:
-                chunk = next(chunks, None)
+                with memory_of(self._step, self._unit.dataset_urn):
+                    chunk = next(chunks, None)
             except Exception as error:
                 if not self._keeps_part or not self._ends_here():
                     raise

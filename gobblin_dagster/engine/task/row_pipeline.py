@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.writers.quarantine import BY_CONVERTER
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, Converter, RowLevelPolicy
 from gobblin_dagster.core.errors import ConvertError, DataQualityError
+from gobblin_dagster.core.memory import memory_of
 from gobblin_dagster.engine.task.skip_errors import TolerantConverter
 from gobblin_dagster.spec.job import ConverterSpec, OnError, OnViolation, RowPolicySpec
 
@@ -38,7 +40,7 @@ class RowPipeline:
         self._name = name
         self._context = context
         self._quarantine = quarantine
-        self._converters = [self._converter(spec) for spec in converters]
+        self._converters = [(spec, self._converter(spec)) for spec in converters]
         self._policies: list[tuple[RowPolicySpec, RowLevelPolicy]] = [
             (spec, registry.create(ConstructKind.ROW_POLICY, spec, dataclasses.replace(context, name=spec.name)))
             for spec in policies
@@ -54,7 +56,7 @@ class RowPipeline:
 
     def open(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema after all converters; raises ConvertError."""
-        for converter in self._converters:
+        for _, converter in self._converters:
             schema = converter.convert_schema(schema)
         return schema
 
@@ -113,14 +115,14 @@ class RowPipeline:
         if position == len(self._converters):
             yield chunk
             return
-        for converted in self._converted(self._converters[position], chunk):
+        for converted in self._converted(*self._converters[position], chunk):
             yield from self._convert(converted, position + 1)
 
-    @staticmethod
-    def _converted(converter: Converter, chunk: Chunk) -> Iterator[Chunk]:
+    def _converted(self, spec: ConverterSpec, converter: Converter, chunk: Chunk) -> Iterator[Chunk]:
         """Convert a chunk; add the file to an error that does not name one, because a converter need not know it."""
         try:
-            yield from converter.convert(chunk)
+            with self._memory_of(f"converter {spec.label!r}"):
+                yield from converter.convert(chunk)
         except ConvertError as error:
             if error.file is not None:
                 raise
@@ -130,13 +132,18 @@ class RowPipeline:
         for spec, policy in self._policies:
             if not chunk.batch.num_rows:
                 break
-            passes = pc.fill_null(_check(spec, policy, chunk), False)
+            with self._memory_of(f"row policy {spec.name!r}"):
+                passes = pc.fill_null(_check(spec, policy, chunk), False)
             self._checked_rows[spec.name] += len(passes)
             if passes.true_count == len(passes):
                 continue
             self._reject(spec, policy, chunk.filter(pc.invert(passes)))
             chunk = chunk.filter(passes)
         return chunk
+
+    def _memory_of(self, step: str) -> AbstractContextManager[None]:
+        branch = f"branch {self._context.branch!r}, " if self._context.branch else ""
+        return memory_of(branch + step, self._context.dataset_urn)
 
     def _reject(self, spec: RowPolicySpec, policy: RowLevelPolicy, chunk: Chunk) -> None:
         count = chunk.batch.num_rows

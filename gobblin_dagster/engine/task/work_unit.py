@@ -19,6 +19,7 @@ from gobblin_dagster.constructs.types.schema_text import schema_text
 from gobblin_dagster.core.constructs import Chunk, Extractor, ForkOperator, MarksRows, Source, WriterContext
 from gobblin_dagster.core.errors import ForkBranchMismatchError, InvalidSpecError, SpecFault
 from gobblin_dagster.core.failure import describe_failure
+from gobblin_dagster.core.memory import memory_of
 from gobblin_dagster.core.row_mark import RowMark
 from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.storage import Storage
@@ -202,7 +203,8 @@ class _WorkUnitRun:
                 self._quarantine.abort()
 
     def _extract(self) -> None:
-        extractor = self._extractor or self._open_extractor()
+        with memory_of(f"source {self._spec.source.type!r}", self._unit.dataset_urn):
+            extractor = self._extractor or self._open_extractor()
         try:
             self._pump(extractor)
         finally:
@@ -250,7 +252,8 @@ class _WorkUnitRun:
         return fork
 
     def _fork(self, fork: ForkOperator, chunk: Chunk) -> None:
-        flags = on_rows(fork.fork_batch, chunk)
+        with memory_of(f"fork operator {self._spec.fork.operator.type!r}", self._unit.dataset_urn):
+            flags = on_rows(fork.fork_batch, chunk)
         if len(flags) != len(self._branches):
             raise ForkBranchMismatchError(what="record", flags=len(flags), branches=len(self._branches))
         require_copies(chunk, [flag for flag, present in zip(flags, self._present, strict=True) if present])

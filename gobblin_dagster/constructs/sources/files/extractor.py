@@ -142,6 +142,8 @@ def translated_errors(dataset_urn: str, label: str, rows: int = 0) -> Iterator[N
     """
     try:
         yield
+    except MemoryError:  # Arrow's is an ArrowException, too
+        raise
     except FormatError as error:
         raise ExtractError(dataset_urn=dataset_urn, file=label, problem=error.problem, row=error.row) from error
     except FileNotFoundError as error:

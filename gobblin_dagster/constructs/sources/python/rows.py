@@ -54,6 +54,8 @@ def as_batch(rows: list[dict[str, Any]] | pa.RecordBatch, schema: pa.Schema | No
             arrays = [pa.array(column, field.type) for field, column in zip(schema, values, strict=True)]
             batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
         loss = first_loss(rows, batch.schema)
+    except MemoryError:
+        raise
     except _REFUSED as error:
         raise _misfit(rows, names, schema, error) from error
     if loss:
@@ -77,6 +79,8 @@ def _batch(rows: pa.RecordBatch, schema: pa.Schema | None) -> pa.RecordBatch:
             raise MisfitError(f"yielded {unfit}")
         try:
             columns.append(strict_cast(given, field.type))
+        except MemoryError:
+            raise
         except _REFUSED as error:
             problem = f"yielded {given.type} for the column {field.name}, which is {field.type}: {error}"
             raise MisfitError(problem.rstrip(".")) from error

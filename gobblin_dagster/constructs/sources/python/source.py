@@ -295,7 +295,7 @@ class PythonExtractor:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except GobblinDagsterError:
+        except (GobblinDagsterError, MemoryError):
             raise
         except (ConnectionError, TimeoutError) as error:
             raise TransientError(

@@ -121,6 +121,8 @@ class QueryExtractor:
         for field, array in zip(self.schema, batch.columns, strict=True):
             try:
                 arrays.append(_cast(array, field.type))
+            except MemoryError:
+                raise
             except (pa.ArrowException, NotImplementedError) as error:
                 raise self._fail(_misfit(field, array.to_pylist(), error)) from error
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
@@ -229,6 +231,8 @@ class _AdbcReader:
     def _errors(self) -> Iterator[None]:
         try:
             yield
+        except MemoryError:
+            raise
         except (self._adbc.Error, OSError, pa.ArrowException) as error:
             problem = without_credentials(str(error), self._database.url)
             state = getattr(error, "sqlstate", None)
@@ -268,6 +272,8 @@ class _FetchingReader:
             raise self._fail(error.problem) from None
         except _MisfitError as error:
             raise self._fail(str(error)) from error
+        except MemoryError:
+            raise
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise self._fail(f"a value does not fit its column: {str(error)[:200]}") from error
 
@@ -285,6 +291,8 @@ def _to_batch(schema: pa.Schema, rows: Any) -> pa.RecordBatch:
     for field, values in zip(schema, zip(*rows, strict=True), strict=True):
         try:
             arrays.append(pa.array(list(values)))
+        except MemoryError:
+            raise
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise _MisfitError(_misfit(field, values, error)) from error
     return pa.RecordBatch.from_arrays(arrays, names=schema.names)

@@ -5,6 +5,7 @@ import re
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -44,6 +45,22 @@ def test_expression_that_takes_all_memory_or_time_is_ended_and_named(
     assert caught.value.is_of_rows is ("0.5 s" not in reason)
     assert resource.getrlimit(resource.RLIMIT_AS) == before
     assert sound.masks(rows)[0].to_pylist() == [False, True]
+
+
+def test_lower_limit_of_the_process_is_named_and_no_row_is_to_blame() -> None:
+    rows = pa.RecordBatch.from_pydict({"n": [1, 2]})
+    large = SqlMasks(["list_sum(range(1000000000)) > n"], "policy 'p'", CONTEXT)
+    large.check(rows.schema)
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + limits.GROWTH_LIMIT_BYTES - (1 << 26), before[1]))
+    try:
+        with pytest.raises(ConvertError, match="set by `ulimit -v`") as caught:
+            large.masks(rows)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert not caught.value.is_of_rows
+    assert "SET threads" not in str(caught.value)
 
 
 def test_expression_that_took_all_memory_leaves_it_to_the_next_one() -> None:

@@ -1,0 +1,77 @@
+"""Say which step of a work unit ran out of memory, which limit it reached, and who sets that limit.
+
+Python and Arrow raise a bare `MemoryError` for all of them. A process that the kernel kills raises nothing: see
+`WorkerDiedError`.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gobblin_dagster.core.errors import OutOfMemoryError
+from gobblin_dagster.core.utils.text import first_line
+
+_LIMITS = (
+    (resource.RLIMIT_AS, 0, "`ulimit -v`, or `spark.executor.pyspark.memory` of Spark"),
+    (resource.RLIMIT_DATA, 5, "`ulimit -d`"),
+)
+"""Limits whose excess is a MemoryError, the place in `/proc/self/statm` of what counts for each, and who sets it."""
+_lowered: dict[int, str] = {}
+"""The limit that this program itself has set, by its bytes, and why."""
+
+
+def tell_lowered(limit_bytes: int, why: str) -> None:
+    """Note that this program itself has set a limit on the address space: other threads may run into it."""
+    _lowered.clear()
+    _lowered[limit_bytes] = why
+
+
+@contextmanager
+def memory_of(step: str, dataset_urn: str) -> Iterator[None]:
+    """Raise a MemoryError of the block as OutOfMemoryError, which names the step.
+
+    Args:
+        step: what runs, as the job file names it: `converter 'flatten'`.
+        dataset_urn: the dataset whose rows it works on.
+    """
+    try:
+        yield
+    except MemoryError as error:
+        raise out_of_memory(error, step, dataset_urn) from error
+
+
+def out_of_memory(error: MemoryError, step: str, dataset_urn: str = "") -> OutOfMemoryError:
+    """Return the error of a step that ran out of memory, with the limit that this process has."""
+    problem = first_line(error) if str(error).strip() else ""
+    return OutOfMemoryError(dataset_urn=dataset_urn, step=step, problem=problem, limit=limit_in_force())
+
+
+def limit_in_force() -> str:
+    """Return the limit on this process's memory for people, with what it uses of it and who sets it.
+
+    Example:
+        >>> limit_in_force().startswith("Its process")
+        True
+    """
+    reached = [(limit, place, who) for kind, place, who in _LIMITS if (limit := resource.getrlimit(kind)[0]) >= 0]
+    if not reached:
+        all_bytes = os.sysconf("SC_PHYS_PAGES") * resource.getpagesize()
+        return f"Its process has no limit of its own; the machine has {_megabytes(all_bytes)}."
+    limit, place, who = min(reached)
+    return f"Its process may use {_megabytes(limit)}, set by {_lowered.get(limit, who)}{_used(place)}."
+
+
+def _used(place: int) -> str:
+    try:
+        pages = int(Path("/proc/self/statm").read_bytes().split()[place])
+    except OSError:  # systems other than Linux
+        return ""
+    return f"; {_megabytes(pages * resource.getpagesize())} of it are in use"
+
+
+def _megabytes(count: int) -> str:
+    return f"{count >> 20:,} MB"
