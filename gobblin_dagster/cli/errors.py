@@ -10,6 +10,7 @@ import typer
 
 from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.exit_codes import ExitCode
+from gobblin_dagster.core.memory import out_of_memory
 from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.utils.optional_packages import missing_package
 
@@ -48,14 +49,15 @@ def describe(error: BaseException) -> tuple[str, str]:
 
 
 def _described(error: BaseException) -> tuple[str, str]:
-    if isinstance(error, GobblinDagsterError):
-        return error.code, str(error)
+    if isinstance(error, MemoryError):
+        error = out_of_memory(error, "This command")
+    known = error if isinstance(error, GobblinDagsterError) else missing_package(error)
+    if known is not None:
+        return known.code, str(known)
     if isinstance(error, _UsageError):
         return "usage", _usage_text(error)
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return "interrupted", "The command was interrupted."
-    if (missing := missing_package(error)) is not None:
-        return missing.code, str(missing)
     name = type(error).__name__
     if isinstance(error, OSError):
         where = f" {error.filename}" if error.filename else ""

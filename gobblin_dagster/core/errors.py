@@ -557,7 +557,7 @@ class OutOfMemoryError(TerminalError):
 
     def message(self) -> str:
         dataset = f"Dataset {self.dataset_urn!r}, " if self.dataset_urn else ""
-        why = f": {self.problem}" if self.problem else ""
+        why = f" ({self.problem})" if self.problem else ""
         return f"{dataset}{self.step}: there was not enough memory{why}. {self.limit}"
 
 

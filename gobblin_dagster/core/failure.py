@@ -37,13 +37,15 @@ def describe_failure(error: Exception, branch: str | None = None) -> TaskFailure
     An exception that is not a GobblinDagsterError gets the code `unexpected`, and its message names function, file and
     line.
     """
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f"{frames[-1].name}, {frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else ""
     if isinstance(error, MemoryError):
-        error = out_of_memory(error, where or "a step")
+        error = out_of_memory(error, "A step of the run")
     error = missing_package(error) or refused_by_storage(error) or error
     if isinstance(error, GobblinDagsterError):
         code, message = error.code, str(error)
     else:
-        code, message = "unexpected", f"{type(error).__name__}: {error}" + (f" (at {where})" if where else "")
+        frames = traceback.extract_tb(error.__traceback__)
+        where = (
+            f" (at {frames[-1].name}, {frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
+        )
+        code, message = "unexpected", f"{type(error).__name__}: {error}{where}"
     return TaskFailure(code, hidden(message)[:MAX_MESSAGE], branch, isinstance(error, TransientError))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import resource
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,8 +47,10 @@ def memory_of(step: str, dataset_urn: str) -> Iterator[None]:
 
 def out_of_memory(error: MemoryError, step: str, dataset_urn: str = "") -> OutOfMemoryError:
     """Return the error of a step that ran out of memory, with the limit that this process has."""
-    problem = first_line(error) if str(error).strip() else ""
-    return OutOfMemoryError(dataset_urn=dataset_urn, step=step, problem=problem, limit=limit_in_force())
+    said = [first_line(error)] if str(error).strip() else []
+    if frames := traceback.extract_tb(error.__traceback__):  # a function of a user's, mostly
+        said.append(f"at {frames[-1].name}, {frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}")
+    return OutOfMemoryError(dataset_urn=dataset_urn, step=step, problem=", ".join(said), limit=limit_in_force())
 
 
 def limit_in_force() -> str:

@@ -118,6 +118,12 @@ def is_passing(error: OSError) -> bool:
     return isinstance(error, ConnectionError | TimeoutError) or any(mark in str(error) for mark in _PASSING)
 
 
+def raise_if_passing(error: Exception) -> None:
+    """Raise an error that may not come again; return if it is the file's own, so that each reader will meet it."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and is_passing(error)):
+        raise error
+
+
 def as_os_error(error: Exception) -> OSError | None:
     """Return an error of a file system's library as an OSError; None for any other error."""
     if isinstance(error, OSError):

@@ -13,6 +13,7 @@ from gobblin_dagster.constructs.types.arrow import arrow_type
 from gobblin_dagster.constructs.types.inference import ColumnGuess, Fractions
 from gobblin_dagster.constructs.types.wider import widenings
 from gobblin_dagster.core.traits import Widening
+from gobblin_dagster.storage.remote import raise_if_passing
 
 _UNREADABLE = (FormatError, OSError, pa.ArrowException, UnicodeError, EOFError)
 
@@ -37,7 +38,8 @@ class CsvSample:
     def look(self, file: InputFile, most_bytes: int) -> None:
         try:
             reader = self._open_texts(file)
-        except _UNREADABLE:
+        except _UNREADABLE as error:
+            raise_if_passing(error)
             return  # the task that reads it says why, with file and row
         with closing(reader):
             names = [name for name in reader.schema.names if name not in self._settled]
@@ -53,8 +55,8 @@ class CsvSample:
                         self._guesses[name].look(batch.column(name))
                     if reader.bytes_read >= most_bytes:
                         break
-            except _UNREADABLE:
-                pass  # as above
+            except _UNREADABLE as error:
+                raise_if_passing(error)  # else, as above
             self.bytes_read += reader.bytes_read
 
     def types(self) -> dict[str, str]:
@@ -86,7 +88,8 @@ class CsvWidening:
     def look(self, file: InputFile, most_bytes: int) -> None:
         try:
             reader = self._open_texts(file, self._numbers)
-        except _UNREADABLE:
+        except _UNREADABLE as error:
+            raise_if_passing(error)
             return  # the task that reads it says why, with file and row
         guesses: dict[str, ColumnGuess] = {}
         with closing(reader):
@@ -100,8 +103,8 @@ class CsvWidening:
                         guesses.setdefault(name, ColumnGuess(usual=self._spelling.usual)).look(batch.column(name))
                     if reader.bytes_read >= most_bytes:
                         break
-            except _UNREADABLE:
-                pass  # as above
+            except _UNREADABLE as error:
+                raise_if_passing(error)  # else, as above
             self.bytes_read += reader.bytes_read
         for name, guess in guesses.items():
             before, wide = self._types[name], guess.widened(self._types[name])

@@ -9,6 +9,7 @@ from contextlib import closing
 from gobblin_dagster.constructs.formats.base import FormatError, InputFile
 from gobblin_dagster.constructs.formats.json_blocks import Split
 from gobblin_dagster.constructs.types.json_shapes import RecordShape, shape_text, with_new_fields
+from gobblin_dagster.storage.remote import raise_if_passing
 
 
 class JsonSample:
@@ -34,8 +35,8 @@ class JsonSample:
                     if text.bytes_read >= most_bytes:
                         break
                 self.bytes_read += text.bytes_read
-        except (FormatError, OSError, ValueError, EOFError, RecursionError):
-            pass  # the task that reads it says why, with file and row
+        except (FormatError, OSError, ValueError, EOFError, RecursionError) as error:
+            raise_if_passing(error)  # else, the task that reads it says why, with file and row
 
     def _look_at(self, record: object) -> None:
         if isinstance(record, dict):

@@ -12,6 +12,7 @@ from gobblin_dagster.constructs.formats.base import FormatError
 from gobblin_dagster.constructs.formats.columns_published import PublishedColumns
 from gobblin_dagster.constructs.formats.published import Types
 from gobblin_dagster.constructs.formats.typed_files import TypedFileFormat, TypedFileReader, incomplete
+from gobblin_dagster.storage.remote import raise_if_passing
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -26,9 +27,8 @@ class OrcReader(TypedFileReader):
     def _open(self) -> pa.Schema:
         try:
             self._file = orc.ORCFile(self._raw)
-        except MemoryError:
-            raise
         except (pa.ArrowException, OSError) as error:
+            raise_if_passing(error)
             raise incomplete("ORC", error) from error
         return self._file.schema
 

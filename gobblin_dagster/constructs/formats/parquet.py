@@ -14,6 +14,7 @@ from gobblin_dagster.constructs.formats.columns_published import PublishedColumn
 from gobblin_dagster.constructs.formats.published import Types
 from gobblin_dagster.constructs.formats.typed_files import TypedFileFormat, TypedFileReader, incomplete
 from gobblin_dagster.constructs.types.arrow import leaves
+from gobblin_dagster.storage.remote import raise_if_passing
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -37,6 +38,7 @@ class ParquetReader(TypedFileReader):
         try:
             self._file = self._opened()
         except (pa.ArrowInvalid, OSError) as error:
+            raise_if_passing(error)
             raise incomplete("Parquet", error) from error
         return self._file.schema_arrow
 

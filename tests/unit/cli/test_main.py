@@ -215,6 +215,7 @@ def test_project_option_with_a_missing_folder_is_a_usage_error(cli: Cli, tmp_pat
         ),
         (PermissionError(13, "Permission denied", "/x"), 1, "error[system]: Permission denied /x (PermissionError).\n"),
         (ZeroDivisionError("oops"), 1, "error[internal]: ZeroDivisionError: oops. This is a bug; set GOBBLIN_DEBUG=1"),
+        (MemoryError(), 1, "error[out-of-memory]: This command: there was not enough memory. Its process "),
         (KeyboardInterrupt(), 130, "interrupted\n"),
         (typer.Abort(), 130, "interrupted\n"),
         (SystemExit(7), 7, ""),

@@ -49,6 +49,9 @@ def infer_types(
         known: types that were inferred before, by column; they stay.
         texts: columns that were published before without an inferred type; they stay texts.
         sample_bytes: bytes to look at, over all files.
+
+    Raises:
+        OSError: a file cannot be read now, and may be the next time.
     """
     sample = file_format.sample({*known, *texts})
     # If types are known, a file is opened for its names only, and read on if it has a new one.
@@ -85,6 +88,9 @@ def widen_types(
         allowed: how types may become wider.
         sample_bytes: bytes to look at, over all files.
         whole_files: whether to read each file to its end, because a file was refused for a value behind the sample.
+
+    Raises:
+        OSError: as `infer_types`.
     """
     part = 1 if whole_files else min(len(files), 8)
     sample, because = file_format.widening(inferred.types, allowed), dict[str, str]()

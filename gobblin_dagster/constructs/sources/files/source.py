@@ -49,6 +49,7 @@ from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.traits import FormatTraits, traits_of
 from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.core.utils.text import first_line
 from gobblin_dagster.core.watermark import TimestampWatermark, Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
@@ -295,7 +296,11 @@ class FilesSource:
         mark = state.watermark if state is not None else None
         if plan.problem or not plan.work_units:
             return DatasetOffer(urn, mark, mark, problem=plan.problem, notes=notes, is_absent=not files)
-        inferred = self._inferred(urn, plan, context)
+        try:
+            inferred = self._inferred(urn, plan, context)
+        except OSError as error:  # types that were inferred without the file would stay for ever
+            problem = f"the types of its columns cannot be inferred now: {first_line(error)}. Run again."
+            return DatasetOffer(urn, mark, mark, problem=problem, notes=notes)
         common: dict[str, Any] = {"root": self._label(self._below)}
         if inferred.types:
             common["types"] = dict(inferred.types)

@@ -2,8 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gobblin_dagster.constructs.formats.base import InputFile, TypeSample
+import pyarrow as pa
+import pytest
+
+from gobblin_dagster.constructs.formats.base import FileReader, InputFile, TypeSample
 from gobblin_dagster.constructs.formats.csv import CsvFormat, CsvOptions
+from gobblin_dagster.constructs.formats.csv_sample import CsvSample
+from gobblin_dagster.constructs.formats.csv_spelling import Spelling
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.traits import ALL_WIDENINGS
 
@@ -56,3 +61,21 @@ def test_decimals_get_digits_before_the_point_where_scales_must_stay(tmp_path: P
     (tmp_path / "1.csv").write_text(f"a,b,c\n{'1' * 25},0.25,0.5\n")
     sample.look(InputFile(str(tmp_path / "1.csv")), 1 << 20)
     assert sample.types() == known | {"a": "decimal(26, 1)"}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("AWS Error NETWORK_CONNECTION during GetObject operation"),
+        ConnectionResetError(),
+        pa.ArrowMemoryError("malloc of size 8 failed"),
+    ],
+    ids=["S3", "connection", "memory"],
+)
+def test_error_that_may_not_come_again_settles_no_types(error: Exception) -> None:
+    def broken(_: InputFile) -> FileReader:
+        raise error
+
+    sample = CsvSample(broken, "float64", (), Spelling())
+    with pytest.raises(type(error)):
+        sample.look(InputFile("s3://bucket/a.csv"), 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import uuid
 from decimal import Decimal
 from pathlib import Path
@@ -162,3 +163,18 @@ def test_avro_that_is_no_table_is_refused(tmp_path: Path, schema: Any, rows: lis
         fastavro.writer(file, fastavro.parse_schema(schema), rows)
     with pytest.raises(ExtractError, match=problem):
         read(tmp_path, "day.avro", type="avro")
+
+
+@pytest.mark.parametrize("kind", ["orc", "parquet"])
+def test_connection_that_breaks_is_no_damage_of_the_file(kind: str) -> None:
+    class Broken(io.BytesIO):
+        def read(self, *_: object) -> bytes:
+            raise OSError("AWS Error NETWORK_CONNECTION during GetObject operation")
+
+    class Remote(InputFile):
+        def open_raw(self) -> pa.NativeFile:
+            return pa.PythonFile(Broken(b"x" * 1000), "r")
+
+    context = ConstructContext(job="j", base_dir="/")
+    with pytest.raises(OSError, match="NETWORK_CONNECTION"):
+        file_format({"type": kind}, context).open(Remote(f"s3://bucket/a.{kind}"), None)
