@@ -14,11 +14,11 @@ import os
 import posixpath
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from gobblin_dagster.core.storage import FileDigest
 from gobblin_dagster.core.utils.optional_packages import optional_package
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
     from gobblin_dagster.storage.remote import RemoteFiles
 
+_SAFE_MODE_WAIT_S = 60.0
+"""How long calls wait for the end of the NameNode's safe mode, which by default lasts 30 s after its start."""
+_SAFE_MODE_PAUSE_S = 1.0
 _REPORT_WAIT_S = 30
 _REPORT_PAUSE_S = 0.01
 _CODES = {
@@ -68,12 +71,56 @@ def hdfs_errors(path: str, target: str | None = None) -> Iterator[None]:
         raise _os_error(error, path, target) from error
 
 
+class PatientClient:
+    """A client whose calls wait while the NameNode is in safe mode, in which each NameNode starts.
+
+    A call that safe mode refuses has done nothing, so it is safe to repeat. Without this, a restart of the NameNode
+    would end all runs that are in the middle of something: hdfs-native waits for its return, and no longer.
+
+    Args:
+        client: the client of hdfs-native.
+        clock: returns seconds that only grow.
+        sleep: waits for so many seconds.
+    """
+
+    def __init__(
+        self,
+        client: object,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._client, self._clock, self._sleep = client, clock, sleep
+        self._first = self._last = -_SAFE_MODE_WAIT_S - 1
+        """When safe mode was seen first and last; all calls share the wait, as someone may have entered it to stay."""
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._client, name)
+
+        def patient(*arguments: Any, **options: Any) -> Any:
+            while True:
+                try:
+                    return call(*arguments, **options)
+                except (OSError, RuntimeError) as error:
+                    if "SafeModeException" not in str(error) or not self._may_wait():
+                        raise
+                self._sleep(_SAFE_MODE_PAUSE_S)
+
+        return patient
+
+    def _may_wait(self) -> bool:
+        now = self._clock()
+        if now - self._last > _SAFE_MODE_WAIT_S:
+            self._first = now
+        self._last = now
+        return now - self._first <= _SAFE_MODE_WAIT_S
+
+
 @cache
 def _client(authority: str, process: int) -> Client:
     """Return the connection of this process; a forked process must not use the connection of its parent."""
     with optional_package("hdfs_native"):
         from hdfs_native import Client  # noqa: PLC0415  # an optional package, imported only if a job uses it
-    return Client(f"hdfs://{authority}" if authority else None)
+    return cast("Client", PatientClient(Client(f"hdfs://{authority}" if authority else None)))
 
 
 class HdfsSink:
