@@ -72,9 +72,7 @@ def gobblin_assets(
     # Dagster reads the inputs of the graph from the signature.
     named = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in inputs]
     body.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
-    resources: dict[str, dg.ResourceDefinition] = {
-        binding.io_manager_key: dg.IOManagerDefinition.hardcoded_io_manager(CommitStepIOManager(binding))
-    }
+    resources: dict[str, dg.ResourceDefinition] = {binding.io_manager_key: CommitStepIOManager.resource(binding)}
     if runner is None:
         used = spark or GobblinSparkResource.of_project(binding.project)
         resources[binding.spark_key] = used.get_resource_definition()

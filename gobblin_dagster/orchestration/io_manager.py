@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, get_origin
 
@@ -71,6 +71,33 @@ class CommitStepIOManager(dg.IOManager):
 
     def __init__(self, binding: JobBinding) -> None:
         self._binding = binding
+        self._kept: list[ExitStack] = []
+
+    @staticmethod
+    def resource(binding: JobBinding) -> dg.IOManagerDefinition:
+        """Return the manager of a job as a resource of Dagster's, which closes it at the end of a run or step."""
+
+        def opened(_: dg.InitResourceContext) -> Iterator[CommitStepIOManager]:
+            manager = CommitStepIOManager(binding)
+            try:
+                yield manager
+            finally:
+                manager.close()
+
+        return dg.IOManagerDefinition(opened)  # type: ignore[arg-type]  # its annotation leaves generators out
+
+    def keep(self, resources: ExitStack) -> None:
+        """Keep the leases and the store of a run until its output is handled, or until `close`."""
+        self._kept.append(resources)
+
+    def close(self) -> None:
+        """End runs whose output Dagster did not hand over, because it could not log it.
+
+        They would hold their datasets as long as this process lives, which may be for many runs.
+        """
+        for resources in self._kept:
+            with suppress(_OutputLost), resources:
+                raise _OutputLost
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Publish the output of `extract`; raises Failure if a dataset failed. Does nothing for outputs of `report`."""
@@ -109,6 +136,10 @@ class CommitStepIOManager(dg.IOManager):
             return published.to_spark(GobblinSparkResource.of_project(self._binding.project).session)
         made = _FORMS.get((package, name)) or _COLLECTIONS.get(get_origin(wanted))
         return made(published) if made else published
+
+
+class _OutputLost(Exception):
+    """Dagster did not hand over the output of `extract`."""
 
 
 def _links(pages: Mapping[str, str]) -> dict[str, dg.UrlMetadataValue]:

@@ -76,7 +76,7 @@ def upstream_inputs(binding: JobBinding) -> dict[str, dg.AssetIn]:
 
 def extract_op(binding: JobBinding, runner: TaskRunner | None) -> dg.OpDefinition:
     """Return the op that recovers, plans and runs work units; if `runner` is None, with the job's Spark resource."""
-    needed = {"io_manager"} if runner else {"io_manager", binding.spark_key}
+    needed = {"io_manager", binding.io_manager_key, *(() if runner else (binding.spark_key,))}
 
     # Dagster requires the key `io_manager` if a single branch is selected, although nothing here uses it.
     @dg.op(
@@ -177,6 +177,7 @@ def _extract(
         logger = _logger(context)
         failed = backfill.failed
         rest = resources.pop_all()
+        getattr(context.resources, binding.io_manager_key).keep(rest)
         return Extracted(run, commit, recovered, store, keys, reconciled, failed, logger, profiler, pages, rest)
 
 

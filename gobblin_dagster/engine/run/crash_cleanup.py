@@ -44,12 +44,13 @@ def write_missing_manifests(
 
 
 def delete_staging_of(
-    dead: Collection[Lease], *, job: str, store: StateStore, storage: Storage, output_root: str
+    ended: Collection[Lease], *, job: str, store: StateStore, storage: Storage, output_root: str
 ) -> None:
-    """Delete the staged files of dead runs.
+    """Delete the staged files of runs that have ended without it.
 
     Args:
-        dead: leases of owners that have certainly ended; they must have been taken over, and their sequences recovered.
+        ended: leases whose owners' work has certainly ended; they must have been taken over, and their sequences
+            recovered.
         job: the job's name.
         store: the state store.
         storage: the storage of the output.
@@ -58,11 +59,11 @@ def delete_staging_of(
     Raises:
         OSError: the storage refused; nothing is lost, `gobblin clean` tries again.
     """
-    if not dead:
+    if not ended:
         return
     # A sequence that waits for recovery or for a person still needs its staged files.
     waiting = store.load_sequences(job, states=WAITING)
-    for run_id in {lease.owner.run_id for lease in dead} - {sequence.run_id for sequence in waiting}:
+    for run_id in {lease.owner.run_id for lease in ended} - {sequence.run_id for sequence in waiting}:
         storage.delete_tree(staging_dir(output_root, run_id))
 
 

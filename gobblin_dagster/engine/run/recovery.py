@@ -74,9 +74,10 @@ def _tidied(opened: JobContext, leases: LeaseKeeper, left: Sequence[Lease]) -> l
     states, damaged = store.load_readable_states(job, urns) if left else ({}, {})
     written, faults = write_missing_manifests(states, job=job, store=store, storage=opened.storage, output_root=root)
     leases.settle([urn for urn in urns if urn not in {*faults, *damaged}])
-    dead = [lease for lease in left if lease.owner.is_provably_dead()]
-    delete_staging_of(dead, job=job, store=store, storage=opened.storage, output_root=root)
-    end_records({lease.owner.run_id for lease in dead}, job=job, store=store, now=opened.project.clock.now())
+    # A run leaves its leases at its very end; its process may go on, as one that Dagster ends or a notebook does.
+    ended = [lease for lease in left if lease.is_left or lease.owner.is_provably_dead()]
+    delete_staging_of(ended, job=job, store=store, storage=opened.storage, output_root=root)
+    end_records({lease.owner.run_id for lease in ended}, job=job, store=store, now=opened.project.clock.now())
     return [_of_manifest(store, state, faults.get(urn)) for urn, state in states.items() if urn in {*written, *faults}]
 
 

@@ -160,14 +160,20 @@ class _Reading(InlineRunner):
         raise KeyboardInterrupt
 
 
-def test_run_that_is_interrupted_twice_is_recorded_and_the_next_run_deletes_its_staging(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_gone", [True, False], ids=["process ends", "process stays"])
+def test_run_that_is_interrupted_twice_is_recorded_and_the_next_run_deletes_its_staging(
+    tmp_path: Path, is_gone: bool
+) -> None:
     job = job_spec(TWO)
 
     def work() -> None:
         with suppress(KeyboardInterrupt):
             run_job(project(tmp_path, job), job, runner=_Reading())
 
-    assert run_in_child(work) == 0
+    if is_gone:
+        assert run_in_child(work) == 0
+    else:
+        work()
     (run_id,) = _staging(tmp_path)
     assert _records(tmp_path, job) == {run_id: RunStatus.INTERRUPTED}
     result = run(tmp_path, job)
@@ -191,6 +197,7 @@ def test_run_that_is_interrupted_while_it_publishes_is_recorded_and_recovered(tm
     assert list(_records(tmp_path, job).values()) == [RunStatus.INTERRUPTED]
     assert [one.state for one in run(tmp_path, job).recovered] == ["committed"]
     assert published(tmp_path, job, "a") == list(range(5))
+    assert _staging(tmp_path) == []
 
 
 @pytest.mark.parametrize("calls", [1, 2], ids=["record", "record and leases"])

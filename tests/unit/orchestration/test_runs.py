@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -625,6 +626,25 @@ def test_run_that_is_terminated_while_it_publishes_stays_in_the_history(
     assert store.load_dataset_states("numbers"), "something was committed before"
     assert not [lease for lease in store.load_leases("numbers").values() if lease.is_held(store.now())]
     store.close()
+    monkeypatch.undo()
+    assert world.run_all().success
+    assert world.status() == ({"a", "b/1", "c%20c"}, set())
+
+
+def test_run_whose_output_dagster_cannot_log_holds_no_dataset(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = type(world.instance.event_log_storage)
+    store_event = events.store_event
+
+    def refuse(self: Any, event: dg.EventLogEntry) -> None:
+        if event.dagster_event is not None and event.dagster_event.event_type is dg.DagsterEventType.STEP_OUTPUT:
+            raise sqlite3.OperationalError("database or disk is full")
+        store_event(self, event)
+
+    monkeypatch.setattr(events, "store_event", refuse)
+    assert not world.run_all().success
+    with closing(world.binding.project.open_store()) as store:
+        assert [record.status for record in store.load_runs("numbers")] == [RunStatus.FAILED]
+        assert not [lease for lease in store.load_leases("numbers").values() if lease.is_held(store.now())]
     monkeypatch.undo()
     assert world.run_all().success
     assert world.status() == ({"a", "b/1", "c%20c"}, set())
