@@ -304,6 +304,40 @@ def test_newest_record_of_a_timestamp_cursor_makes_idle_runs_idle(new_job: Calla
     assert job.run().outcome is DatasetOutcome.IDLE
 
 
+@pytest.mark.parametrize(
+    ("newest", "said"),
+    [
+        (
+            [{"id": 3, "updated_at": None}],
+            "expected 'updated_at' in the newest record, got nothing; it has id, updated_at.",
+        ),
+        (
+            [{"id": 3, "updatedAt": "2026-01-01T00:00:00Z"}],
+            "got nothing; it has id, updatedAt. Correct `cursor.column`",
+        ),
+        ([7], "got nothing; it has int."),
+        (
+            [{"id": n, "updated_at": f"2026-01-0{n}T00:00:00Z"} for n in (1, 2, 3)],
+            "expected the newest record first, got 2026-01-01 00:00:00+00:00 before 2026-01-03 00:00:00+00:00. Correct",
+        ),
+    ],
+    ids=["null", "other-name", "number", "oldest-first"],
+)
+def test_newest_record_that_tells_no_end_of_the_list_is_no_empty_list(
+    new_job: Callable[..., RestJob], newest: list[Any], said: str
+) -> None:
+    cursor = {"column": "updated_at", "newest_params": {"sort": "-updated_at"}}
+    job = new_job(columns={"id": "int64", "updated_at": "timestamp"}, cursor=cursor, paging={"type": "page"})
+    job.api.reply = lambda _: Reply(newest)
+    assert said in job.plan().problem
+
+
+def test_newest_record_of_a_list_without_pages_may_stand_anywhere(new_job: Callable[..., RestJob]) -> None:
+    job = new_job(cursor={"column": "id", "newest_params": {}})
+    job.issues.add(5)
+    assert job.run().rows_read == 5
+
+
 def test_newest_record_may_be_of_the_last_instant(new_job: Callable[..., RestJob]) -> None:
     job = new_job(cursor={"column": "updated_at", "newest_params": {"sort": "-id"}})
     job.issues.add(1, "9999-12-31T23:59:59.999999Z")
@@ -510,6 +544,52 @@ def test_decimals_keep_all_digits(new_job: Callable[..., RestJob]) -> None:
     expected = [Decimal(one) for one in ("12345678901234567.8901", "0.1", "-1000", "2.5", "7")]
     assert job.table()["amount"].to_pylist() == expected
     assert job.table()["share"].to_pylist() == [0.25] * 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "encoding"),
+    [
+        ("text/plain", "utf-8"),  # requests takes it for Latin-1
+        ("", "utf-8"),
+        ("application/json", "utf-16"),
+        ("application/json; charset=UTF-8", "utf-8-sig"),
+        ('text/json; charset="latin-1"', "latin-1"),
+    ],
+)
+def test_text_is_read_as_what_it_is(new_job: Callable[..., RestJob], kind: str, encoding: str) -> None:
+    job = new_job(columns={"title": "string"})
+    job.api.reply = lambda _: Reply('[{"title": "Zoë"}]'.encode(encoding), headers={"Content-Type": kind})
+    job.run()
+    assert job.table()["title"].to_pylist() == ["Zoë"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("application/json", "answers text that is not utf-8: byte 0xeb at 14."),
+        ("application/json; charset=ascii", "answers text that is not ascii: byte 0xeb at 14."),
+        ("application/json; charset=klingon", "answers text in a charset that is unknown here."),
+    ],
+)
+def test_text_that_cannot_be_decoded_is_refused(new_job: Callable[..., RestJob], kind: str, said: str) -> None:
+    job = new_job(columns={"title": "string"})
+    job.api.reply = lambda _: Reply('[{"title": "Zoë"}]'.encode("latin-1"), headers={"Content-Type": kind})
+    (failure,) = job.run().failures
+    assert said in failure.message
+
+
+def test_older_state_of_a_record_does_not_hide_it(new_job: Callable[..., RestJob]) -> None:
+    """A replica that is behind shows a record as it was, then another one as it is."""
+    cursor = {"column": "updated_at", "start": "2026-01-01T00:00:00Z"}
+    job = new_job(
+        columns={"id": "int64", "updated_at": "timestamp"}, cursor=cursor, key=["id"], paging={"type": "page"}
+    )
+    days = [["2025-12-31"], ["2026-01-02", "2026-01-02"], []]
+    job.api.reply = lambda asked: Reply(
+        [{"id": 1, "updated_at": f"{day}T00:00:00Z"} for day in days[int(asked.params["page"]) - 1]]
+    )
+    job.run()
+    assert job.ids() == [1]
 
 
 @pytest.mark.parametrize(

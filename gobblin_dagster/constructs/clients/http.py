@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, Self
 from urllib.parse import urljoin, urlsplit, urlunsplit
@@ -247,10 +249,15 @@ class HttpClient:
         if not response.ok:
             raise self._refused(target, f"answers {status}.")
         try:
-            parsing = {"parse_float": WrittenFloat, "object_pairs_hook": object_of}
-            body = None if status == _NO_CONTENT else response.json(**parsing)
-        except self._requests.JSONDecodeError:
+            parsing: dict[str, Any] = {"parse_float": WrittenFloat, "object_pairs_hook": object_of}
+            body = None if status == _NO_CONTENT else json.loads(_text(response), **parsing)
+        except json.JSONDecodeError:
             raise self._refused(target, "answers no JSON.") from None
+        except UnicodeDecodeError as error:
+            where = f"byte {error.object[error.start]:#04x} at {error.start:,}"
+            raise self._refused(target, f"answers text that is not {error.encoding}: {where}.") from None
+        except LookupError:
+            raise self._refused(target, "answers text in a charset that is unknown here.") from None
         except ValueError as error:
             raise self._refused(target, f"answers JSON that cannot be read: {error}.") from None
         except RecursionError:
@@ -294,6 +301,19 @@ class HttpClient:
 def _origin(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url.replace("\\", "/"))  # a backslash ends the host for requests
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def _text(response: Any) -> str | bytes:
+    """Return the JSON of an answer: UTF-8, UTF-16 or UTF-32, unless it names another charset.
+
+    Not `response.json()`: requests takes text without a charset for Latin-1, and replaces what it cannot decode. Raises
+    UnicodeDecodeError, LookupError.
+    """
+    kind = Message()
+    kind["Content-Type"] = response.headers.get("Content-Type", "")
+    charset = kind.get_content_charset("utf-8")
+    content: bytes = response.content
+    return content if charset.startswith("utf") else content.decode(charset)  # `json` finds out which UTF it is
 
 
 def _as_it_is(request: Any) -> Any:

@@ -168,11 +168,13 @@ class RestExtractor:
             )
             keep = pc.and_(pc.greater_equal(column, low), pc.less(column, high))
         if self._reading.key:
-            new = []
-            for key in zip(*(batch.column(name).to_pylist() for name in self._reading.key), strict=True):
-                new.append(key not in self._seen)
-                self._seen.add(key)
-            keep = pc.and_(keep, pa.array(new, pa.bool_()))
+            is_new = []
+            keys = zip(*(batch.column(name).to_pylist() for name in self._reading.key), strict=True)
+            for key, is_inside in zip(keys, keep.to_pylist(), strict=True):
+                is_new.append(is_inside and key not in self._seen)
+                if is_inside:  # one outside may be an older state of the record, from a replica
+                    self._seen.add(key)
+            keep = pa.array(is_new, pa.bool_())
         return keep
 
     def _error(self, problem: str, row: int | None) -> ExtractError:

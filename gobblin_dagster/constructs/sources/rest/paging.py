@@ -155,7 +155,7 @@ def _is_last(
             return True
         problem = (
             f"expected the number of pages at {paging.pages!r}, got {json.dumps(pages)[:40]}. The answer has "
-            f"{_contents(answer)}. Correct `paging.pages`."
+            f"{contents(answer.body)}. Correct `paging.pages`."
         )
         raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
     return following - paging.start >= pages
@@ -178,17 +178,18 @@ def _records(answer: Answer, dataset_urn: str, path: str, records_path: str, may
         problem = f"expected a list at {records_path or 'the top'!r}, got {got}."
         if records is None:
             problem += (
-                f" The answer has {_contents(answer)}. Correct `records`; a server that leaves out empty lists needs "
-                "`records_may_lack: true`."
+                f" The answer has {contents(answer.body)}. Correct `records`; a server that leaves out empty lists "
+                "needs `records_may_lack: true`."
             )
         elif not records_path and isinstance(records, dict):
-            problem += f" The answer has {_contents(answer)}. Set `records` to the path of the list."
+            problem += f" The answer has {contents(answer.body)}. Set `records` to the path of the list."
         raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
     return records
 
 
-def _contents(answer: Answer) -> str:
-    names = ", ".join(map(str, answer.body)) if isinstance(answer.body, dict) else type(answer.body).__name__
+def contents(body: Any) -> str:
+    """Return the fields of an object, or what it is instead of one, for messages."""
+    names = ", ".join(map(str, body)) if isinstance(body, dict) else type(body).__name__
     return names[:200]
 
 
@@ -218,7 +219,7 @@ def _following(
     if found is None and not (paging.next_may_lack or _is_null(answer.body, paging.next)):
         problem = (
             f"expected the next {what} at {paging.next!r}, or null there, got nothing. The answer has "
-            f"{_contents(answer)}. Correct `paging.next`; a server that leaves it out on the last page needs "
+            f"{contents(answer.body)}. Correct `paging.next`; a server that leaves it out on the last page needs "
             "`next_may_lack: true`."
         )
         raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)

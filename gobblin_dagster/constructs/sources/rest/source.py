@@ -14,7 +14,7 @@ from gobblin_dagster.constructs.clients.http import HttpClient, HttpOptions
 from gobblin_dagster.constructs.decoders.base import DecodeError, JsonDecoder
 from gobblin_dagster.constructs.sources.incremental.options import held_back
 from gobblin_dagster.constructs.sources.rest.extractor import RestCursor, RestExtractor, RestReading
-from gobblin_dagster.constructs.sources.rest.paging import NoPaging, read_pages
+from gobblin_dagster.constructs.sources.rest.paging import NoPaging, contents, read_pages
 from gobblin_dagster.constructs.sources.startpoints import position_before
 from gobblin_dagster.constructs.sources.work_units import open_units, require_replacement, state_problem
 from gobblin_dagster.constructs.types.shapes import json_type
@@ -152,19 +152,44 @@ class RestSource:
         return LongWatermark(newest + 1)
 
     def _newest(self, urn: str, cursor: RestCursor) -> Any:
-        """Return the newest value of the cursor column, from the server; None if there is no record."""
-        client = HttpClient(self._options, urn)
+        """Return the newest value of the cursor column, from the server; None if there is no record.
+
+        Raises:
+            ExtractError: records have no such value, or the newest comes last: what other pages hold is not known then,
+                and a run would find nothing to read for ever.
+        """
+        options, path = self._options, self._options.datasets[urn]
+        client = HttpClient(options, urn)
         try:
-            path, params = self._options.datasets[urn], cursor.newest_params or {}
-            options = self._options
-            may_lack = options.records_may_lack
+            params, may_lack = cursor.newest_params or {}, options.records_may_lack
             pages = read_pages(client, urn, path, params, NoPaging(), options.records, may_lack=may_lack)
-            found = [record[cursor.column] for records, _ in pages for record in records if cursor.column in record]
-            decoder = JsonDecoder({"at": self._options.columns[cursor.column]})
-            rows = decoder.decode([json.dumps({"at": value}).encode() for value in found]).to_pylist()
-            return max((row["at"] for row in rows if row["at"] is not None), default=None)
-        except (DecodeError, TypeError) as error:
+            records = [record for page, _ in pages for record in page]
+            found = [value for value in self._cursor_values(records, cursor.column) if value is not None]
+        except DecodeError as error:
             problem = f"the newest record's {cursor.column!r} cannot be read: {error}."
             raise ExtractError(dataset_urn=urn, file=path, problem=problem) from error
         finally:
             client.close()
+        if not found:
+            if records:
+                problem = (
+                    f"expected {cursor.column!r} in the newest record, got nothing; it has {contents(records[0])}. "
+                    "Correct `cursor.column`, or let `cursor.newest_params` leave out records without it."
+                )
+                raise ExtractError(dataset_urn=urn, file=path, problem=problem)
+            return None
+        newest = max(found)
+        if found[0] != newest == found[-1] and not isinstance(options.paging, NoPaging):
+            problem = (
+                f"expected the newest record first, got {found[0]} before {newest}. Correct `cursor.newest_params`, "
+                "e.g. the order of sorting."
+            )
+            raise ExtractError(dataset_urn=urn, file=path, problem=problem)
+        return newest
+
+    def _cursor_values(self, records: list[Any], column: str) -> list[Any]:
+        """Return the cursor's value of each record, null where there is none; raises DecodeError."""
+        decoder = JsonDecoder({"at": self._options.columns[column]})
+        values = [record.get(column) if isinstance(record, dict) else None for record in records]
+        texts = [json.dumps({"at": value}).encode() for value in values]
+        return [row["at"] for row in decoder.decode(texts).to_pylist()]
