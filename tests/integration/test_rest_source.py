@@ -603,7 +603,10 @@ def test_older_state_of_a_record_does_not_hide_it(new_job: Callable[..., RestJob
             Reply({"id": 1}),
             "expected a list at 'the top', got dict. The answer has id. Set `records` to the path of the list.",
         ),
-        (Reply([{"id": "one"}]), "row 1: the record is no JSON object of the declared columns"),
+        (
+            Reply([{"id": "one"}]),
+            "row 1: the record is no JSON object of the declared columns: field 'id' is of the type string, expected",
+        ),
         (Reply([{"id": 1}, None]), "row 2: the record is null"),
         (Reply(b'[{"id": 1, "id": 2}]'), "answers JSON that cannot be read: field 'id' was specified twice."),
         (Reply(b'[{"id": 1e999}]'), "cannot be read: the number 1e999 is too large for 64 bits."),

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown, splice, spliced
 from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite, leaves, require_decimals
+from gobblin_dagster.constructs.types.arrow_json import json_problem
 from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_text
 from gobblin_dagster.constructs.types.shapes import Shape, arrow_shape
 from gobblin_dagster.constructs.types.strict_cast import strict_cast
@@ -66,7 +67,7 @@ class JsonTextConverter(EachRowConverter):
         try:
             record = self._record_of(block)
         except pa.ArrowInvalid as error:
-            raise self._error(texts, _reason(error)) from error
+            raise self._error(texts, json_problem(error, "r")) from error
         if len(record) != len(texts):
             raise self._error(texts, f"found {len(record)} objects in {len(texts)} texts")
         if any(pc.any(pc.is_inf(part)).as_py() for part in leaves(record) if part.type == pa.float32()):
@@ -101,7 +102,3 @@ class JsonTextConverter(EachRowConverter):
         got = shown(texts[0].as_py())
         message = f"column {self._options.column!r}: expected a JSON object with {names}; got {got}: {problem}"
         return convert_error(message, _NAME, self._context)
-
-
-def _reason(error: pa.ArrowInvalid) -> str:
-    return str(error).removeprefix("JSON parse error: ").partition(" in row ")[0].replace("(/r/", "(/", 1)

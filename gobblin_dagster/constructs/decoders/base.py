@@ -15,6 +15,7 @@ from pyarrow import json as arrow_json
 from pydantic import Field, field_validator, model_validator
 
 from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite, require_decimals
+from gobblin_dagster.constructs.types.arrow_json import json_problem
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
 from gobblin_dagster.core.utils.text import first_line
@@ -147,8 +148,7 @@ class JsonDecoder:
         except MemoryError:
             raise
         except pa.ArrowException as error:
-            problem = first_line(error).removeprefix("JSON parse error: ").partition(" in row ")[0]
-            raise DecodeError(f"is no JSON object of the declared columns: {problem}") from error
+            raise DecodeError(f"is no JSON object of the declared columns: {json_problem(error, 'v')}") from error
         if len(rows) != len(values):
             raise DecodeError("is not one JSON object")
         for name, kind in (("float32", pa.float32()), ("float64", pa.float64())):

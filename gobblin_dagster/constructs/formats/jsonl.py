@@ -26,12 +26,12 @@ from gobblin_dagster.constructs.formats.json_blocks import Split, blocks
 from gobblin_dagster.constructs.formats.json_sample import JsonSample, JsonWidening
 from gobblin_dagster.constructs.formats.jsonl_published import PublishedJsonLines
 from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite, leaves, require_decimals
+from gobblin_dagster.constructs.types.arrow_json import json_problem
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly, shape_of_text
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.traits import Widening
 from gobblin_dagster.core.utils.duplicates import repeated
-from gobblin_dagster.core.utils.text import first_line
 from gobblin_dagster.spec.job import SpecModel
 
 _EXACT = float(1 << 53)
@@ -228,8 +228,8 @@ class JsonLinesReader:
                     row,
                 ) from error
             hint = "" if self._include else " Declare `columns` if rows differ."
-            problem = _plain(error)
-            field = "" if "Column(" in problem else self._misfit_field(lines[number], schema)
+            problem = json_problem(error)
+            field = "" if problem.startswith("field ") else self._misfit_field(lines[number], schema)
             raise FormatError(f"{field}{problem}: {shown}.{hint}", row) from error
 
     def _read(self, text: bytes, schema: pa.Schema | None) -> pa.Table:
@@ -448,8 +448,3 @@ def _settled(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind):
         return pa.list_(_settled(kind.value_type))
     return pa.string() if pa.types.is_null(kind) or pa.types.is_timestamp(kind) else kind
-
-
-def _plain(error: pa.ArrowInvalid) -> str:
-    """Return pyarrow's message without its row number, which counts from the block's beginning."""
-    return first_line(error).removeprefix("JSON parse error: ").partition(" in row ")[0].rstrip(".")

@@ -46,7 +46,7 @@ def test_undeclared_fields_are_kept_with_the_types_of_the_first_rows(tmp_path: P
         three_jsonl=b'{"day": "2013-01-03", "id": 4}\n',
     )
     declared = {"at": "timestamp", "id": "int32", "n": "string", "day": "date"}
-    with pytest.raises(ExtractError, match=r"two\.jsonl, row 1: Column\(/n\) changed from string to number"):
+    with pytest.raises(ExtractError, match=r"two\.jsonl, row 1: field 'n' is of the type number, expected string"):
         read_lines(tmp_path, "one.jsonl", "two.jsonl", columns=declared)
     table = read_lines(tmp_path, "one.jsonl", "three.jsonl", columns=declared)
     assert table.column_names[:5] == ["at", "id", "n", "day", "x"]
@@ -159,7 +159,7 @@ def test_rows_are_numbered_across_blocks(tmp_path: Path) -> None:
     [
         (b'{"id": 1', "JSON|Missing|Invalid|parse"),
         (b"nonsense", "expected one object per line, got"),
-        (b'{"id": "x"}', "changed from number to string"),
+        (b'{"id": "x"}', "field 'id' is of the type string, expected number"),
         (b'{"id": 1.5}', "1.5"),
         (b'{"id": 1, "new": 2}', "unexpected field.*Declare `columns`"),
         (b"[1]", "expected one object per line, got"),

@@ -441,7 +441,7 @@ def test_json_error_names_field_line_and_type(tmp_path: Path) -> None:
     lake.run()
     put(tmp_path, "in/a/9.csv", text='{"id": 2, "n": 2}\n{"id": 3, "n": "x"}\n')
     (failure,) = lake.run().failures
-    assert "file in/a/9.csv, row 2: Column(/n) changed from number to string" in failure.message
+    assert "file in/a/9.csv, row 2: field 'n' is of the type string, expected number" in failure.message
     put(tmp_path, "in/a/9.csv", text='{"id": 2, "n": 2}\n{"id": 3, "n": 2.5}\n')
     (failure,) = lake.run().failures
     assert "file in/a/9.csv, row 2: field 'n' (int64): Failed to convert JSON to int64" in failure.message
