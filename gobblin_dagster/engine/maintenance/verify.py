@@ -16,7 +16,7 @@ from enum import StrEnum
 
 from gobblin_dagster.core.commit import WAITING, FileHistory, PublishedFile
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import CorruptRecordError
+from gobblin_dagster.core.errors import CorruptRecordError, StorageError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.utils.parallel import in_parallel
 from gobblin_dagster.core.utils.table import Column, Table
@@ -56,6 +56,8 @@ class Differs(StrEnum):
 
 _OURS = re.compile(r"[0-9a-f]{32}-")
 """Beginning of the names of all files that runs write: the id of their commit."""
+_OF_ONE_FILE = (errno.ELOOP, errno.EACCES, errno.EPERM, errno.EIO)
+"""Errors of a single file: all others can still be compared."""
 _MENDABLE = (Differs.MANIFEST_MISSING, Differs.MANIFEST_CUT, Differs.MANIFEST_EDITED)
 
 
@@ -190,6 +192,14 @@ class _Verifier:
         return VerifiedDataset(state.dataset_urn, state.snapshot, len(files), size, tuple(differences))
 
     def _file_fault(self, file: PublishedFile) -> Difference | None:
+        try:
+            return self._difference(file)
+        except OSError as error:
+            if error.errno not in _OF_ONE_FILE:
+                raise
+            return Difference(Differs.FILE_ALTERED, file.path, f"it cannot be read: {error.strerror}")
+
+    def _difference(self, file: PublishedFile) -> Difference | None:
         size = self._storage.size(file.path)
         if size is None:
             detail = f"snapshot {file.snapshot} added it to branch {file.branch!r}, {file.rows:,} rows"
@@ -215,7 +225,7 @@ class _Verifier:
                 yield Difference(Differs.MANIFEST_MISSING, path)
                 continue
             except OSError as error:
-                if error.errno != errno.ELOOP:
+                if error.errno not in _OF_ONE_FILE:
                     raise
                 yield Difference(Differs.MANIFEST_CUT, path, f"it cannot be read: {error.strerror}")
                 continue
@@ -228,7 +238,15 @@ class _Verifier:
                 yield Difference(Differs.MANIFEST_UNKNOWN, manifest_path(self._root, job, urn, number), detail)
 
     def repaired(self, dataset: VerifiedDataset, leases: LeaseKeeper) -> VerifiedDataset:
-        """Write the differing manifests of a dataset again, unless a run holds it."""
+        """Write the differing manifests of a dataset again, unless a run holds it or the storage refuses."""
+        try:
+            return self._repaired(dataset, leases)
+        except OSError as error:
+            path = str(error.filename or manifest_dir(self._root, self._job.job, dataset.dataset_urn))
+            fault = StorageError(operation="repair", path=path, problem=error.strerror or str(error))
+            return replace(dataset, note=str(fault))
+
+    def _repaired(self, dataset: VerifiedDataset, leases: LeaseKeeper) -> VerifiedDataset:
         urn = dataset.dataset_urn
         if not any(one.what in _MENDABLE for one in dataset.differences):
             return dataset

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from gobblin_dagster.core.commit import CommitStep, SequenceState, StoredSequence
 from gobblin_dagster.core.constructs import NotedCommit
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import EnvironmentFaultError, StepRefusedError, StorageError
+from gobblin_dagster.core.errors import EnvironmentFaultError, InvalidUrnError, StepRefusedError, StorageError
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.utils.parallel import in_parallel
 from gobblin_dagster.engine.commit.codec import decode_sequence
-from gobblin_dagster.engine.commit.manifest import manifest_path
+from gobblin_dagster.engine.commit.manifest import list_manifests, manifest_path
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.layout import MANIFEST_DIR, internal_dir
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan, left_out, replanned
@@ -225,11 +225,10 @@ def refused_datasets(opened: JobContext) -> dict[str, str]:
         StorageError, StepRefusedError, EnvironmentFaultError: the output or a table cannot be asked.
     """
     name, store = opened.job.job, opened.store
-    states, _ = store.load_readable_states(name)
-    folders = internal_dir(opened.context.output_root, MANIFEST_DIR, name)
-    found = {DatasetUrn.from_key(folder).value for folder in opened.storage.list_names(folders)}
+    states, damaged = store.load_readable_states(name)
     known = sorted(states)
-    strange = unknown_snapshots(opened, [*sorted(found - states.keys()), *known[:MOST_DATASETS]], states)
+    new = _published_datasets(opened) - states.keys() - damaged.keys()
+    strange = unknown_snapshots(opened, [*sorted(new), *known[:MOST_DATASETS]], states)
     if strange:
         strange |= unknown_snapshots(opened, known[MOST_DATASETS:], states)
     begun = {one.dataset_urn for one in store.list_startpoints(name)}
@@ -237,6 +236,18 @@ def refused_datasets(opened: JobContext) -> dict[str, str]:
     # A run may have committed since.
     now, _ = store.load_readable_states(name, list(strange))
     return {urn: why for urn, why in strange.items() if _version(now.get(urn)) == _version(states.get(urn))}
+
+
+def _published_datasets(opened: JobContext) -> set[str]:
+    """Return the datasets of the job that have manifests in the output."""
+    root, job, storage = opened.context.output_root, opened.job.job, opened.storage
+    found: set[str] = set()
+    for folder in storage.list_names(internal_dir(root, MANIFEST_DIR, job)):
+        with suppress(InvalidUrnError, NotADirectoryError):  # something else lies there
+            urn = DatasetUrn.from_key(folder).value
+            if list_manifests(storage, root, job, urn):
+                found.add(urn)
+    return found
 
 
 def _version(state: DatasetState | None) -> int:

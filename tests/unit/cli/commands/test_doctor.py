@@ -146,6 +146,10 @@ def test_doctor_says_of_a_store_that_was_set_back_what_the_plan_says(
     shutil.copytree(project / ".gobblin", project / "backup")
     write_job(project, {"a": {"rows": 30}, "b/c": {"rows": 3}, "new": {"rows": 1}})
     cli("run", "numbers")
+    manifests = project / "lake/_gobblin/manifests/numbers"
+    (manifests / "README.txt").write_text("none of ours")
+    (manifests / "%0A").mkdir()
+    (manifests / "empty").mkdir()
     assert cli("doctor").code == 0
     shutil.rmtree(project / ".gobblin")
     (project / "backup").rename(project / ".gobblin")

@@ -186,3 +186,22 @@ def test_readers_refuse_manifests_that_lead_out_of_the_output(lake: Path, evil: 
     assert read_published(lake / "lake", "numbers", "a", 1).files
     assert check(lake, repair=True).is_whole
     assert read_published(lake / "lake", "numbers", "a").files
+
+
+def test_manifest_that_cannot_be_repaired_keeps_no_other_from_being_repaired(lake: Path) -> None:
+    folder = lake / "lake/_gobblin/manifests/numbers"
+    (folder / "a/0000000002.json").unlink()
+    (folder / "a/0000000002.json").mkdir()
+    (folder / "b%2F1/0000000002.json").unlink()
+    done = check(lake, repair=True)
+    notes = {one.dataset_urn: one.note for one in done.datasets}
+    assert (notes["b/1"], done.is_whole) == ("", False)
+    assert "0000000002.json" in notes["a"]
+    assert found(check(lake)) == {("a", "manifest missing")}
+
+
+def test_published_file_that_cannot_be_opened_keeps_no_other_from_being_compared(lake: Path) -> None:
+    file = next((lake / "lake/test/numbers/all/a").glob("*.parquet"))
+    file.unlink()
+    file.symlink_to(file.name)
+    assert found(check(lake)) == {("a", "file altered")}
