@@ -71,6 +71,21 @@ def test_timestamp_is_the_first_offset_at_or_after_it(new_job: NewJob) -> None:
     assert job.ids() == [3, 4], "a partition with nothing that late begins at its end"
 
 
+def test_instant_before_1970_or_inside_of_a_millisecond_is_one_of_messages_too(new_job: NewJob) -> None:
+    job = new_job(topic_config={"retention.ms": "-1"})
+    for number in range(3):
+        send_at(job, number, NOON + timedelta(milliseconds=number))
+    places = {
+        datetime(1900, 1, 1, tzinfo=UTC): 0,
+        datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC): 0,  # -1 ms, which brokers take for the end
+        NOON + timedelta(milliseconds=1): 1,
+        NOON + timedelta(milliseconds=1, microseconds=1): 2,
+    }
+    for instant, offset in places.items():
+        want(job, Timestamp(instant))
+        assert job.plan().low == CompositeWatermark({f"{job.topic}-0": offset})
+
+
 def test_upcoming_reads_what_comes_and_nothing_before(new_job: NewJob) -> None:
     job = new_job()
     job.send(range(10))

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Self
 
 import pyarrow as pa
@@ -47,6 +47,7 @@ from gobblin_dagster.core.watermark import CompositeWatermark, Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LEADER_WAIT_S = 5.0
 """Seconds to keep asking for partitions without a leader: a cluster needs moments to elect one after a restart."""
 _ASK_AGAIN_S = 0.2
@@ -216,7 +217,8 @@ class KafkaSource:
 
         asked = {one: TopicPartition(*one) for one in partitions}
         spec: Any = library.OffsetSpec  # type: ignore[attr-defined]  # public, though not in its `__all__`
-        at = spec.for_timestamp(int(instant.timestamp() * 1000))
+        # Messages have whole milliseconds. Brokers take -1 for the end, and other negative numbers for other places.
+        at = spec.for_timestamp(max(-((_EPOCH - instant) // timedelta(milliseconds=1)), 0))
         answer = admin.list_offsets(dict.fromkeys(asked.values(), at), request_timeout=self._options.timeout_s)
         return {one: answer[key].result().offset for one, key in asked.items()}
 
