@@ -142,8 +142,10 @@ class WarmServer:
                 self._stop(connection, at_once=bool(message.get("at_once")))
             elif message["kind"] == "interrupt":
                 self._interrupt(connection, message["arguments"])
-        except (OSError, ValueError, KeyError) as error:
-            log.warning("a client was not understood: %s", error)
+            else:
+                raise ValueError(f"a message of the kind {message['kind']!r}")  # of a newer version, maybe
+        except Exception as error:  # noqa: BLE001 - whatever came, its client must not wait for an answer
+            log.warning("a client was not understood: %s: %s", type(error).__name__, error)
             connection.close()
 
     def _take(self, connection: socket.socket, message: Message, files: list[int]) -> None:

@@ -268,6 +268,15 @@ def test_nonsense_does_not_harm_the_worker(root: Path) -> None:
             connection.sendall(sent)
             connection.shutdown(socket.SHUT_WR)
             assert connection.recv(1) == b""
+    deep = b"[" * 100_000
+    for kind, fields in ((b'"dance"', b""), (b'"status"', b', "deep": ' + deep), (b'"run"', b', "arguments": 1')):
+        body = b'{"protocol": 1, "kind": ' + kind + fields + b"}"
+        connection = WarmAddress.of(root).connect()
+        assert connection is not None
+        with connection:
+            connection.sendall(len(body).to_bytes(4) + body)
+            connection.settimeout(60)
+            assert connection.recv(1) == b"", "the client does not wait"
     connection = WarmAddress.of(root).connect()
     assert connection is not None
     with connection:  # no streams come with it
