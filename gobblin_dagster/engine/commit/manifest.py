@@ -215,6 +215,16 @@ def manifest_fault(content: bytes, expected: Sequence[bytes], output_root: str, 
     return "it lists other files than the state store does"
 
 
+def schemas_in(content: bytes, number: int) -> Mapping[str, str] | None:
+    """Return the Arrow schemas by branch, as text, of the manifest of a snapshot; None if an older version wrote it.
+
+    Raises:
+        CorruptRecordError: the manifest is damaged.
+    """
+    schemas: Mapping[str, str] | None = _parse(content, f"of snapshot {number}", number).get("schemas")
+    return schemas
+
+
 def _facts(output_root: str, number: int, body: dict[str, Any]) -> tuple[Any, ...]:
     files = sorted(_files(output_root, number, body), key=lambda file: (file.branch, file.path))
     return files, sorted(body.get("removed", ())), body["previous"], bool(body.get("whole"))

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from gobblin_dagster.core.commit import WAITING, FileHistory, PublishedFile
+from gobblin_dagster.core.commit import WAITING, FileHistory, PublishedFile, SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, StorageError
 from gobblin_dagster.core.storage import Storage
@@ -29,6 +29,7 @@ from gobblin_dagster.engine.commit.manifest import (
     manifest_dir,
     manifest_fault,
     manifest_path,
+    schemas_in,
 )
 from gobblin_dagster.engine.commit.step_runner import folders_of
 from gobblin_dagster.engine.project import Project
@@ -229,13 +230,26 @@ class _Verifier:
                     raise
                 yield Difference(Differs.MANIFEST_CUT, path, f"it cannot be read: {error.strerror}")
                 continue
-            if fault := manifest_fault(content, expected, self._root, number):
+            fault = manifest_fault(content, expected, self._root, number)
+            if not fault and number == state.snapshot and not self._has_schemas(state, content):
+                fault = "it tells readers other types of columns than the state store does"
+            if fault:
                 is_cut = fault.startswith("it cannot be read")
                 yield Difference(Differs.MANIFEST_CUT if is_cut else Differs.MANIFEST_EDITED, path, fault)
         for number in list_manifests(self._storage, self._root, job, urn):
             if number > state.snapshot:
                 detail = f"the newest snapshot that the state store knows is {state.snapshot}"
                 yield Difference(Differs.MANIFEST_UNKNOWN, manifest_path(self._root, job, urn, number), detail)
+
+    def _has_schemas(self, state: DatasetState, content: bytes) -> bool:
+        """True if the newest manifest, which tells the types of all, tells those of its commit."""
+        found = schemas_in(content, state.snapshot)
+        if found is None or found == state.schemas:
+            return True
+        # Commits without files have changed them since.
+        stored = self._store.load_sequences(state.job, {SequenceState.COMMITTED}, [state.dataset_urn])
+        after = [decode_sequence(one, self._store.places, skip_unknown_steps=True).after for one in stored]
+        return any(one.snapshot == state.snapshot and one.schemas == found for one in after)
 
     def repaired(self, dataset: VerifiedDataset, leases: LeaseKeeper) -> VerifiedDataset:
         """Write the differing manifests of a dataset again, unless a run holds it or the storage refuses."""

@@ -13,9 +13,11 @@ import pytest
 
 from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.engine.maintenance.rollback import rollback
 from gobblin_dagster.engine.maintenance.verify import Differs, Verification, verify
 from gobblin_dagster.engine.snapshots.reader import read_published
+from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.testing.damage import DAMAGES, Damage
 from tests.unit.constructs.publishers.table_jobs import table_job
 from tests.unit.engine.jobs import job_spec, project, run
@@ -205,3 +207,31 @@ def test_published_file_that_cannot_be_opened_keeps_no_other_from_being_compared
     file.unlink()
     file.symlink_to(file.name)
     assert found(check(lake)) == {("a", "file altered")}
+
+
+def test_types_of_columns_that_were_edited_in_the_newest_manifest_are_named_and_repaired(lake: Path) -> None:
+    newest = lake / "lake/_gobblin/manifests/numbers/a/0000000003.json"
+    body = json.loads(newest.read_text())
+    newest.write_text(json.dumps(body | {"schemas": body["schemas"] | {"all": "id: string\nvalue: string"}}))
+    assert found(check(lake)) == {("a", "manifest edited")}
+    assert check(lake, repair=True).is_whole
+    assert json.loads(newest.read_text()) == body
+
+
+def test_manifest_keeps_its_types_where_a_commit_without_files_brought_others(tmp_path: Path) -> None:
+    def job(rows: int, **parts: Any) -> JobSpec:
+        return job_spec({"a": {"rows": rows}}, **parts)
+
+    run(tmp_path, job(3))
+    nothing = job(5, converters=[{"type": "sql", "select": "*, 'x' as other", "where": "id < 3"}])
+    assert run(tmp_path, nothing).status is RunStatus.SUCCEEDED
+    done = verify(project(tmp_path, nothing), nothing)
+    assert (done.datasets[0].snapshot, found(done)) == (1, set())
+
+
+def test_manifest_of_an_older_version_without_types_differs_in_nothing(lake: Path) -> None:
+    newest = lake / "lake/_gobblin/manifests/numbers/a/0000000003.json"
+    body = json.loads(newest.read_text())
+    del body["schemas"]
+    newest.write_text(json.dumps(body))
+    assert found(check(lake)) == set()
