@@ -15,8 +15,8 @@ _MOST_PACKED = 1 << 16
 class PackedStreams:
     """Decompress the streams, for `pa.PythonFile`.
 
-    Python's own bz2 and xz files end silently before a stream with damaged first bytes; this one raises LZMAError or
-    OSError there, and EOFError if the last stream is cut off.
+    Python's own bz2 and xz files end silently before a stream with damaged first bytes; this one raises OSError there,
+    and EOFError if the last stream is cut off.
     """
 
     def __init__(self, raw: pa.NativeFile, unpacker: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor]) -> None:
@@ -38,7 +38,11 @@ class PackedStreams:
                 packed = self._raw.read(_MOST_PACKED)
                 if not packed:
                     raise EOFError("it ends inside a compressed stream")
-            if data := self._stream.decompress(packed, size):
+            try:
+                data = self._stream.decompress(packed, size)
+            except lzma.LZMAError as error:
+                raise OSError(str(error)) from error  # as bz2 does
+            if data:
                 return data
 
     def _next_stream(self) -> bytes:

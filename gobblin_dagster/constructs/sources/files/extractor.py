@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.storage.checksums import has_content
 from gobblin_dagster.storage.remote import as_os_error, is_passing
 
-_FORMAT_ERRORS = (pa.ArrowException, UnicodeError, EOFError, lzma.LZMAError)
+_FORMAT_ERRORS = (pa.ArrowException, UnicodeError, EOFError)
 
 
 class FilesExtractor:

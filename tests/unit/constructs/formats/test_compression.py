@@ -9,8 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from gobblin_dagster.constructs.formats.base import InputFile, TypeSample
+from gobblin_dagster.constructs.formats.csv import CsvFormat, CsvOptions
+from gobblin_dagster.constructs.formats.json_blocks import blocks
+from gobblin_dagster.constructs.formats.json_sample import JsonSample
 from gobblin_dagster.core.errors import ExtractError
 from tests.unit.constructs.formats.reading import read
+from tests.unit.constructs.samples import CONTEXT
 
 PACKERS: dict[str, Any] = {
     "gz": gzip.compress,
@@ -63,3 +68,14 @@ def test_packed_file_without_bytes_is_an_interrupted_upload(tmp_path: Path, kind
     with pytest.raises(ExtractError, match=rf"file day\.txt\.{kind}: is empty.*upload"):
         read_packed(tmp_path, kind, b"")
     assert read_packed(tmp_path, kind, PACKERS[kind](b"")) == []
+
+
+@packed
+@pytest.mark.parametrize("kind_of_file", ["csv", "jsonl"])
+def test_damaged_file_is_passed_over_while_types_are_inferred(tmp_path: Path, kind: str, kind_of_file: str) -> None:
+    (tmp_path / f"bad.{kind_of_file}.{kind}").write_bytes(b"id,v" * 100)
+    sample: TypeSample = JsonSample(blocks, 1 << 10, (), ())
+    if kind_of_file == "csv":
+        sample = CsvFormat(CsvOptions(), CONTEXT).sample(())
+    sample.look(InputFile(str(tmp_path / f"bad.{kind_of_file}.{kind}")), 1 << 20)
+    assert sample.types() == {}
