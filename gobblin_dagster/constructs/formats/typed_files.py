@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gobblin_dagster.constructs.formats.base import FileReader, FormatError, InputFile, chosen_columns
+from gobblin_dagster.constructs.types.arrow import has_part, is_text
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.utils.text import first_line
 from gobblin_dagster.spec.job import SpecModel
@@ -47,8 +48,25 @@ class TypedFileReader(ABC):
     def batches(self) -> Iterator[pa.RecordBatch]:
         names = self.schema.names
         for batch in self._batches(names):
+            for name in names:
+                self._require_text(name, batch.column(name))
             yield self._as_in_first(batch.select(names))
             self._rows_read += batch.num_rows
+
+    def _require_text(self, name: str, values: pa.Array) -> None:
+        """Raise FormatError for a text that is not UTF-8: it would be published, and no reader could read its file."""
+        if not has_part(values.type, is_text) or _is_valid(values):
+            return
+        good, bad = 0, len(values)
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            half = values.take(pa.array(range(good, middle)))  # `validate` looks behind the ends of a slice
+            good, bad = (middle, bad) if _is_valid(half) else (good, middle)
+        raise FormatError(
+            f"column {name!r} holds a text that is not UTF-8. Have the file written with a binary column, or leave the "
+            "column out with `include`.",
+            self._rows_read + good + 1,
+        )
 
     def _as_in_first(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with the schema of the work unit's first file.
@@ -102,6 +120,14 @@ class TypedFileFormat:
     def count_rows(self, file: InputFile) -> int:
         with closing(self.reader(file, (), self._block_bytes, None)) as reader:
             return reader.count_rows()
+
+
+def _is_valid(values: pa.Array) -> bool:
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def incomplete(kind: str, error: Exception, row: int | None = None) -> FormatError:

@@ -11,6 +11,7 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
@@ -178,3 +179,15 @@ def test_connection_that_breaks_is_no_damage_of_the_file(kind: str) -> None:
     context = ConstructContext(job="j", base_dir="/")
     with pytest.raises(OSError, match="NETWORK_CONNECTION"):
         file_format({"type": kind}, context).open(Remote(f"s3://bucket/a.{kind}"), None)
+
+
+@pytest.mark.parametrize("kind", ["orc", "parquet"])
+@pytest.mark.parametrize("is_nested", [False, True], ids=["plain", "nested"])
+def test_text_that_is_not_utf8_is_refused_with_its_row(tmp_path: Path, kind: str, is_nested: bool) -> None:
+    texts = pa.array([b"a", b"b", b"\xff\xfe", b"d"]).view(pa.string())
+    column = pa.StructArray.from_arrays([texts], ["text"]) if is_nested else texts
+    table = pa.table({"id": [1, 2, 3, 4], "v": column})
+    (orc.write_table if kind == "orc" else pq.write_table)(table, tmp_path / f"a.{kind}")
+    with pytest.raises(ExtractError, match=r"row 3: column 'v' holds a text that is not UTF-8"):
+        read(tmp_path, f"a.{kind}", type=kind)
+    assert read(tmp_path, f"a.{kind}", type=kind, include=["id"]).column("id").to_pylist() == [1, 2, 3, 4]
