@@ -83,7 +83,7 @@ class AvroReader(TypedFileReader):
             if as_os_error(error) is not None:
                 raise
             row = self._rows_read + 1 if self._rows_read else None
-            if "out of range" in str(error):
+            if isinstance(error, OverflowError) or "out of range" in str(error):
                 problem = f"has a date or time outside the years 1 to 9999, or is damaged ({first_line(error)})."
                 raise FormatError(problem, row) from error
             raise incomplete("Avro", error, row) from error

@@ -19,10 +19,10 @@ def null_problem(nulls: int, column: str) -> str:
     return f"{nulls} row(s) have NULL in the watermark column {column}; set `nulls: exclude` or `nulls: include`"
 
 
-def null_notes(how: str, nulls: int, column: str, units: Sequence[WorkUnit]) -> list[str]:
+def null_notes(how: str, nulls: int, column: str, units: Sequence[WorkUnit], *, is_first: bool) -> list[str]:
     """Return a note on rows with NULL in the watermark column.
 
-    `how` is the option `nulls`, `units` are those planned.
+    `how` is the option `nulls`, `units` are those planned; `is_first`: nothing of the dataset was read before.
     """
     if not nulls:
         return []
@@ -31,6 +31,8 @@ def null_notes(how: str, nulls: int, column: str, units: Sequence[WorkUnit]) -> 
         return [f"{what} and are not read (`nulls: exclude`)."]
     if any("nulls" in unit.read for unit in units):
         return [f"{what} and are read now, once (`nulls: include`)."]
+    if is_first:
+        return [f"{what} and wait for the first row with a position: `nulls: include` reads them with it."]
     return [f"{what} and are not read: `nulls: include` reads only those that exist at the first read."]
 
 

@@ -77,7 +77,7 @@ class Offers:
             problem = f"{urn}: {null_problem(nulls, relation.cursor_column)}."
             return DatasetOffer(urn, mark, None, problem=str(self._error(problem)))
         if highest is None:
-            notes = [*null_notes(self._options.nulls, nulls, relation.cursor_column, ()), *table.notes]
+            notes = [*self._null_notes(relation, nulls, (), committed), *table.notes]
             if committed:
                 notes.append(f"it holds no row with a position, and is committed up to {mark}: {_GONE}")
             return DatasetOffer(urn, mark, mark, notes=notes)
@@ -99,7 +99,7 @@ class Offers:
             )
         start = self._cursor.parse(self._options.start) if self._options.start is not None else None
         units = self._units(urn, relation, open_ranges(committed, first, high, start), committed)
-        notes = [*null_notes(self._options.nulls, nulls, relation.cursor_column, units), *notes]
+        notes = [*self._null_notes(relation, nulls, units, committed), *notes]
         if not units:
             return DatasetOffer(urn, mark, mark, notes=notes)
         notes += [*zone_notes(self._options, relation, self.horizon), *self._reading_notes(committed, units)]
@@ -156,6 +156,11 @@ class Offers:
         if column is None or not column.nullable:
             return 0
         return int(self.connection.execute(relation.null_count()).scalar_one())
+
+    def _null_notes(
+        self, relation: Relation, nulls: int, units: Sequence[WorkUnit], committed: Sequence[Range]
+    ) -> list[str]:
+        return null_notes(self._options.nulls, nulls, relation.cursor_column, units, is_first=not committed)
 
     def _reading_notes(self, committed: Sequence[Range], units: Sequence[WorkUnit]) -> list[str]:
         notes, database = [], self.tables.database

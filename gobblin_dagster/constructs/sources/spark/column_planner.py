@@ -39,14 +39,14 @@ class ColumnPlanner:
             raise ValueError(null_problem(nulls, column.name))
         lowest = lowest if lowest is not None else first
         if lowest is None:
-            return DatasetOffer(urn, mark, mark, notes=null_notes(options.nulls, nulls, column.name, ()))
+            return DatasetOffer(urn, mark, mark, notes=null_notes(options.nulls, nulls, column.name, (), is_first=True))
         after = max(step for step in (last, None if highest is None else highest + 1) if step is not None)
         high, why = min([(after, ""), *self._caps(column, after)])
         high = high if last is None else max(high, last)
         start = cursor.parse(options.start) if options.start is not None else None
         column.require_positions(lowest if start is None else max(lowest, start), high)
         units = self._units(frame, column, urn, list(open_ranges(committed, lowest, high, start)), committed)
-        notes = null_notes(options.nulls, nulls, column.name, units)
+        notes = null_notes(options.nulls, nulls, column.name, units, is_first=not committed)
         if last is not None and (highest is None or highest < last - 1):
             # Every read ended at or before a row: there was a row at its last position, or behind it.
             notes.append(

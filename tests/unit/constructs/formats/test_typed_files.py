@@ -117,10 +117,16 @@ def test_orc_of_times_that_nanoseconds_do_not_reach_says_what_to_do(tmp_path: Pa
     assert read(tmp_path, "day.orc", type="orc", include=["id"]).column("id").to_pylist() == [1]
 
 
-@pytest.mark.parametrize(("kind", "logical"), [("int", "date"), ("long", "timestamp-millis")])
-def test_avro_of_dates_beyond_the_calendar_is_no_interrupted_upload(tmp_path: Path, kind: str, logical: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "logical", "number"),
+    [("int", "date", 2_932_897), ("int", "date", 2**31 - 1), ("long", "timestamp-millis", 253_402_300_800_000)],
+    ids=["day 10000-01-01", "last day", "time 10000-01-01"],
+)
+def test_avro_of_dates_beyond_the_calendar_is_no_interrupted_upload(
+    tmp_path: Path, kind: str, logical: str, number: int
+) -> None:
     days = {"name": "at", "type": {"type": kind, "logicalType": logical}}
-    write(tmp_path / "day.avro", [{"at": 2_932_897 if kind == "int" else 253_402_300_800_000}], fields=[days])
+    write(tmp_path / "day.avro", [{"at": number}], fields=[days])
     with pytest.raises(ExtractError, match=r"day\.avro: has a date or time outside the years 1 to 9999"):
         read(tmp_path, "day.avro", type="avro")
 
