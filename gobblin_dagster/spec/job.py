@@ -17,6 +17,7 @@ from pydantic import ConfigDict, Field, StringConstraints, field_validator, mode
 from gobblin_dagster.core.extract import Extract, ExtractType
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.utils.duplicates import repeated
+from gobblin_dagster.core.utils.url_text import one_slash_problem
 from gobblin_dagster.spec.asset import AssetSettings
 from gobblin_dagster.spec.model import SpecModel as SpecModel  # noqa: PLC0414  # others import it from here
 from gobblin_dagster.spec.numbers import ExactNumbers
@@ -432,6 +433,13 @@ class OutputSpec(SpecModel):
     Source: `writer.dir.permissions`."""
     group: str | None = Field(default=None, min_length=1)
     """Group of published files and their folders, by name. Source: `writer.group.name`."""
+
+    @field_validator("path")
+    @classmethod
+    def _is_whole(cls, path: str) -> str:
+        if problem := one_slash_problem(path):
+            raise ValueError(problem)
+        return path
 
 
 class JobSpec(SpecModel):

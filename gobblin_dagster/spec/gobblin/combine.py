@@ -228,13 +228,16 @@ def parquet_codec(texts: Texts) -> str:
 
 def publisher(texts: Texts) -> dict[str, str] | None:
     """Return the publisher for one of Gobblin's classes; None for the default."""
-    if values.switch(texts.get("data.publisher.replace.final.dir", "false")):
-        return {"type": "replace"}
+    is_replacing = values.switch(texts.get("data.publisher.replace.final.dir", "false"))
     given = texts.get("data.publisher.job.type") or texts.get("data.publisher.type", "")
     by_last_name = {name.rpartition(".")[2]: found for name, found in PUBLISHERS.items()}
     found = given if ":" in given else by_last_name.get(given.rpartition(".")[2])
     if given and found is None:
         raise ValueError(f"there is no publisher for the class {given[:80]}; known: {', '.join(sorted(by_last_name))}")
+    if is_replacing and found == "timestamped":
+        raise ValueError(f"data.publisher.replace.final.dir=true does not go with {given[:80]}; remove one of both")
+    if is_replacing and found != "noop":
+        return {"type": "replace"}
     return {"type": found} if found and found != "append" else None
 
 
@@ -245,11 +248,12 @@ def output_path(final_dirs: list[str], file_systems: list[str]) -> tuple[str, li
         final_dirs: the final folder of each branch.
         file_systems: the file system of each branch; empty: this machine's.
     """
-    systems = {system.rstrip("/").removeprefix("file:") for system in file_systems}
+    systems = {values.file_system(system) for system in file_systems}
     if len(systems) > 1:
         named = ", ".join(sorted(system or "file:///" for system in systems))
         raise ValueError(f"all branches are published to one file system, got {named[:120]}")
-    scheme = file_systems[0]
+    scheme = systems.pop()
+    final_dirs = [values.folder(one) for one in final_dirs]
     marks = {folder.rpartition("://")[0] for folder in final_dirs}
     if len(marks) > 1:
         raise ValueError("all branches are published to one file system; write all final folders as URLs, or none")
@@ -260,9 +264,7 @@ def output_path(final_dirs: list[str], file_systems: list[str]) -> tuple[str, li
     if shared in ("", "/") or is_root:
         raise ValueError("the final folders of the branches share no folder but the root; put them below one")
     rests = [folder.removeprefix(shared).strip("/") for folder in dirs]
-    if mark or not scheme or scheme.startswith("file:"):
-        return mark + shared, rests
-    return f"{scheme.rstrip('/')}/{shared.lstrip('/')}", rests
+    return (mark + shared if mark or not scheme else f"{scheme}/{shared.lstrip('/')}"), rests
 
 
 def branch_path(rest: str, texts: Texts, *, is_alone: bool) -> str | None:

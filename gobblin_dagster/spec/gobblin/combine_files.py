@@ -17,13 +17,13 @@ _LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M"}
 def file_path(texts: Mapping[str, str]) -> str:
     """Return the pattern of input files."""
     if given := texts.get("source.filebased.files.to.pull"):
-        return _files(values.words(given)) if "," in given else given
+        return _files([values.folder(one) for one in values.words(given)]) if "," in given else values.folder(given)
     if "source.filebased.data.directory" not in texts:
         raise ValueError("source.filebased.data.directory is missing")
-    folder = texts["source.filebased.data.directory"].rstrip("/")
-    system = texts.get("source.filebased.fs.uri", "")
-    if "://" not in folder and system not in ("", "file:///", "file://"):
-        folder = f"{system.rstrip('/')}/{folder.lstrip('/')}"
+    folder = values.folder(texts["source.filebased.data.directory"].rstrip("/"))
+    system = values.file_system(texts.get("source.filebased.fs.uri", ""))
+    if "://" not in folder and system:
+        folder = f"{system}/{folder.lstrip('/')}"
     if "DatePartitioned" not in texts.get("source.class", ""):
         return f"{folder}/*"
     prefix = texts.get("date.partitioned.source.partition.prefix", "").strip("/")

@@ -45,6 +45,8 @@ class Entries:
     faults: list[SpecFault] = field(default_factory=list)
     referred: set[str] = field(default_factory=set)
     """Keys that other values refer to."""
+    lists: frozenset[str] = frozenset()
+    """Environment variables whose values hold a comma."""
 
     def inherit(self, further: Iterable[Entry]) -> None:
         """Add entries of a file that is farther away; existing entries win."""

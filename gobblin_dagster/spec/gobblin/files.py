@@ -51,6 +51,7 @@ def read_entries(path: Path, root: Path, shown: Callable[[Path], str], environ: 
     if has_optional:
         entries, _ = _read(path, root, shown, environ, frozenset(entries.by_key))
     entries.resolve()
+    entries.lists = frozenset(name for name, value in environ.items() if "," in value)
     return entries
 
 

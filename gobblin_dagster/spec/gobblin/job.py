@@ -8,7 +8,7 @@ not carried, and for each part the key that it came from, so that later faults n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -24,6 +24,7 @@ from gobblin_dagster.spec.gobblin.files import read_entries
 from gobblin_dagster.spec.gobblin.keys import KEYS, Key
 from gobblin_dagster.spec.gobblin.lookup import FIELD
 
+_VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)\}")
 _ONLY_REFERENCES = re.compile(r"(?:\$\{\w+\})+")
 Scope = int | None
 """A branch's index; None for the job."""
@@ -62,15 +63,17 @@ def read_job(
 def convert(entries: Entries, own_classes: Mapping[str, Mapping[str, Any]] = MappingProxyType({})) -> GobblinJob:
     """Convert keys whose references were replaced; arguments as in `read_job`."""
     job = GobblinJob(faults=list(entries.faults))
-    _Conversion(job, own_classes).run(entries.by_key, entries.referred)
+    _Conversion(job, own_classes, entries.lists).run(entries.by_key, entries.referred)
     return job
 
 
 class _Conversion:
     """Turns the keys of one job into its document."""
 
-    def __init__(self, job: GobblinJob, own_classes: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, job: GobblinJob, own_classes: Mapping[str, Mapping[str, Any]], lists: Collection[str]) -> None:
         self._job = job
+        self._lists = lists
+        """Environment variables whose values hold a comma."""
         self._own_classes = own_classes
         self._given: dict[Scope, dict[str, Entry]] = {None: {}}
         """Known keys by scope and name."""
@@ -115,7 +118,13 @@ class _Conversion:
         if known[0].name.endswith("*"):
             name, scope = known[0].name, None
         is_carried = any(key.field for key in known)
-        if is_carried:
+        variables = [one for one in _VARIABLE.findall(entry.text) if one in self._lists]
+        if is_carried and variables and any(key.is_list for key in known):
+            self._fault(
+                entry,
+                f"${{env:{variables[0]}}} holds a list, but a variable is one item here; take a variable for each",
+            )
+        elif is_carried:
             if entry.key in self._own_given or self._may_stand(entry):
                 self._given.setdefault(scope, {})[name] = entry
         elif self._holds(known[0], entry):
@@ -212,8 +221,13 @@ class _Conversion:
 
     def _of_own_class(self, name: str, texts: Mapping[str, str]) -> Any:
         """Return the declaration in `classes` for the class that a field names; None if there is none."""
-        if name == "publisher" and not values.switch(texts.get("data.publisher.replace.final.dir", "false")):
-            own = self._own_classes.get(texts.get("data.publisher.job.type") or texts.get("data.publisher.type", ""))
+        if name == "publisher":
+            given = texts.get("data.publisher.job.type") or texts.get("data.publisher.type", "")
+            own = self._own_classes.get(given)
+            if own is not None and values.switch(texts.get("data.publisher.replace.final.dir", "false")):
+                raise ValueError(
+                    f"data.publisher.replace.final.dir=true is not for classes like {given[:80]}; remove it"
+                )
             return self._filled(own) if own is not None else None
         if name == "writer(*).partition_by":
             own = self._own_classes.get(texts.get("writer.partitioner.class", ""))
@@ -321,7 +335,9 @@ class _Conversion:
             return f"expected one of {', '.join(meanings)}, got {kind[:60]!r}"
         if slot == "task_policies" and self._given[None].get("data.quality.enforce.failure") is not None:
             entry = self._take("data.quality.enforce.failure", None)
-            meaning = bool(meaning) and entry is not None and entry.text.lower() != "false"
+            if entry is None or entry.text.lower() not in ("true", "false"):
+                return "expected data.quality.enforce.failure to be true or false"
+            meaning = bool(meaning) and entry.text.lower() == "true"
         declaration[field_name] = meaning
         return ""
 

@@ -48,6 +48,11 @@ class Key:
     elsewhere."""
 
     @property
+    def is_list(self) -> bool:
+        """Whether the key's text is a list with commas."""
+        return self.read in (values.words, values.patterns)
+
+    @property
     def takes_branch(self) -> bool:
         """Whether the index of a branch may follow the key; the page on forks allows it for three whole families."""
         return self.per_branch or self.name.startswith(("converter.", "qualitychecker.", "writer."))
@@ -179,9 +184,19 @@ STATE = (
 QUERY = (
     Key("source.class", "source.type", note="Gobblin's classes, `module:Class`, or `classes` of gobblin.yaml"),
     Key("source.entity", "source(query).tables", note="without `source.entities`; names the table of other sources"),
-    Key("source.entities", "source(query).tables"),
-    Key("entity.whitelist", "source(query).tables", note="keeps those of `source.entities` that it matches whole"),
-    Key("entity.blacklist", "source(query).tables", note="leaves out those of `source.entities` that it matches whole"),
+    Key("source.entities", "source(query).tables", values.words),
+    Key(
+        "entity.whitelist",
+        "source(query).tables",
+        values.patterns,
+        note="keeps those of `source.entities` that it matches whole",
+    ),
+    Key(
+        "entity.blacklist",
+        "source(query).tables",
+        values.patterns,
+        note="leaves out those of `source.entities` that it matches whole",
+    ),
     Key("extract.namespace", "extract.namespace", values.name, _SEED, "dots and dashes become `_`"),
     Key(
         "extract.table.name",
@@ -300,7 +315,7 @@ FILES = (
     Key("date.partitioned.source.lookback.time", "source(files).lookback", note="late files of these dates are read"),
     Key("source.filebased.maxFilesPerRun", "source(files).max_files_per_run", values.count, note="per dataset"),
     Key("source.filebased.fs.prior.snapshot.required", mark=_RARE, note="a state without its snapshot is never stored"),
-    Key("source.filebased.files.to.pull", "source(files).path", note="files of one folder, or a pattern"),
+    Key("source.filebased.files.to.pull", "source(files).path", values.words, note="files of one folder, or a pattern"),
     _needless("source.filebased.fs.snapshot", "Gobblin's own note of what it has seen; the state holds ours"),
     Key("source.filebased.preserve.file.name", mark=_RARE, note="files are named by their work unit", holds=("false",)),
     _refused(

@@ -15,7 +15,7 @@ OWN_TABLE = "<table>"
 _NO_FILES = "console"
 """The only built-in writer that `writer(*)` does not include, as it writes no files."""
 
-_INDEXED = re.compile(r"(?P<name>.+)\.(?P<index>\d{1,3})")
+_INDEXED = re.compile(r"(?P<name>.+)\.(?P<index>0|[1-9]\d{0,2})")
 BY_NAME: dict[str, list[Key]] = {}
 for _key in KEYS:
     BY_NAME.setdefault(_key.name, []).append(_key)

@@ -138,6 +138,33 @@ def mode(given: str) -> str:
     return given.strip()
 
 
+def file_system(given: str) -> str:
+    """Return `scheme://host:port` of a file system, empty for this machine's; as in Hadoop, it has no path.
+
+    Example:
+        >>> file_system("hdfs://nn:8020/"), file_system("file:///")
+        ('hdfs://nn:8020', '')
+    """
+    scheme, mark, rest = given.partition("://")
+    if given.startswith("file:") or not given:
+        return ""
+    if _REFERENCE.fullmatch(given):
+        return given
+    if not mark or "/" in rest.rstrip("/"):
+        raise ValueError(f"expected a file system as hdfs://host:port, without a path, got {given[:60]!r}")
+    return f"{scheme}://{rest.rstrip('/')}"
+
+
+def folder(given: str) -> str:
+    """Return a folder; one of this machine as a plain path, because Hadoop decodes no `%20` in `file:///a%20b`.
+
+    Example:
+        >>> folder("file:/out"), folder("file:///out"), folder("hdfs://nn/out")
+        ('/out', '/out', 'hdfs://nn/out')
+    """
+    return re.sub(r"\Afile:(//)?(?=/)", "", given)
+
+
 def watermark_type(given: str) -> str:
     """Return the type of a watermark column."""
     return {"simple": "long"}.get(given.lower(), given.lower())

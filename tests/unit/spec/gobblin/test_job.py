@@ -522,6 +522,55 @@ def test_branch_without_a_place_of_its_own_goes_to_no_other(tmp_path: Path, line
     assert load(tmp_path, KAFKA.replace("data.publisher.final.dir=/lake\n", same)).spec.output.path == "/lake"
 
 
+@pytest.mark.parametrize(
+    ("final", "system", "path"),
+    [
+        ("file:/out/a%20b", "file:///", "/out/a%20b"),
+        ("file:///out/a%20b", "file:/", "/out/a%20b"),
+        ("/out", "hdfs://nn:8020/", "hdfs://nn:8020/out"),
+    ],
+)
+def test_places_are_written_as_hadoop_writes_them(tmp_path: Path, final: str, system: str, path: str) -> None:
+    text = (
+        f"job.name=a\nsource.class=TextFileBasedSource\nextract.namespace=s\ndata.publisher.final.dir={final}\n"
+        f"writer.fs.uri={system}\nsource.filebased.fs.uri={system}\nsource.filebased.data.directory={final}\n"
+    )
+    job = load(tmp_path, text).spec
+    assert (job.output.path, job.source.options["path"]) == (path, f"{path}/*")
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ("writer.fs.uri=hdfs://nn/user/x", "expected a file system as hdfs://host:port, without a path"),
+        ("data.publisher.fs.uri=nn:8020", "expected a file system as hdfs://host:port, without a path"),
+        ("topic.blacklist=${env:LIST}", "${env:LIST} holds a list, but a variable is one item here"),
+        ("data.publisher.replace.final.dir=true\ndata.publisher.type=TimestampDataPublisher", "does not go with Time"),
+        (
+            "data.quality.enforce.failure=no\nqualitychecker.task.policies=RowCountPolicy\n"
+            "qualitychecker.task.policy.types=FAIL",
+            "expected data.quality.enforce.failure to be true or false",
+        ),
+        ("fork.branches=2\nwriter.output.format.01=PARQUET", "writer.output.format.01: is no key that is known"),
+    ],
+)
+def test_what_would_go_elsewhere_or_leave_out_less_is_a_fault(tmp_path: Path, lines: str, problem: str) -> None:
+    assert any(problem in fault for fault in faults(tmp_path, f"{KAFKA}{lines}\n", LIST="secret,private"))
+
+
+def test_publisher_that_publishes_nothing_replaces_nothing(tmp_path: Path) -> None:
+    text = KAFKA + "data.publisher.replace.final.dir=true\ndata.publisher.type=NoopPublisher\n"
+    assert load(tmp_path, text).spec.publisher.type == "noop"
+    own = {"com.shop.Own": {"type": "timestamped"}}
+    text = text.replace("NoopPublisher", "com.shop.Own")
+    assert any("is not for classes like com.shop.Own" in fault for fault in faults(tmp_path, text, own))
+
+
+def test_url_with_one_slash_is_no_folder(tmp_path: Path) -> None:
+    (fault,) = faults(tmp_path, KAFKA.replace("=/lake", "=hdfs:/lake"))
+    assert "'hdfs:/lake' has one slash behind its scheme; write hdfs:///lake" in fault
+
+
 def test_rows_land_in_the_final_folder_of_their_branch(tmp_path: Path) -> None:
     own = {
         "com.shop.Numbers": {"type": "gobblin_dagster.testing.rows_source:RowsSource", "datasets": {"a": {"rows": 3}}},

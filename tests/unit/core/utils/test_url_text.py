@@ -1,0 +1,18 @@
+"""URLs that lack a slash."""
+
+from __future__ import annotations
+
+import pytest
+
+from gobblin_dagster.core.utils.url_text import one_slash_problem
+
+
+@pytest.mark.parametrize("text", ["/lake", "lake", "C:/lake", "a/b:/c", "hdfs://nn/x", "file:///x", "s3://b", "x:y"])
+def test_whole_urls_and_paths_are_fine(text: str) -> None:
+    assert one_slash_problem(text) == ""
+
+
+def test_url_with_one_slash_is_shown_as_it_should_be() -> None:
+    assert one_slash_problem("hdfs:/lake/{dataset}") == (
+        "'hdfs:/lake/{dataset}' has one slash behind its scheme; write hdfs:///lake/{dataset}"
+    )
