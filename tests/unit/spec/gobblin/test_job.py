@@ -560,7 +560,9 @@ def test_what_would_go_elsewhere_or_leave_out_less_is_a_fault(tmp_path: Path, li
 
 def test_publisher_that_publishes_nothing_replaces_nothing(tmp_path: Path) -> None:
     text = KAFKA + "data.publisher.replace.final.dir=true\ndata.publisher.type=NoopPublisher\n"
-    assert load(tmp_path, text).spec.publisher.type == "noop"
+    publisher = load(tmp_path, text).spec.publisher
+    assert publisher is not None
+    assert publisher.type == "noop"
     own = {"com.shop.Own": {"type": "timestamped"}}
     text = text.replace("NoopPublisher", "com.shop.Own")
     assert any("is not for classes like com.shop.Own" in fault for fault in faults(tmp_path, text, own))
