@@ -578,6 +578,15 @@ def test_text_that_cannot_be_decoded_is_refused(new_job: Callable[..., RestJob],
     assert said in failure.message
 
 
+def test_records_without_a_key_are_not_one_record(new_job: Callable[..., RestJob]) -> None:
+    job = new_job(columns={"id": "int64", "part": "int64", "title": "string"}, key=["id", "part"])
+    job.api.reply = lambda _: Reply([{"id": 1, "title": "a"}, {"title": "b"}, {"title": "c"}])
+    (failure,) = job.run().failures
+    assert "row 2: the record has no 'id' or 'part', which identifies it (`key`)." in failure.message
+    job.api.reply = lambda _: Reply([{"id": 1, "title": "a"}, {"id": 1, "title": "a"}])
+    assert job.run().rows_read == 1
+
+
 def test_older_state_of_a_record_does_not_hide_it(new_job: Callable[..., RestJob]) -> None:
     """A replica that is behind shows a record as it was, then another one as it is."""
     cursor = {"column": "updated_at", "start": "2026-01-01T00:00:00Z"}

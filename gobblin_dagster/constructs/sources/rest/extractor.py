@@ -170,7 +170,10 @@ class RestExtractor:
         if self._reading.key:
             is_new = []
             keys = zip(*(batch.column(name).to_pylist() for name in self._reading.key), strict=True)
-            for key, is_inside in zip(keys, keep.to_pylist(), strict=True):
+            for key, is_inside, row in zip(keys, keep.to_pylist(), rows, strict=True):
+                if is_inside and all(part is None for part in key):
+                    names = " or ".join(map(repr, self._reading.key))
+                    raise self._error(f"the record has no {names}, which identifies it (`key`).", row.as_py())
                 is_new.append(is_inside and key not in self._seen)
                 if is_inside:  # one outside may be an older state of the record, from a replica
                     self._seen.add(key)
