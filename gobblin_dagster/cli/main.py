@@ -1,4 +1,4 @@
-"""Entry point: finds the command, maps errors to exit codes, never shows a stack trace unless GOBBLIN_DEBUG=1.
+"""Runs commands: finds the command, maps errors to exit codes, never shows a stack trace unless GOBBLIN_DEBUG=1.
 
 `core.exit_codes` lists the exit codes.
 """
@@ -19,7 +19,6 @@ from gobblin_dagster.cli.answer import begin, print_refusal, wants_json
 from gobblin_dagster.cli.context import Globals
 from gobblin_dagster.cli.errors import fail
 from gobblin_dagster.cli.lazy import LazyCommand, app_of, lazy_group, load_lazy
-from gobblin_dagster.cli.warm import hand_over
 from gobblin_dagster.core.exit_codes import ExitCode
 
 COMMANDS = {
@@ -106,19 +105,6 @@ def _use_utf8() -> None:
                 stream.reconfigure(errors="backslashreplace")
             else:
                 stream.reconfigure(encoding="utf-8")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command, here or in the project's warm worker, and return its exit code.
-
-    `arguments` default to those of the process.
-    """
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    try:
-        code = hand_over(given)
-    except BaseException as error:  # noqa: BLE001 - it is told as that of any command
-        return told(error, given)
-    return run_here(given) if code is None else code
 
 
 def run_here(arguments: Sequence[str]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import signal
 import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
 COLLECTOR_THRESHOLD = 50_000
@@ -24,37 +25,39 @@ def program() -> NoReturn:
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # not if who called us ignores it
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        code = _run(sys.argv[1:])
+        from gobblin_dagster.cli.import_interrupt import interrupt_between_imports  # noqa: PLC0415 - as said above
+
+        interrupt_between_imports()
+        code = run_command(sys.argv[1:])
     except KeyboardInterrupt:  # before the handler was set, or the second one, while the first is told
         for number in _ENDS:
             signal.signal(number, signal.SIG_IGN)
-        from gobblin_dagster.core.exit_codes import ExitCode  # noqa: PLC0415 - see the module's docstring
+        from gobblin_dagster.core.exit_codes import ExitCode  # noqa: PLC0415 - as said above
 
         sys.stderr.write("interrupted\n")
         code = ExitCode.INTERRUPTED
     for number in _ENDS:  # nothing is left to interrupt: one that comes now ends the process
         signal.signal(number, signal.SIG_DFL)
-    from gobblin_dagster.cli.ending import end_process  # noqa: PLC0415 - see the module's docstring
+    from gobblin_dagster.cli.ending import end_process  # noqa: PLC0415 - as said above
 
     end_process(code)
 
 
-def _run(given: list[str]) -> int:
-    """Run the command in the worker or here, and return its exit code."""
-    from gobblin_dagster.cli.import_interrupt import interrupt_between_imports, raise_interrupt_of_import  # noqa: PLC0415
-    from gobblin_dagster.cli.warm import hand_over  # noqa: PLC0415 - see the module's docstring
+def run_command(arguments: Sequence[str]) -> int:
+    """Run a command, in the project's warm worker or in this process, and return its exit code."""
+    from gobblin_dagster.cli.import_interrupt import raise_interrupt_of_import  # noqa: PLC0415 - as said above
+    from gobblin_dagster.cli.warm import hand_over  # noqa: PLC0415 - as said above
 
-    interrupt_between_imports()
     try:
-        code, error = hand_over(given), None
+        code, error = hand_over(arguments), None
     except BaseException as raised:  # noqa: BLE001 - it is told as that of any command
         code, error = None, raised
     if code is not None:
         return code
-    from gobblin_dagster.cli.main import run_here, told  # noqa: PLC0415 - see the module's docstring
+    from gobblin_dagster.cli.main import run_here, told  # noqa: PLC0415 - as said above
 
     try:
         raise_interrupt_of_import()
     except KeyboardInterrupt as raised:
         error = raised
-    return run_here(given) if error is None else told(error, given)
+    return run_here(arguments) if error is None else told(error, arguments)

@@ -78,7 +78,8 @@ def test_nothing_inside_imports_the_face() -> None:
 @pytest.mark.parametrize("command", [["--help"], ["--version"]], ids=" ".join)
 def test_start_of_the_command_line_loads_neither_face_nor_engine(command: list[str]) -> None:
     code = (
-        f"import sys; from gobblin_dagster.cli.main import main; main({command}); print(*sys.modules, file=sys.stderr)"
+        "import sys; from gobblin_dagster.cli.program import run_command; "
+        f"run_command({command}); print(*sys.modules, file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = {name for name in done.stderr.split() if name.startswith("gobblin_dagster.")}

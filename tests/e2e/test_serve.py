@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from gobblin_dagster.cli.main import main
+from gobblin_dagster.cli.program import run_command
 
 GOBBLIN = [sys.executable, "-m", "gobblin_dagster"]
 
@@ -113,7 +113,7 @@ class CalledHere(Service):
     def flow(self, *arguments: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
         self._captured.readouterr()
         with chdir(self.root):
-            ended = main(arguments)
+            ended = run_command(arguments)
         told = subprocess.CompletedProcess(arguments, ended, *self._captured.readouterr())
         assert code is None or told.returncode == code, told.stdout + told.stderr
         return told

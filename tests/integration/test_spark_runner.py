@@ -241,7 +241,7 @@ def test_jvm_starts_without_what_libraries_hook_to_forks() -> None:
 DYING = """
 import os, signal, sys, time
 import gobblin_dagster.engine.spark.runner as spark
-from gobblin_dagster.cli.main import main
+from gobblin_dagster.cli.program import run_command
 from gobblin_dagster.cli.render.run import RunDisplay
 from gobblin_dagster.engine.spark.lazy import LazySparkRunner
 
@@ -255,7 +255,7 @@ def die_first(self, *args):
     usual(self, *args)
 
 setattr(owner, name, die_first)
-sys.exit(main(["run", "--output", "json", "--progress", "none"]))
+sys.exit(run_command(["run", "--output", "json", "--progress", "none"]))
 """
 
 

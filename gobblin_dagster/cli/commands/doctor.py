@@ -49,9 +49,9 @@ class Finding:
 
 @app.command(epilog=examples("gobblin doctor", "gobblin -C demo doctor --output json"))
 def doctor(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
-    """Check Java, Spark, folders, state store, clock and service, and that state store and targets agree.
+    """Check Java, Spark, folders, state store, clock and service.
 
-    Exits with 1 if something is missing.
+    Also whether the state store knows the newest commits of its targets. Exits with 1 if something is missing.
     """
     findings = [_finding(name, check) for name, check in _checks(ctx)]
     is_good = all(finding.is_good for finding in findings)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gobblin_dagster.cli.main import main
+from gobblin_dagster.cli.program import run_command
 from gobblin_dagster.testing.inline_runner import InlineRunner
 
 
@@ -46,7 +46,7 @@ def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> C
 
     def call(*arguments: str | Path) -> Called:
         capfd.readouterr()
-        code = main([str(argument) for argument in arguments])
+        code = run_command([str(argument) for argument in arguments])
         out, err = capfd.readouterr()
         return Called(code, out, err)
 

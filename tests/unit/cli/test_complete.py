@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gobblin_dagster.cli.main import main
+from gobblin_dagster.cli.program import run_command
 from tests.unit.engine.jobs import job_spec, run
 
 JOB = """
@@ -30,7 +30,7 @@ def completed(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     monkeypatch.setenv("COMP_WORDS", words)
     monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
     monkeypatch.setenv("_GOBBLIN_COMPLETE", "complete_bash")
-    main([])
+    run_command([])
     return capsys.readouterr().out.split()
 
 

@@ -34,7 +34,7 @@ COMMANDS = {
         function_of(_CHANGES, "reset", "gobblin state reset AA-EWR --reason 'the table was recreated' --yes"),
     ),
     "restore": LazyCommand(
-        "Bring a damaged state back to what the dataset's last commit made true; nothing is read again.",
+        "Bring a damaged state back to what the dataset's last commit made true, and clear a damaged lease.",
         function_of(_CHANGES, "restore", "gobblin state restore AA-EWR"),
     ),
     "retry": LazyCommand(

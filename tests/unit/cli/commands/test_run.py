@@ -28,10 +28,10 @@ from tests.unit.cli.test_main import HEAVY, imported_by
 KILLED = """
 import sys
 import gobblin_dagster.cli.spark as spark
-from gobblin_dagster.cli.main import main
+from gobblin_dagster.cli.program import run_command
 from gobblin_dagster.testing.inline_runner import InlineRunner
 spark.LazySparkRunner = lambda *settings: InlineRunner()
-sys.exit(main(["run", "--crash-at", sys.argv[1]]))
+sys.exit(run_command(["run", "--crash-at", sys.argv[1]]))
 """
 
 NO_FOLDER = {"type": "files", "path": "no/such/{dataset}/{date:%Y-%m-%d}.csv", "format": {"type": "csv"}}

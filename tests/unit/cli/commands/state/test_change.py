@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gobblin_dagster.cli.main import main
+from gobblin_dagster.cli.program import run_command
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.engine.project import open_project
 from gobblin_dagster.testing.inline_runner import InlineRunner
@@ -208,7 +208,7 @@ def test_pipes_hold_utf8_whatever_the_locale(ran: Path, monkeypatch: pytest.Monk
     """JSON documents and exports are read as UTF-8 wherever they are brought to."""
     pipe = BytesIO()
     monkeypatch.setattr("sys.stdout", TextIOWrapper(pipe, "ascii"))
-    assert main(["state", "set", "a", "20", "--reason", "Zürich", "--dry-run", "--output", "json"]) == 0
+    assert run_command(["state", "set", "a", "20", "--reason", "Zürich", "--dry-run", "--output", "json"]) == 0
     sys.stdout.flush()
     assert json.loads(pipe.getvalue().decode())["why"] == "Zürich"
 
@@ -218,7 +218,7 @@ def test_terminal_that_lacks_a_letter_shows_its_number(ran: Path, monkeypatch: p
     shown = TextIOWrapper(screen, "ascii")
     monkeypatch.setattr(shown, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdout", shown)
-    assert main(["state", "set", "a", "20", "--reason", "Zürich", "--dry-run"]) == 0
+    assert run_command(["state", "set", "a", "20", "--reason", "Zürich", "--dry-run"]) == 0
     shown.flush()
     assert b"Z\\xfcrich" in screen.getvalue()
 
