@@ -117,14 +117,16 @@ def _recovery_style(dataset: RecoveredDataset) -> str:
 
 def recovery_summary(datasets: Sequence[RecoveredDataset]) -> str:
     """Return a summary of all recovered sequences."""
-    states = Counter(str(dataset.state) for dataset in datasets)
+    # A sequence that was finished without its manifest is there twice if writing the manifest was tried again.
+    sequences = {(dataset.sequence_id, dataset.dataset_urn): str(dataset.state) for dataset in datasets}
+    states = Counter(sequences.values())
     audits = [dataset.audit for dataset in datasets if dataset.audit and dataset.audit.published_rows]
     lost, duplicated = sum(audit.lost for audit in audits), sum(audit.duplicated for audit in audits)
     proof = (
         f"; {lost:,} lost, {duplicated:,} duplicated in {count(len(audits), 'dataset')} counted again" if audits else ""
     )
     ends = ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()))
-    return f"Recovered what an earlier run left: {count(len(datasets), 'commit sequence')} ({ends}){proof}"
+    return f"Recovered what an earlier run left: {count(len(sequences), 'commit sequence')} ({ends}){proof}"
 
 
 def recovery_line(dataset: RecoveredDataset) -> str:

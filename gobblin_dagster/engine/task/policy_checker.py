@@ -26,5 +26,7 @@ def evaluate_policies(
         result = PolicyResult.PASSED if holds else PolicyResult.FAILED
         outcomes.append(PolicyOutcome(name, view.branch, result, spec.enforce, detail))
         if not holds and spec.enforce:
-            failure = failure or TaskFailure("data-quality", f"Policy {name!r}: {detail}", view.branch)
+            failure = failure or TaskFailure(
+                "data-quality", f"Branch {view.branch!r}, policy {name!r}: {detail}", view.branch
+            )
     return outcomes, failure

@@ -88,6 +88,11 @@ def test_recovery_summary_adds_up() -> None:
     )
 
 
+def test_sequence_whose_manifest_was_tried_again_counts_once() -> None:
+    without = [RecoveredDataset("s", "a", "committed", manifest="missing")] * 2
+    assert recovery_summary(without) == "Recovered what an earlier run left: 1 commit sequence (1 committed)"
+
+
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_run_display_fits_its_terminal_with_long_names_and_many_datasets(width: int) -> None:
     console, stream = terminal(width)

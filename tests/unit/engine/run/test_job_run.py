@@ -142,6 +142,7 @@ def test_enforced_task_policy_failure_publishes_nothing(tmp_path: Path) -> None:
     dataset = by_urn(run(tmp_path, job))["a"]
     assert dataset.outcome is DatasetOutcome.FAILED
     assert {failure.branch for failure in dataset.failures} == {"all", "masked"}
+    assert all(failure.message.startswith(f"Branch {failure.branch!r}, policy ") for failure in dataset.failures)
 
 
 def test_optional_task_policy_failure_is_recorded_and_published(tmp_path: Path) -> None:
