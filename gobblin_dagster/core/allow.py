@@ -29,6 +29,8 @@ _PORTS = {
 _LOCAL = ("file", "local")
 _WITHOUT_HOST = frozenset({*_LOCAL, "sqlite", "s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "memory"})
 """Schemes whose URLs name no server; the endpoints of buckets come from the machine's configuration."""
+_BUCKETS = frozenset({"s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss"})
+"""Schemes whose URLs name a bucket, in its own case, or `container@account`, where others name a host."""
 _FILES = frozenset(
     {*_LOCAL, "s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "sftp", "ssh", "ftp", "ftps", "memory"}
 )
@@ -140,13 +142,17 @@ class AllowLists:
         if problem or scheme in _WITHOUT_HOST or (scheme == "hdfs" and not host):
             return problem
         query = [] if scheme in ("http", "https") else [(name.lower(), value) for name, value in parse_qsl(parts.query)]
-        servers = ",".join(value for name, value in query if name in _OTHER_SERVERS)
+        servers = [value for name, value in query if name in _OTHER_SERVERS]
+        if not servers and (ports := [value for name, value in query if name == "port"]):
+            # It counts in place of the port before the path, or that one does: libraries differ.
+            ports += [str(parts.port)] if parts.port else []
+            servers = [f"[{host}]:{one}" if ":" in host else f"{host}:{one}" for one in ports]
         files = (value for name, value in query if name in _FILES_READ or ("/" in value and name not in _OTHER_SERVERS))
         problem = next(filter(None, (self.path_problem(file, base_dir) for file in files)), "")
         if self.paths is not None and any(_SENDS_FILES in name for name, _ in query):
             problem = "the server may ask for any file (`local_infile`), and `allow.paths` of gobblin.yaml is set"
         if problem or servers:
-            return problem or self.addresses_problem(servers)
+            return problem or self.addresses_problem(",".join(servers))
         return self.addresses_problem(parts.netloc) if "," in parts.netloc else self.host_problem(host, port)
 
     def addresses_problem(self, addresses: str) -> str:
@@ -216,7 +222,8 @@ def _place(path: str, base_dir: str) -> tuple[str, ...] | None:
     names = [part for part in path.partition("://")[2].partition("/")[2].split("/") if part]
     if any(unquote(part) in (".", "..") for part in names):
         return None
-    return ({"gcs": "gs"}.get(scheme, scheme), f"{host}:{port or ''}", *names)
+    server = parts.netloc if scheme in _BUCKETS else f"{host}:{port or ''}"
+    return ({"gcs": "gs"}.get(scheme, scheme), server, *names)
 
 
 def _is_below(place: tuple[str, ...], root: tuple[str, ...] | None) -> bool:

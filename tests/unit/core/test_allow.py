@@ -99,6 +99,9 @@ def test_local_paths_are_judged_by_where_they_lead(lake: Path, path: str, is_all
         ("s3://bucket2/landing/x.csv", False),
         ("s3://bucket/Landing/x.csv", False),
         ("s3://bucket/{dataset}/x.csv", False),
+        ("s3://BUCKET/landing/x.csv", False),
+        ("abfss://in@shop.dfs.core.windows.net/x.csv", True),
+        ("abfss://private@shop.dfs.core.windows.net/x.csv", False),
         ("sftp://reader@Files.Shop/in/x", True),
         ("sftp://files.shop:22/in/x", True),
         ("sftp://files.shop:2222/in/x", False),
@@ -108,7 +111,9 @@ def test_local_paths_are_judged_by_where_they_lead(lake: Path, path: str, is_all
     ],
 )
 def test_far_paths_are_judged_by_scheme_host_and_whole_names(path: str, is_allowed: bool) -> None:
-    lists = AllowLists(paths=("s3://bucket/landing/", "sftp://files.shop/in", "gs://data"))
+    lists = AllowLists(
+        paths=("s3://bucket/landing/", "abfss://in@shop.dfs.core.windows.net", "sftp://files.shop/in", "gs://data")
+    )
     assert (lists.path_problem(path, "/project") == "") is is_allowed
 
 
@@ -171,6 +176,10 @@ def test_hosts_are_judged_by_name_network_and_port(host: str, port: int | None, 
         ("postgresql:///x?service=evil", False),
         ("postgresql:///x?host=evil,db.shop:5432", False),
         ("postgresql:///x?host=db.shop:5432", True),
+        ("postgresql://db.shop/x?port=5433", False),
+        ("postgresql://db.shop/x?port=5432", True),
+        ("postgresql://db.shop:5433/x?port=5432", False),
+        ("postgresql://db.shop/x?port=5432,5433", False),
         ("oracle://db.shop:5432/?dsn=evil", False),
         ("postgresql+pg8000://db.shop:5432/x?unix_sock=/tmp/s", False),
         ("http://evil\\@db.shop:5432/x", False),
