@@ -26,9 +26,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from gobblin_dagster.core.exit_codes import ExitCode
+from gobblin_dagster.core.utils.environment import PASSING
 from gobblin_dagster.warm.address import WarmAddress, require_own_peer
 from gobblin_dagster.warm.messages import Message, receive, send
-from gobblin_dagster.warm.watch import PASSING, Watch
+from gobblin_dagster.warm.watch import Watch
 
 log = logging.getLogger(__name__)
 

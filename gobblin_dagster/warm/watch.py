@@ -8,15 +8,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
-PASSING = frozenset(
-    {
-        *("_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR"),
-        *("TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TERM_SESSION_ID", "WINDOWID", "TMUX", "TMUX_PANE", "STY"),
-        *("SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "XDG_SESSION_ID", "INVOCATION_ID", "JOURNAL_STREAM"),
-        *("GOBBLIN_DEBUG", "GOBBLIN_PROJECT", "PYTEST_CURRENT_TEST"),
-    }
-)
-"""Variables that belong to one call: the worker takes them from each client. All others must be as at its start."""
+from gobblin_dagster.core.utils.environment import lasting
+
 MAX_FILES = 2_000
 """Python files of the project folder that are watched; a folder with more is no folder of code."""
 
@@ -41,7 +34,7 @@ class Watch:
 
     def __init__(self, root: Path, environment: Mapping[str, str]) -> None:
         self._root = root
-        self._environment = _lasting(environment)
+        self._environment = lasting(environment)
         watched = (root / PROJECT_FILE, *_installed(), *_imported())
         self._seen: dict[Path, Mark | None] = {path: _mark(path) for path in watched}
         self._code = self._project_code()
@@ -56,7 +49,7 @@ class Watch:
 
     def changed(self, environment: Mapping[str, str]) -> str:
         """Return what has changed since the start, in words; empty if nothing has."""
-        given = _lasting(environment)
+        given = lasting(environment)
         if given != self._environment:
             names = sorted(
                 name for name in {*given, *self._environment} if given.get(name) != self._environment.get(name)
@@ -116,7 +109,3 @@ def _mark(path: Path) -> Mark | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
-
-
-def _lasting(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name not in PASSING}

@@ -20,6 +20,7 @@ from gobblin_dagster.core.errors import EnvironmentFaultError, TaskLostError
 from gobblin_dagster.core.failure import describe_failure
 from gobblin_dagster.core.serialization import from_json, to_json
 from gobblin_dagster.core.task_state import TaskState, WorkingState
+from gobblin_dagster.core.utils.environment import lasting
 from gobblin_dagster.core.utils.import_target import python_environment, python_for_module
 from gobblin_dagster.engine.processes import fork_server
 from gobblin_dagster.engine.processes.slots import FairSlots
@@ -39,7 +40,7 @@ class ProcessRunner:
     """Runs packs in forked processes, as many at once as there are cores; implements `engine.task.runner.TaskRunner`.
 
     Several runs may use it at once, from several threads, and have the processes in turn, pack by pack. Processes stay
-    for the next run until `close`.
+    for the next run until `close`, or until the environment changes.
 
     Args:
         cores: number of processes.
@@ -53,6 +54,7 @@ class ProcessRunner:
         self._lock = threading.Lock()
         self._server: _ForkServer | None = None
         self._idle: list[_Worker] = []
+        self._runs = 0
 
     def start_early(self) -> None:
         """Begin to start the process that forks the others."""
@@ -74,7 +76,40 @@ class ProcessRunner:
         Raises:
             EnvironmentFaultError: no process can be started.
         """
-        job = _Job(run_context, to_json(run_context), stop, iter(packs))
+        with self._in_environment_of_now():
+            return self._run_job(_Job(run_context, to_json(run_context), stop, iter(packs)), packs, on_result)
+
+    def close(self) -> None:
+        """End all processes, those with work too."""
+        with self._lock:
+            server, self._server = self._server, None
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            worker.end()
+        if server is not None:
+            server.end()
+
+    @contextmanager
+    def _in_environment_of_now(self) -> Iterator[None]:
+        """Replace processes that have another environment: a notebook may have set a variable since the last run.
+
+        Not while another run uses them; they are replaced for the next run then.
+        """
+        with self._lock:
+            self._runs += 1
+            is_other = self._server is not None and self._server.environment != _environment()
+            is_alone = self._runs == 1
+        try:
+            if is_other and is_alone:
+                self.close()
+            yield
+        finally:
+            with self._lock:
+                self._runs -= 1
+
+    def _run_job(
+        self, job: _Job, packs: Sequence[Sequence[TaskInput]], on_result: Callable[[TaskState], None]
+    ) -> list[TaskState]:
         threads = [
             threading.Thread(target=self._work, args=(job,), name="process-pack", daemon=True)
             for _ in range(min(self.cores or 1, len(packs)))
@@ -93,16 +128,6 @@ class ProcessRunner:
         if job.error is not None:
             raise job.error
         return [states[task.unit.id] for pack in packs for task in pack]
-
-    def close(self) -> None:
-        """End all processes, those with work too."""
-        with self._lock:
-            server, self._server = self._server, None
-            idle, self._idle = self._idle, []
-        for worker in idle:
-            worker.end()
-        if server is not None:
-            server.end()
 
     def _work(self, job: _Job) -> None:
         """Run packs of a job until none is left; the body of a thread."""
@@ -332,6 +357,7 @@ class _ForkServer:
     def __init__(self, log_file: Path | None) -> None:
         if log_file is not None:  # the folder may not exist, if the state is stored elsewhere
             log_file.parent.mkdir(parents=True, exist_ok=True)
+        self.environment = _environment()
         self._control, theirs = socket.socketpair()
         self._lock = threading.Lock()
         self._is_ready = False
@@ -369,3 +395,8 @@ class _ForkServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """Return the variables that processes must have been started with."""
+    return lasting(python_environment())

@@ -149,6 +149,21 @@ def test_hashes_of_texts_are_the_same_in_each_run_and_a_module_named_as_one_of_p
     assert found[0] == found[1]
 
 
+def test_variable_that_is_set_between_two_runs_is_seen_by_the_second_one(
+    tmp_path: Path, runner: ProcessRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "says.py").write_text(
+        "import os\ndef read(unit):\n    yield {'id': int(os.environ['NUMBER_OF_TEST']), 'value': ''}\n"
+    )
+    for number in (1, 2):
+        monkeypatch.setenv("NUMBER_OF_TEST", str(number))
+        source = {"type": "python", "read": "says:read"}
+        job = job_spec({}, job=f"job{number}", source=source, output={"path": f"lake{number}"})
+        assert _run(tmp_path, job, runner).exit_code == 0
+        assert published(tmp_path, job, "test.numbers") == [number]
+
+
 def test_stop_cancels_units_that_wait_and_those_that_have_not_begun(tmp_path: Path, runner: ProcessRunner) -> None:
     slow = {f"d{i}": {"rows": 1000} for i in range(4)}
     job = job_spec(slow, execution={"packs": 2, "limit": {"rows_per_second": 0.5}})
