@@ -91,7 +91,7 @@ class _Document:
                 raise self._error(f"expected a list at {_place(passed)}, got {word[:60].decode('utf-8', 'replace')!r}.")
         else:
             expected = "an object" if is_record else "a list"
-            kind = kind_of(self._buffer[:8]) if not passed else ""
+            kind = "" if passed else kind_of(self._buffer[:8]).replace("`encoding: utf-16`", "JSON is read in UTF-8")
             raise self._error(f"expected {expected} at {_place(passed)}, got {kind or self._shown()}.")
 
     def _items(self) -> Iterator[bytes]:

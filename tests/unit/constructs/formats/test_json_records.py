@@ -88,6 +88,7 @@ def test_null_may_stand_at_the_border_of_a_block() -> None:
         (b'"text"', "", 1, "expected a list at the top"),
         (b"[{}]", ".", 1, "expected an object at the top"),
         (b"PAR1xxxx", "", 1, "got Parquet"),
+        ("[{}]".encode("utf-16"), "", 1, r"got a text in UTF-16 \(JSON is read in UTF-8\)"),
         (b'{"a" 1}', "a", 1, "expected a colon behind the field 'a'"),
     ],
 )
