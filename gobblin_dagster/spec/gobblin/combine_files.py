@@ -11,6 +11,8 @@ from gobblin_dagster.spec.gobblin import values
 DATES = ("date.partitioned.source.partition.pattern", "date.partitioned.source.partition.granularity")
 """Keys that say how dates are written in paths."""
 _DEFAULTS = {"HOUR": "yyyy/MM/dd/HH", "DAY": "yyyy/MM/dd", "MONTH": "yyyy/MM", "YEAR": "yyyy"}
+_DEEP = ("TextFileBasedSource", "AvroFileSource")
+"""Classes that read the files of all folders below, too."""
 _LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M"}
 
 
@@ -25,7 +27,8 @@ def file_path(texts: Mapping[str, str]) -> str:
     if "://" not in folder and system:
         folder = f"{system}/{folder.lstrip('/')}"
     if "DatePartitioned" not in texts.get("source.class", ""):
-        return f"{folder}/*"
+        is_deep = texts.get("source.class", "").rpartition(".")[2] in _DEEP and "**" not in folder
+        return f"{folder}/**/*" if is_deep else f"{folder}/*"
     prefix = texts.get("date.partitioned.source.partition.prefix", "").strip("/")
     suffix = texts.get("date.partitioned.source.partition.suffix", "").strip("/")
     ending = ".avro" if "Avro" in texts.get("source.class", "") else ".json"  # files with other ends are not read

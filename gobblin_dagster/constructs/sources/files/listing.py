@@ -176,7 +176,7 @@ class Walk:
         if self._default_urn is not None and not self._is_selected(self._default_urn):
             self._found.has_unselected = True
             return self._found
-        self._visit(self._folders.scan(self._root), [_State(0, self._default_urn, (), True)])
+        self._visit(self._folders.scan(self._root), self._with_none(_State(0, self._default_urn, (), True)))
         for files in self._found.files.values():
             files.sort()
         return self._found
@@ -205,6 +205,11 @@ class Walk:
             if inner:
                 self._enter(entry, inner)
 
+    def _with_none(self, state: _State) -> list[_State]:
+        """Return a state, and the one behind `**` if that comes next, as it matches no folder at all too."""
+        is_deep = state.level <= self._last and self._levels[state.level].is_deep
+        return [state, state._replace(level=state.level + 1)] if is_deep else [state]
+
     def _step(self, state: _State, entry: Entry) -> list[_State]:
         """Return the states after one more name; none if the name does not match."""
         level = self._levels[state.level]
@@ -220,18 +225,24 @@ class Walk:
             dataset = entry.name if state.dataset is None else f"{state.dataset}/{entry.name}"
             # The urn may end here or continue in the next folder: one walk follows both.
             return [_State(state.level, dataset, dates, is_dated), _State(state.level + 1, dataset, dates, is_dated)]
+        if level.is_deep:
+            return self._with_none(state)
         if "dataset" not in captured:
-            return [_State(state.level + 1, state.dataset, dates, is_dated)]
+            return self._with_none(_State(state.level + 1, state.dataset, dates, is_dated))
         if not self._wants(captured["dataset"]):
             self._found.has_unselected = True
             return []
-        return [_State(state.level + 1, captured["dataset"], dates, is_dated)]
+        return self._with_none(_State(state.level + 1, captured["dataset"], dates, is_dated))
 
     def _enter(self, entry: Entry, states: list[_State]) -> None:
         owner = states[-1].dataset
-        if entry.is_symlink() and any(self._levels[state.level].is_tree for state in states):
-            # Inside `{dataset:**}`, a link to a folder may lead back into the tree, without end.
-            self._found.skipped[None].add(f"{entry.path} (a link to a folder, not followed below {{dataset:**}})")
+        levels = [self._levels[state.level] for state in states]
+        if entry.is_symlink() and any(level.is_tree or level.is_deep for level in levels):
+            # Below them, a link to a folder may lead back into the tree, without end.
+            mark = "{dataset:**}" if any(level.is_tree for level in levels) else "**"
+            self._found.skipped[owner if mark == "**" else None].add(
+                f"{entry.path} (a link to a folder, not followed below {mark})"
+            )
             return
         dated = [state for state in states if state.is_dated]
         if not dated:

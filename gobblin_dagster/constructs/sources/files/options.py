@@ -37,8 +37,9 @@ class FilesOptions(SpecModel):
     """Pattern of file paths, relative to the project, absolute, or a URL: `data/{dataset}/{date:%Y-%m-%d}.csv`.
     `{dataset}` is the dataset.urn (`{dataset:**}`: one folder or more; `{dataset:one,other}`: these only),
     `{date:<strptime format>}` the year, month, day, hour or minute of the files, `*` any text inside one name (but no
-    leading dot), `{one,other}` one of these texts. `*`, `{` and `}` of a name have a backslash before them. Without
-    `{dataset}` all files are one dataset, named `<namespace>.<table>`."""
+    leading dot), `**` between two `/` any number of folders, also none, `{one,other}` one of these texts. `*`, `{` and
+    `}` of a name have a backslash before them. Without `{dataset}` all files are one dataset, named
+    `<namespace>.<table>`."""
     format: Annotated[ConstructSpec, ConstructKind.FORMAT]
     """Format of the files: `{type: csv}`, `jsonl`, `json`, `text`, `parquet`, `orc` or `avro`, with options."""
     new_files: NewFiles | None = None

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 _PLACEHOLDER = re.compile(r"\\([{}*])|\{([^{}]*)\}|(\*+)|([{}])")
 _SPECIAL = re.compile(r"[{}*]")
 _DIRECTIVES = {"Y": r"\d{4}", "y": r"\d{2}", "m": r"\d{2}", "d": r"\d{2}", "j": r"\d{3}", "H": r"\d{2}", "M": r"\d{2}"}
-_KNOWN = "known: {dataset}, {dataset:**}, {dataset:one,other}, {date:<strptime format>}, {one,other}, *"
+_KNOWN = "known: {dataset}, {dataset:**}, {dataset:one,other}, {date:<strptime format>}, {one,other}, *, **"
 NO_DATE = datetime(1970, 1, 1, tzinfo=UTC)
 """Beginning of the date of files whose paths have none."""
 
@@ -42,8 +42,8 @@ class Token(NamedTuple):
     """A piece of the pattern inside one level."""
 
     kind: str
-    """`text`, `any` (`*`), `one_of` (`{a,b}`), `dataset` (whose value is `a,b` of `{dataset:a,b}`), `tree`
-    (`{dataset:**}`) or `date`."""
+    """`text`, `any` (`*`), `deep` (`**`), `one_of` (`{a,b}`), `dataset` (whose value is `a,b` of `{dataset:a,b}`),
+    `tree` (`{dataset:**}`) or `date`."""
     value: str = ""
 
 
@@ -56,6 +56,8 @@ class Level:
     """As `strict`, but with any text as date; None if the level has no part of the date."""
     is_tree: bool = False
     """Whether the level matches one or more folder names, all parts of the urn."""
+    is_deep: bool = False
+    """Whether the level matches any number of folder names, also none, that are no part of the urn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,11 @@ class PathPattern:
         levels = tuple(_levels(tokens))
         if any(len(level) > 1 and any(token.kind == "tree" for token in level) for level in levels):
             raise ValueError("{dataset:**} must stand alone between two '/'")
-        if not levels[-1] or levels[-1][0].kind == "tree":
+        if sum(token.kind in ("deep", "tree") for token in tokens) > 1:
+            raise ValueError(f"expected at most one '**' in {text!r}")
+        if any(len(level) > 1 and any(token.kind == "deep" for token in level) for level in levels):
+            raise ValueError("'**' must stand alone between two '/'")
+        if not levels[-1] or levels[-1][0].kind in ("deep", "tree"):
             raise ValueError(f"the last part of {text!r} must be a pattern of file names")
         date_format = dates[0] if dates else ""
         return cls(text, levels, date_format, _granularity(date_format), ZoneInfo(timezone))
@@ -127,13 +133,15 @@ class PathPattern:
 
     def matches_below_root(self, names: Sequence[str]) -> bool:
         """Return True if the folders and the file below the root match; any date matches."""
-        levels, at = self.below_root(), {0}
+        levels = self.below_root()
+        at = {0, 1} if levels[0].is_deep else {0}
         for name in names:
             following: set[int] = set()
             for index in at - {len(levels)}:
                 if levels[index].strict.fullmatch(name):
-                    following |= {index, index + 1} if levels[index].is_tree else {index + 1}
-            at = following
+                    following |= {index} if levels[index].is_tree or levels[index].is_deep else set()
+                    following.add(index + 1)
+            at = following | {one + 1 for one in following if one < len(levels) and levels[one].is_deep}
         return len(levels) in at
 
     def _root_depth(self) -> int:
@@ -215,9 +223,9 @@ def _tokens(text: str) -> Iterator[Token]:
         elif brace:
             raise ValueError(f"unbalanced {brace!r} in {text!r}")
         elif stars:
-            if len(stars) > 1:
-                raise ValueError("'**' is only known as {dataset:**}; use one '*' for each level of folders")
-            yield Token("any")
+            if len(stars) > 2:
+                raise ValueError(f"expected '*' or '**', got {stars[:9]!r}")
+            yield Token("any" if len(stars) == 1 else "deep")
         else:
             yield _placeholder(inner)
         position = match.end()
@@ -253,7 +261,7 @@ def _levels(tokens: list[Token]) -> Iterator[tuple[Token, ...]]:
     level: list[Token] = []
     for token in tokens:
         first, *others = token.value.split("/")
-        if first or token.kind in ("any", "dataset", "tree"):
+        if first or token.kind in ("any", "dataset", "deep", "tree"):
             level.append(Token(token.kind, first))
         for part in others:
             yield tuple(level)
@@ -270,7 +278,7 @@ def _compiled(level: tuple[Token, ...]) -> Level:
             continue
         if token.kind == "text":
             piece = re.escape(token.value)
-        elif token.kind == "any":
+        elif token.kind in ("any", "deep"):
             # As in every shell, a leading `*` does not match hidden files.
             piece = ".*" if strict else r"(?!\.).*"
         elif token.kind == "one_of":
@@ -279,8 +287,9 @@ def _compiled(level: tuple[Token, ...]) -> Level:
             piece = f"(?P<dataset>{_one_of(token) if token.value else '.+'})"
         strict, loose = strict + piece, loose + piece
     has_date = any(token.kind == "date" for token in level)
-    is_tree = bool(level) and level[0].kind == "tree"
-    return Level(re.compile(strict, re.DOTALL), re.compile(loose, re.DOTALL) if has_date else None, is_tree)
+    first = level[0].kind if level else ""
+    loosely = re.compile(loose, re.DOTALL) if has_date else None
+    return Level(re.compile(strict, re.DOTALL), loosely, first == "tree", first == "deep")
 
 
 def _one_of(token: Token) -> str:

@@ -147,8 +147,9 @@ def test_files_of_a_list_are_read_and_no_others(tmp_path: Path, given: str, path
     [
         ("DatePartitionedAvroFileSource", "/in/{date:%Y/%m/%d}/*.avro"),
         ("DatePartitionedJsonFileSource", "/in/{date:%Y/%m/%d}/*.json"),
-        ("TextFileBasedSource", "/in/*"),
-        ("AvroFileSource", "/in/*"),
+        ("TextFileBasedSource", "/in/**/*"),
+        ("org.apache.gobblin.source.extractor.hadoop.AvroFileSource", "/in/**/*"),
+        ("HadoopTextInputSource", "/in/*"),
     ],
 )
 def test_files_are_those_that_the_class_reads(tmp_path: Path, source: str, path: str) -> None:

@@ -536,7 +536,7 @@ def test_places_are_written_as_hadoop_writes_them(tmp_path: Path, final: str, sy
         f"writer.fs.uri={system}\nsource.filebased.fs.uri={system}\nsource.filebased.data.directory={final}\n"
     )
     job = load(tmp_path, text).spec
-    assert (job.output.path, job.source.options["path"]) == (path, f"{path}/*")
+    assert (job.output.path, job.source.options["path"]) == (path, f"{path}/**/*")
 
 
 @pytest.mark.parametrize(

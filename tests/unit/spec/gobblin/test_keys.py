@@ -243,8 +243,14 @@ SAMPLES: list[tuple[str, str, str, str, Any]] = [
     ),
     ("mr.job.max.mappers", KAFKA, "mr.job.max.mappers=4", "execution.packs", 4),
     ("kafka.workunit.packer.type", KAFKA, "kafka.workunit.packer.type=BI_LEVEL", "execution.packing", "bi_level"),
-    ("source.filebased.data.directory", TEXT, "", "source.path", "/in/*"),
-    ("source.filebased.fs.uri", TEXT, "source.filebased.fs.uri=hdfs://nn:9000/", "source.path", "hdfs://nn:9000/in/*"),
+    ("source.filebased.data.directory", TEXT, "", "source.path", "/in/**/*"),
+    (
+        "source.filebased.fs.uri",
+        TEXT,
+        "source.filebased.fs.uri=hdfs://nn:9000/",
+        "source.path",
+        "hdfs://nn:9000/in/**/*",
+    ),
     (
         "date.partitioned.source.partition.pattern",
         FILES,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.sources.files.pattern import PathPattern
 from gobblin_dagster.constructs.sources.files.source import FilesSource
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, SourceContext
@@ -104,6 +105,32 @@ def test_tree_dataset_spans_folders_of_any_depth(tmp_path: Path) -> None:
         )
         == 1
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("data/**/*.csv", ["a.csv", "x/b.csv", "x/y/c.csv", "x/y/2013/d.csv"]),
+        ("data/x/**/*", ["x/b.csv", "x/y/c.csv", "x/y/2013/d.csv", "x/e.txt"]),
+        ("data/**/y/*", ["x/y/c.csv"]),
+        ("data/{dataset}/**/*.csv", ["x/b.csv", "x/y/c.csv", "x/y/2013/d.csv"]),
+        ("data/**/{date:%Y}/*.csv", ["x/y/2013/d.csv"]),
+        ("data/x/y/{date:%Y}/**/*", ["x/y/2013/d.csv"]),
+    ],
+)
+def test_two_stars_are_any_number_of_folders(tmp_path: Path, path: str, found: list[str]) -> None:
+    everything = ["a.csv", "x/b.csv", "x/y/c.csv", "x/y/2013/d.csv", "x/e.txt"]
+    put(tmp_path, *(f"data/{name}" for name in everything), "data/x/.hidden/f.csv")
+    (tmp_path / "data/x/again").symlink_to(tmp_path / "data")
+    made = source(tmp_path, path)
+    offers = plan(made).values()
+    assert sorted(name for offer in offers for unit in offer.work_units for name in paths(unit)) == sorted(
+        f"data/{name}" for name in found
+    )
+    pattern, folder = PathPattern.parse(path), PathPattern.parse(path).root().removeprefix("data").strip("/")
+    inside = [name for name in everything if name.startswith(folder)]
+    matching = [one for one in inside if pattern.matches_below_root(one.removeprefix(folder).strip("/").split("/"))]
+    assert sorted(matching) == sorted(found)
 
 
 @pytest.mark.parametrize("path", ["data/{dataset:**}/*", "data/{dataset}/*", "data/*/*/*"])
