@@ -113,6 +113,12 @@ def _sqlite_engine(url: URL) -> Engine:
         write = connection.get_execution_options().get(WRITE, False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
+    @event.listens_for(engine, "invalidate")
+    def roll_back(connection: sqlite3.Connection, _record: Any, _error: BaseException | None) -> None:
+        # After an interrupt in the midst of a statement, SQLAlchemy closes the connection. As long as the error holds
+        # the statement, SQLite does not end its transaction, and nobody could write, this process neither.
+        connection.rollback()
+
     return engine
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from sqlalchemy import Connection, Engine, make_url, text
+from sqlalchemy import Connection, Engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -65,6 +65,25 @@ def test_a_writing_transaction_holds_the_lock_from_its_first_moment(tmp_path: Pa
         assert setting(connection, "SELECT 1") == 1
         stranger.execute("BEGIN IMMEDIATE")
     stranger.close()
+
+
+def test_an_interrupt_inside_of_a_statement_gives_the_lock_back_while_its_error_is_still_held(
+    tmp_path: Path, sqlite_engine: Engine
+) -> None:
+    run(sqlite_engine, "CREATE TABLE rows (id)", "INSERT INTO rows VALUES (1), (2)")
+    stranger = sqlite3.connect(tmp_path / "state.db", timeout=0, isolation_level=None)
+
+    @event.listens_for(sqlite_engine, "after_cursor_execute")
+    def interrupt(_connection: Connection, _cursor: object, statement: str, *_: object) -> None:
+        if statement.startswith("SELECT"):  # its rows are not read yet, so SQLite has not ended it
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run(sqlite_engine, "INSERT INTO rows VALUES (3)", "SELECT id FROM rows")
+    stranger.execute("BEGIN IMMEDIATE")
+    assert stranger.execute("SELECT id FROM rows").fetchall() == [(1,), (2,)]
+    stranger.close()
+    assert caught.value is not None
 
 
 def test_schema_changes_are_rolled_back_with_their_transaction(sqlite_engine: Engine) -> None:
