@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyarrow import orc
 from pydantic import Field
 
-from gobblin_dagster.constructs.types.arrow import leaves
+from gobblin_dagster.constructs.types.arrow import is_list, leaves, value_type
 from gobblin_dagster.constructs.types.iso_times import PER_SECOND
 from gobblin_dagster.constructs.writers.files import Encoder, FileOptions, FileWriter, refuse_negative_scale
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
@@ -95,7 +95,7 @@ class _OrcEncoder:
         for field, values in zip(table.schema, table.columns, strict=True):
             for part in values.chunks:
                 _refuse_fractions(field.name, part)
-        self._writer.write(table.cast(self._schema))
+        self._writer.write(_compact(table.cast(self._schema)))
         self._file.check()
 
     def close(self) -> None:
@@ -103,11 +103,33 @@ class _OrcEncoder:
         self._file.check()
 
 
+def _compact(table: pa.Table) -> pa.Table:
+    """Return the same rows, with nested columns in one piece of memory that begins with its first row.
+
+    pyarrow's writer (26.0.1) writes values of other rows where structs with nulls lie in several pieces, or are parts
+    of larger ones.
+    """
+    columns = [
+        pa.concat_arrays(column.chunks) if column.chunks and pa.types.is_nested(column.type) else column
+        for column in table.columns
+    ]
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
 def _plain(field: pa.Field) -> pa.Field:
     """Return a column without dictionary (ORC makes its own), and with days that do not become timestamps."""
-    if pa.types.is_dictionary(field.type):
-        return field.with_type(field.type.value_type)
-    return field.with_type(pa.date32()) if pa.types.is_date64(field.type) else field
+    return field.with_type(_plain_type(field.type))
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([_plain(field) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_plain_type(kind.key_type), _plain(kind.item_field))
+    if is_list(kind):
+        return pa.list_(_plain(kind.value_field), getattr(kind, "list_size", -1))
+    kind = value_type(kind)
+    return pa.date32() if pa.types.is_date64(kind) else kind
 
 
 def _refuse_fractions(column: str, values: pa.Array) -> None:

@@ -126,6 +126,34 @@ def test_orc_keeps_nested_values_and_instants() -> None:
     ]
 
 
+PLACE = pa.struct([("open", pa.bool_()), ("lines", pa.list_(pa.struct([("n", pa.int64()), ("paid", pa.bool_())])))])
+
+
+@pytest.mark.parametrize("kind", [PLACE, pa.list_(PLACE), pa.map_(pa.string(), PLACE), pa.list_(PLACE, 1)], ids=str)
+@pytest.mark.parametrize("batch_rows", [1, 7, 3000])
+def test_orc_keeps_nested_values_with_nulls_however_rows_come(kind: pa.DataType, batch_rows: int) -> None:
+    """pyarrow's own writer gave rows the values of other ones."""
+    lines = [None, [], [{"n": 1, "paid": True}, None], [{"n": None, "paid": False}, {"n": 2, "paid": None}]]
+    places = [None if n % 5 == 0 else {"open": [None, True, False][n % 3], "lines": lines[n % 4]} for n in range(3010)]
+    wrapped = places if kind == PLACE else [None if n % 7 == 0 else [one] for n, one in enumerate(places)]
+    if pa.types.is_map(kind):
+        wrapped = [None if one is None else [("k", one[0])] for one in wrapped]
+    rows = pa.table({"v": pa.array(wrapped, kind)}).slice(10)
+    storage = MemoryStorage()
+    (file,) = write_all(make(OrcWriter, where(rows.schema, storage)), rows, batch_rows)
+    assert orc.ORCFile(io.BytesIO(storage.read(file.path))).read()["v"].to_pylist() == rows["v"].to_pylist()
+
+
+def test_orc_keeps_days_also_inside_of_structs_and_lists() -> None:
+    kind = pa.struct([("days", pa.list_(pa.date64())), ("by", pa.map_(pa.string(), pa.date64()))])
+    day = dt.date(1500, 1, 1)
+    rows = pa.table({"v": pa.array([{"days": [day], "by": [("a", day)]}], kind)})
+    storage = MemoryStorage()
+    (file,) = write_all(make(OrcWriter, where(rows.schema, storage)), rows)
+    read = orc.ORCFile(io.BytesIO(storage.read(file.path))).read()
+    assert read["v"].to_pylist() == rows["v"].to_pylist()
+
+
 def test_orc_refuses_types_that_it_does_not_have() -> None:
     rows = pa.table({"t": [dt.time(1, 2)]})
     with pytest.raises(ConvertError, match=r"writer 'orc': the format cannot hold the rows: .*time64"):
