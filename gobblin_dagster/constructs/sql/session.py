@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from gobblin_dagster.constructs.sql.limits import Limits
 from gobblin_dagster.constructs.sql.schemas import refuse_nanoseconds, refuse_same_names, stable_schema
+from gobblin_dagster.constructs.types.arrow import value_type, with_parts
 
 MEMORY_LIMIT = "512MB"
 """What the tables of one connection may hold; an expression that needs more fails its work unit."""
@@ -54,7 +55,7 @@ class Statement:
         refuse_same_names(schema)
         self._connection = connection
         self._name = name
-        self._cell = _Cell(schema)
+        self._cell = _Cell(pa.schema([_readable(field) for field in schema]))
         # The line break ends a comment at the end of the expression.
         query = f'SELECT {select_list}\nFROM "{name}" AS batch'
         statements = connection.extract_statements(query)
@@ -72,7 +73,11 @@ class Statement:
         """Return the result; its schema is always `self.schema`."""
         if any(pa.types.is_interval(kind) for kind in self.schema.types):
             refuse_nanoseconds(batch)
-        self._cell.batches = [batch]
+        columns = [
+            pa.concat_arrays([column.cast(field.type)]) if pa.types.is_nested(field.type) else column
+            for field, column in zip(self._cell.schema, batch.columns, strict=True)
+        ]
+        self._cell.batches = [pa.RecordBatch.from_arrays(columns, schema=self._cell.schema)]
         try:
             table = self._fetch().cast(self.schema)
         finally:
@@ -91,6 +96,19 @@ class Statement:
             # batches (0.28 ms against 0.73 ms for 100 rows) and no slower on large ones.
             warnings.filterwarnings("ignore", message="Arrow output on a DB-API result", category=UserWarning)
             return self._connection.execute(f'EXECUTE "{self._name}"').to_arrow_table()
+
+
+def _readable(field: pa.Field) -> pa.Field:
+    """Return a column as DuckDB reads it exactly.
+
+    Of a dictionary inside of a list of fixed length it takes codes for values, it returns lists of nulls alone that
+    Arrow cannot read, and it refuses parts of structs that hold structs: `run` copies nested columns.
+    """
+    return with_parts([field], _readable_type)[0] if pa.types.is_nested(field.type) else field
+
+
+def _readable_type(kind: pa.DataType) -> pa.DataType:
+    return pa.string() if pa.types.is_null(kind) else value_type(kind)
 
 
 class Session:

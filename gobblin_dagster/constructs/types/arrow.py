@@ -167,15 +167,30 @@ def dates_as_texts(fields: Iterable[pa.Field]) -> list[pa.Field]:
 
     Arrow reads days in JSON as numbers since 1970; most programs write them as text.
     """
-    return [field.with_type(_with_text_dates(field.type)) for field in fields]
+    return with_parts(fields, lambda kind: pa.string() if pa.types.is_date(kind) else kind)
 
 
-def _with_text_dates(kind: pa.DataType) -> pa.DataType:
+def with_parts(fields: Iterable[pa.Field], change: Callable[[pa.DataType], pa.DataType]) -> list[pa.Field]:
+    """Return fields with other plain types, also inside structs, lists and maps.
+
+    Example:
+        >>> with_parts([pa.field("days", pa.list_(pa.date64()))], lambda kind: pa.date32())
+        [pyarrow.Field<days: list<item: date32[day]>>]
+    """
+    return [field.with_type(_with_parts(field.type, change)) for field in fields]
+
+
+def _with_parts(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
     if pa.types.is_struct(kind):
-        return pa.struct(dates_as_texts(kind))
-    if pa.types.is_list(kind):
-        return pa.list_(*dates_as_texts([kind.value_field]))
-    return pa.string() if pa.types.is_date(kind) else kind
+        return pa.struct(with_parts(kind, change))
+    if pa.types.is_map(kind):
+        return pa.map_(*with_parts([kind.key_field, kind.item_field], change))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(*with_parts([kind.value_field], change), kind.list_size)
+    if is_list(kind):
+        make = pa.large_list if pa.types.is_large_list(kind) else pa.list_
+        return make(*with_parts([kind.value_field], change))
+    return change(kind)
 
 
 def _known(name: str) -> str:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyarrow import orc
 from pydantic import Field
 
-from gobblin_dagster.constructs.types.arrow import is_list, leaves, value_type
+from gobblin_dagster.constructs.types.arrow import leaves, value_type, with_parts
 from gobblin_dagster.constructs.types.iso_times import PER_SECOND
 from gobblin_dagster.constructs.writers.files import Encoder, FileOptions, FileWriter, refuse_negative_scale
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
@@ -89,7 +89,7 @@ class _OrcEncoder:
     def __init__(self, writer: Any, file: _PatientFile, schema: pa.Schema) -> None:
         self._writer = writer
         self._file = file
-        self._schema = pa.schema([_plain(field) for field in schema])
+        self._schema = pa.schema(with_parts(schema, _plain))
 
     def write(self, table: pa.Table) -> None:
         for field, values in zip(table.schema, table.columns, strict=True):
@@ -116,18 +116,8 @@ def _compact(table: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=table.schema)
 
 
-def _plain(field: pa.Field) -> pa.Field:
-    """Return a column without dictionary (ORC makes its own), and with days that do not become timestamps."""
-    return field.with_type(_plain_type(field.type))
-
-
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        return pa.struct([_plain(field) for field in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_plain_type(kind.key_type), _plain(kind.item_field))
-    if is_list(kind):
-        return pa.list_(_plain(kind.value_field), getattr(kind, "list_size", -1))
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return a type without dictionary (ORC makes its own), and with days that do not become timestamps."""
     kind = value_type(kind)
     return pa.date32() if pa.types.is_date64(kind) else kind
 

@@ -154,3 +154,31 @@ def test_error_of_the_engine_itself_ends_the_session_not_what_comes_after_it() -
     with pytest.raises(ConvertError):
         _select("t::VARCHAR AS t").run(huge)
     assert _select("a + 1 AS b").run(batch({"a": [1]})).to_pydict() == {"b": [2]}
+
+
+CODED = pa.list_(pa.dictionary(pa.int32(), pa.string()), 2)
+PLACE = pa.struct([("at", pa.struct([("x", pa.int64()), ("on", pa.bool_())]))])
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (CODED, [["a", "b"], ["b", "c"], None, ["c", None]]),
+        (pa.struct([("codes", CODED)]), [{"codes": ["a", "b"]}, None, {"codes": ["b", "a"]}, {"codes": None}]),
+        (PLACE, [{"at": {"x": 1, "on": True}}, None, {"at": None}, {"at": {"x": 4, "on": False}}]),
+        (pa.list_(pa.null()), [None, [], [None, None], None]),
+        (pa.list_(PLACE), [[{"at": {"x": 1, "on": True}}], None, [], [None, {"at": {"x": 4, "on": None}}]]),
+    ],
+    ids=[
+        "dictionary in list",
+        "dictionary in list in struct",
+        "struct in struct",
+        "nulls in list",
+        "struct in struct in list",
+    ],
+)
+def test_parts_of_nested_columns_are_read_as_they_are(kind: pa.DataType, values: list[object]) -> None:
+    """Whatever the memory of a batch is like: DuckDB took codes for values, and refused parts."""
+    rows = pa.record_batch({"v": pa.array(values, kind)}).slice(1)
+    statement = session.thread_session().prepare("v", rows.schema)
+    assert statement.run(rows).column("v").to_pylist() == values[1:]
