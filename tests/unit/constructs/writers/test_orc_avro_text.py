@@ -135,9 +135,8 @@ def test_orc_keeps_nested_values_with_nulls_however_rows_come(kind: pa.DataType,
     """pyarrow's own writer gave rows the values of other ones."""
     lines = [None, [], [{"n": 1, "paid": True}, None], [{"n": None, "paid": False}, {"n": 2, "paid": None}]]
     places = [None if n % 5 == 0 else {"open": [None, True, False][n % 3], "lines": lines[n % 4]} for n in range(3010)]
-    wrapped = places if kind == PLACE else [None if n % 7 == 0 else [one] for n, one in enumerate(places)]
-    if pa.types.is_map(kind):
-        wrapped = [None if one is None else [("k", one[0])] for one in wrapped]
+    around = (lambda one: [("k", one)]) if pa.types.is_map(kind) else (lambda one: [one])
+    wrapped = places if kind == PLACE else [None if n % 7 == 0 else around(one) for n, one in enumerate(places)]
     rows = pa.table({"v": pa.array(wrapped, kind)}).slice(10)
     storage = MemoryStorage()
     (file,) = write_all(make(OrcWriter, where(rows.schema, storage)), rows, batch_rows)
