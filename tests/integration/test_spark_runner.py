@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.serialization import to_json
@@ -27,7 +28,7 @@ from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.engine.spark import runner as spark_module
 from gobblin_dagster.engine.spark.lazy import LazySparkRunner
-from gobblin_dagster.engine.spark.runner import SparkRunner, silence_py4j
+from gobblin_dagster.engine.spark.runner import SparkRunner, _SparkJob, silence_py4j
 from gobblin_dagster.engine.task.context import TaskInput
 from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.spec.job import JobSpec
@@ -297,3 +298,10 @@ def test_next_command_reads_with_a_session_of_its_own(runner: SparkRunner) -> No
     assert again is not first
     assert not again.catalog.tableExists("of_an_earlier_command")
     assert again.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError(111, "Connection refused"), RuntimeError("refused.")])
+def test_reason_why_spark_lost_work_is_a_sentence_of_its_own(error: Exception) -> None:
+    job = _SparkJob(cast("SparkSession", None), "{}", [], inline=False)
+    job._error = error
+    assert "refused. Run again" in job._lost().message

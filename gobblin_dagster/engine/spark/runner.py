@@ -143,7 +143,7 @@ class SparkRunner:
             frame = self.session.range(0, len(paths), 1, len(paths))
             rows = frame.mapInArrow(function, "number bigint, result string").collect()
         except Exception as error:
-            raise SparkLostError(problem=f"Spark lost commit steps: {said_by_spark(error)}") from error
+            raise SparkLostError(problem=f"Spark lost commit steps: {said_by_spark(error).rstrip('.')}.") from error
         return [result for _, result in sorted((row[0], row[1]) for row in rows)]
 
     def open_session(self) -> SparkSession:
@@ -255,7 +255,7 @@ class _SparkJob:
 
     def _lost(self) -> TaskFailure:
         why = said_by_spark(self._error) if self._error else "no result came back"
-        return describe_failure(SparkLostError(problem=f"Spark lost this work unit: {why}"))
+        return describe_failure(SparkLostError(problem=f"Spark lost this work unit: {why.rstrip('.')}."))
 
 
 def existing_session() -> SparkSession | None:
