@@ -107,17 +107,26 @@ def _parts(kinds: Iterable[pa.DataType]) -> Iterator[tuple[pa.DataType, tuple[in
             waiting += [(kind.field(at).type, around) for at in range(kind.num_fields)]
 
 
-def leaves(values: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array | pa.ChunkedArray]:
-    """Yield the plain values inside a column, at any depth."""
-    if pa.types.is_dictionary(values.type):
-        yield from leaves(values.dictionary)
+def used(values: pa.DictionaryArray) -> pa.Array:
+    """Return the values of a dictionary that rows refer to: it may have those of rows that were left out."""
+    return values.dictionary.take(values.indices.unique().drop_null())
+
+
+def leaves(values: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
+    """Yield the plain values inside a column, at any depth: those of its own rows, if it is a part of a larger one."""
+    if isinstance(values, pa.ChunkedArray):
+        for chunk in values.chunks:
+            yield from leaves(chunk)
+    elif pa.types.is_dictionary(values.type):
+        yield from leaves(used(values))
     elif pa.types.is_struct(values.type):
         for inner in values.flatten():
             yield from leaves(inner)
     elif is_list(values.type):
         yield from leaves(pc.list_flatten(values))
     elif pa.types.is_map(values.type):
-        yield from (*leaves(values.keys), *leaves(values.items))
+        own = pa.concat_arrays([values])  # `keys` and `items` are those of the larger one
+        yield from (*leaves(own.keys), *leaves(own.items))
     else:
         yield values
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gobblin_dagster.constructs.types.arrow import used
+
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 """Arrow's units of time per second."""
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
@@ -15,7 +17,7 @@ _DAY = 86_400
 def refuse_odd_times(column: str, values: pa.Array) -> None:
     """Raise ArrowInvalid, with the column, if Arrow would write a time as another one or as invalid text."""
     if pa.types.is_dictionary(values.type):
-        values = values.dictionary
+        values = used(values)
     refuse_odd_years(column, values)
     kind = values.type
     if pa.types.is_time(kind):

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type, has_part, levels_of
+from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type, has_part, leaves, levels_of
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,21 @@ def test_levels_are_counted_by_lists_and_structs() -> None:
     ] == [0, 4, 6, 3]
     assert has_part(kind, pa.types.is_map)
     assert not has_part(kind, pa.types.is_binary)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "expected"),
+    [
+        (pa.int64(), [1, 2, 3], [[2, 3]]),
+        (pa.map_(pa.string(), pa.int64()), [[("a", 1)], None, [("c", 3)]], [["c"], [3]]),
+        (pa.list_(pa.struct([("x", pa.int64())])), [[{"x": 1}], [{"x": 2}, None], None], [[2, None]]),
+        (pa.struct([("at", pa.dictionary(pa.int8(), pa.float64()))]), [{"at": 1.0}, {"at": 2.0}, None], [[2.0]]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_leaves_of_a_part_are_its_own(
+    kind: pa.DataType, values: list[object], expected: list[list[object]], is_chunked: bool
+) -> None:
+    part = pa.array(values, kind).slice(1)
+    assert [one.to_pylist() for one in leaves(pa.chunked_array([part]) if is_chunked else part)] == expected
