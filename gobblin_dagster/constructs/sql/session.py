@@ -74,7 +74,7 @@ class Statement:
         if any(pa.types.is_interval(kind) for kind in self.schema.types):
             refuse_nanoseconds(batch)
         columns = [
-            pa.concat_arrays([column.cast(field.type)]) if pa.types.is_nested(field.type) else column
+            _copied(column, field.type) if pa.types.is_nested(field.type) else column
             for field, column in zip(self._cell.schema, batch.columns, strict=True)
         ]
         self._cell.batches = [pa.RecordBatch.from_arrays(columns, schema=self._cell.schema)]
@@ -105,6 +105,13 @@ def _readable(field: pa.Field) -> pa.Field:
     Arrow cannot read, and it refuses parts of structs that hold structs: `run` copies nested columns.
     """
     return with_parts([field], _readable_type)[0] if pa.types.is_nested(field.type) else field
+
+
+def _copied(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    try:
+        return pa.concat_arrays([column.cast(kind)])
+    except pa.ArrowIndexError:  # null structs over a dictionary without values
+        return pa.array(column.to_pylist(), kind)
 
 
 def _readable_type(kind: pa.DataType) -> pa.DataType:

@@ -172,6 +172,7 @@ PLACE = pa.struct([("at", pa.struct([("x", pa.int64()), ("on", pa.bool_())]))])
     ids=[
         "dictionary in list",
         "dictionary in list in struct",
+        "dictionary in null struct",
         "struct in struct",
         "nulls in list",
         "struct in struct in list",
