@@ -165,6 +165,7 @@ PLACE = pa.struct([("at", pa.struct([("x", pa.int64()), ("on", pa.bool_())]))])
     [
         (CODED, [["a", "b"], ["b", "c"], None, ["c", None]]),
         (pa.struct([("codes", CODED)]), [{"codes": ["a", "b"]}, None, {"codes": ["b", "a"]}, {"codes": None}]),
+        (pa.struct([("code", CODED.value_type)]), [None, None, None, None]),
         (PLACE, [{"at": {"x": 1, "on": True}}, None, {"at": None}, {"at": {"x": 4, "on": False}}]),
         (pa.list_(pa.null()), [None, [], [None, None], None]),
         (pa.list_(PLACE), [[{"at": {"x": 1, "on": True}}], None, [], [None, {"at": {"x": 4, "on": None}}]]),
