@@ -82,12 +82,15 @@ class ProcessRunner:
     def close(self) -> None:
         """End all processes, those with work too."""
         with self._lock:
-            server, self._server = self._server, None
-            idle, self._idle = self._idle, []
-        for worker in idle:
-            worker.end()
-        if server is not None:
-            server.end()
+            processes = self._take_processes()
+        for process in processes:
+            process.end()
+
+    def _take_processes(self) -> list[_Worker | _ForkServer]:
+        """Return all processes, so that nobody else begins to use them; under the lock."""
+        server, self._server = self._server, None
+        idle, self._idle = self._idle, []
+        return [*idle, *([server] if server else [])]
 
     @contextmanager
     def _in_environment_of_now(self) -> Iterator[None]:
@@ -98,10 +101,10 @@ class ProcessRunner:
         with self._lock:
             self._runs += 1
             is_other = self._server is not None and self._server.environment != _environment()
-            is_alone = self._runs == 1
+            former = self._take_processes() if is_other and self._runs == 1 else []
         try:
-            if is_other and is_alone:
-                self.close()
+            for process in former:
+                process.end()
             yield
         finally:
             with self._lock:
