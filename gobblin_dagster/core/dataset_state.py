@@ -131,8 +131,8 @@ class DatasetState(ShownAsFacts):
     """Size and duration of its work units lately, for packing."""
     origin: Mapping[str, str] = field(default_factory=dict)
     """Ids of the topics, tables and so on that were read, by name. If the id of a name changes, it was deleted and
-    created again, and stored positions mean nothing. Empty if the source has no ids, and in states of older
-    programs."""
+    created again, and stored positions mean nothing. Of a watermark column of times: whether it has a zone. Empty if
+    the source has no ids, and in states of older programs."""
     applied_startpoints: tuple[str, ...] = ()
     """Ids of startpoints for all jobs that this job has applied, as long as these are stored: they wait for other
     jobs."""

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pytest
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.sources.incremental.clocks import clock_origin
 from gobblin_dagster.constructs.sources.query import planner, row_counts
 from gobblin_dagster.constructs.sources.query.commit_horizon import settle
 from gobblin_dagster.constructs.sources.query.source import QuerySource
@@ -30,6 +31,7 @@ from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Sour
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import ExtractError, SourceError, TransientError
 from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.core.startpoint import Specific
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.run.job_run import run_job
@@ -38,6 +40,7 @@ from gobblin_dagster.spec.job import ConstructSpec, JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.services.postgres import PostgresServer, binaries, running_postgres
+from tests.unit.engine.plan.test_startpoints import wish
 
 pytestmark = pytest.mark.postgres
 URN = "public.events"
@@ -904,3 +907,56 @@ def test_limited_runs_read_ties_whole_and_every_row_once(url: str, connect: Conn
     store.close()
     assert audit is not None
     assert (audit.source_rows, audit.lost, audit.duplicated) == (1000, 0, 0)
+
+
+def test_watermark_column_that_gets_a_zone_is_not_read_on_with_positions_of_the_other_clock(
+    url: str, connect: Connect, tmp_path: Path
+) -> None:
+    """Positions of a clock in Berlin, taken as UTC: row 1 would be read twice, row 3 never."""
+    body = {
+        "job": "shop",
+        "source": {
+            "type": "query",
+            "url": url,
+            "tables": ["t"],
+            "watermark": {"column": "at", "type": "timestamp"},
+            "horizon_wait_s": 0,
+        },
+        "extract": {"namespace": "shop", "table": "t"},
+        "output": {"path": "lake"},
+    }
+    job = JobSpec.model_validate(body)
+    writer = connect()
+    writer.autocommit = True
+
+    def run(*statements: str) -> tuple[int, str]:
+        with writer.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+        result = run_job(Project(tmp_path, ProjectSpec(project="p"), (job,)), job, runner=InlineRunner())
+        (dataset,) = result.datasets
+        return dataset.rows_read, " ".join(failure.message for failure in dataset.failures)
+
+    assert run(
+        "CREATE TABLE t (id int, at timestamp(0))",
+        "INSERT INTO t VALUES (1, '2026-01-05 10:00'), (2, '2026-01-05 12:00')",
+    ) == (2, "")
+    assert run("ALTER TABLE t ALTER at TYPE timestamp(6)", "INSERT INTO t VALUES (3, '2026-01-05 12:00:00.5')") == (
+        1,
+        "",
+    )
+    for expected_before, expected_now, to in (("without", "with", "timestamptz"), ("with", "without", "timestamp")):
+        rows, problem = run(
+            f"ALTER TABLE t ALTER at TYPE {to} USING at AT TIME ZONE 'Europe/Berlin'",
+            "INSERT INTO t VALUES (4, '2026-01-05 12:30')",
+        )
+        assert rows == 0
+        assert f"public.t: its watermark column `at` holds times {expected_now} a time zone" in problem
+        assert f"it held times {expected_before} a time zone" in problem
+        assert "`gobblin startpoint set`" in problem
+        assert "`gobblin state reset`" in problem
+        wish(tmp_path, job, Specific("2026-01-05T11:00:00Z"), "public.t")
+        assert run()[1] == ""
+        assert run() == (0, "")
+    wish(tmp_path, job, Specific("2026-01-05T11:00:00Z"), "public.t", origin=clock_origin(has_zone=True))
+    assert "watermark column was created again or changed since then, so the position means nothing" in run()[1]

@@ -438,6 +438,22 @@ def test_runs_begin_at_the_startpoints_of_a_column(tmp_path: Path, runner: Spark
     assert "the dataset has no partitions with positions of their own" in one.problem
 
 
+def test_column_that_gets_a_zone_is_not_read_on_with_positions_of_the_other_clock(
+    tmp_path: Path, runner: SparkRunner
+) -> None:
+    watermark = {"column": "at", "type": "timestamp"}
+    job = _job(_parquet(watermark=watermark), task_policies=[{"type": "row_count"}])  # the column has another type
+    _write(tmp_path, [1, 2], at=pa.array([EPOCH, EPOCH], pa.timestamp("us")))
+    assert _run(tmp_path, job, runner).rows_read == 2
+    (tmp_path / "data" / "000.parquet").unlink()
+    _write(tmp_path, [1, 2, 3], at=pa.array([EPOCH] * 3, pa.timestamp("us", "UTC")))
+    (failed,) = _run(tmp_path, job, runner).failures
+    assert "its watermark column `at` holds times with a time zone, it held times without a time zone" in failed.message
+    wish(tmp_path, job, Oldest(), "test.d")
+    assert _run(tmp_path, job, runner).rows_read == 3
+    assert _run(tmp_path, job, runner).failures == ()
+
+
 def test_plan_without_spark_says_that_it_needs_it(tmp_path: Path) -> None:
     job = _job(_parquet())
     with pytest.raises(SourceError, match="planning with source `spark` needs Spark"):

@@ -176,7 +176,7 @@ def other_place(startpoint: Startpoint, origin: Mapping[str, str]) -> str:
     for name, identity in known.items():
         if origin.get(name, identity) != identity:
             problem = (
-                f"{name} was deleted and created again since then, so the position means nothing: its id was "
+                f"{name} was created again or changed since then, so the position means nothing: it was "
                 f"{identity}, now it is {origin[name]}"
             )
             return str(StartpointError(dataset_urn=startpoint.dataset_urn, startpoint=str(startpoint), problem=problem))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
 import sqlalchemy as sa
 
+from gobblin_dagster.constructs.sources.incremental.clocks import clock_origin, clock_problem
 from gobblin_dagster.constructs.sources.incremental.cursor import Cursor
 from gobblin_dagster.constructs.sources.incremental.options import null_notes, null_problem
 from gobblin_dagster.constructs.sources.incremental.ranges import Range, committed_steps, open_ranges
@@ -57,9 +58,14 @@ class Offers:
         if not relation.cursor_column and self._options.without_watermark == "leave_out":
             note = "it has no watermark column and is not read (`without_watermark: leave_out`)."
             return DatasetOffer(table.urn, None, None, notes=[note])
+        origin = self._origin(relation)
+        if problem := clock_problem(state, relation.cursor_column, origin):
+            return DatasetOffer(table.urn, None, None, problem=str(self._error(f"{table.urn}: {problem}")))
         try:
             with self.tables.database.errors(f"{table.urn}: "), self.connection.begin_nested():
-                return self._offer(table, relation, state) if relation.cursor_column else self._whole(table, relation)
+                if not relation.cursor_column:
+                    return self._whole(table, relation)
+                return replace(self._offer(table, relation, state), origin=origin)
         except SourceError as error:
             return DatasetOffer(table.urn, None, None, problem=str(error))
 
@@ -221,6 +227,16 @@ class Offers:
         if not committed:
             return low == parts[0][0]
         return committed[0] == (low, low)
+
+    def _origin(self, relation: Relation) -> Mapping[str, str]:
+        """Return what kind of times the watermark column holds; empty if it holds none, or if that is not known.
+
+        SQLite has no such types. Other databases than PostgreSQL do not say what a query's columns are.
+        """
+        is_known = not relation.is_sqlite and (not relation.query or self.tables.database.is_postgresql)
+        if not relation.cursor_column or not self._cursor.is_time or not is_known:
+            return {}
+        return clock_origin(has_zone=relation.has_zone)
 
     def _state_problem(self, state: DatasetState | None) -> str:
         if state is None or state.committed.watermark_type is self._cursor.watermark_type:

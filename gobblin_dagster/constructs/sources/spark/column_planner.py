@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from gobblin_dagster.constructs.sources.incremental.clocks import clock_origin, clock_problem
 from gobblin_dagster.constructs.sources.incremental.cursor import CursorType
 from gobblin_dagster.constructs.sources.incremental.options import null_notes, null_problem
 from gobblin_dagster.constructs.sources.incremental.ranges import Cut, Range, committed_steps, open_ranges
@@ -29,8 +30,15 @@ class ColumnPlanner:
 
         Rows between the lowest and the highest committed position are not read again, only rows outside.
         """
+        name = self.options.watermark.column if self.options.watermark else ""
+        column = column_of(frame, name, self.options.cursor)
+        origin = clock_origin(has_zone=column.has_zone) if column.cursor.is_time else {}
+        if problem := clock_problem(state, name, origin):
+            raise ValueError(problem.rstrip("."))
+        return replace(self._offer(frame, column, urn, state), origin=origin)
+
+    def _offer(self, frame: Any, column: Column, urn: str, state: DatasetState | None) -> DatasetOffer:
         cursor, options = self.options.cursor, self.options
-        column = column_of(frame, options.watermark.column if options.watermark else "", cursor)
         committed = committed_steps(state.committed, cursor) if state is not None else []
         mark = state.watermark if state is not None else None
         first, last = (committed[0][0], committed[-1][1]) if committed else (None, None)

@@ -255,7 +255,7 @@ def test_watermark_set_before_its_topic_was_created_again_is_refused(
     saved = people_set(tmp_path, Specific(position), partition)
     assert saved.origin == {"p": "old", "q": "same"}
     assert not planned(tmp_path, OLD_LOGS).problem
-    problem = "p was deleted and created again since then, so the position means nothing: its id was old, now it is new"
+    problem = "p was created again or changed since then, so the position means nothing: it was old, now it is new"
     assert problem in planned(tmp_path, NEW_LOGS).problem
     failed = by_urn(run(tmp_path, NEW_LOGS))["a"]
     assert (failed.outcome, failed.failures[0].code) == (DatasetOutcome.FAILED, "startpoint")
