@@ -32,6 +32,6 @@ def clock_problem(state: DatasetState | None, column: str, origin: Mapping[str, 
         return ""
     return (
         f"its watermark column `{column}` holds {now}, it held {state.origin[_NAME]} when the dataset was committed up "
-        f"to {state.watermark}: that position is another one now, and rows would be lost or read twice. Check where to "
-        "go on and say it with `gobblin startpoint set`, or read all rows again after `gobblin state reset`."
+        f"to {state.watermark}: that position is another one now, and rows would be lost or read twice. Forget it by "
+        "`gobblin state reset`: the next run reads all rows, or from where `gobblin startpoint set` says after it."
     )

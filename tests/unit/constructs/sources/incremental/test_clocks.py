@@ -39,3 +39,5 @@ def test_first_run_has_no_clock_to_compare() -> None:
 def test_other_clock_is_named(known: Mapping[str, str], now: Mapping[str, str]) -> None:
     problem = clock_problem(state(known), "at", now)
     assert f"its watermark column `at` holds {now['watermark column']}, it held {known['watermark column']}" in problem
+    # Under a startpoint alone, rows before the first stored position would be read again.
+    assert problem.index("`gobblin state reset`") < problem.index("`gobblin startpoint set` says after it")
