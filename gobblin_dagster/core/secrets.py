@@ -4,6 +4,9 @@ A job file refers to a variable as `${NAME}`. Loading it calls `remember` with t
 get the values by `known_in`. All our errors, and the messages and notes of work units, pass through `hidden`, which
 replaces each value by its reference `${NAME}`, in state stores, documents, Dagster's events and logs.
 
+User code may also read variables that no file names, and raise what it read. So `hide_environment` looks for secrets in
+the environment (Dagster puts the variables of `.env` there) by the names of variables, and for passwords in URLs.
+
 Settings that name a variable (`key_env`, `headers_env`) take its value by `variable`: from the environment, or from
 what a project found in files and by commands (`give`).
 """
@@ -21,6 +24,14 @@ SHORTEST = 4
 """Values with fewer characters are not hidden: parts of ordinary words would be replaced."""
 _WORDS = frozenset({"true", "false", "null", "none"})
 """Values that are not hidden, as they are ordinary words."""
+_SHORTEST_UNNAMED = 6
+"""The same, and no plain words, for values that no file of the project refers to."""
+_SECRET_VARIABLE = re.compile(r"passw|passphrase|secret|credential|token|salt|(?:^|_)(?:key|pwd|pass)$", re.IGNORECASE)
+"""Names of variables whose values are secrets."""
+_NO_SECRET_VARIABLE = re.compile(r"_(?:file|path|dir|url|uri|name|type|provider|id|env)$", re.IGNORECASE)
+"""Names of variables that hold the place or the kind of a secret."""
+_PLACE = re.compile(r"[/~.]|[A-Za-z]:\\|[a-z0-9+]+://")
+"""The beginning of a path or URL, for which people search; the password of a URL is hidden by itself."""
 _CUT = r"(?=…|\.\.\.|$)"
 """The end of a shortened text; the beginning of a value may stand before it."""
 _PASSWORD = re.compile(r"[?&;](?:password|passwd|pwd|token)=([^&;]+)", re.IGNORECASE)
@@ -43,17 +54,38 @@ def remember(references: Mapping[str, str]) -> None:
             messages of drivers may hold the password alone.
     """
     for value, reference in references.items():
-        for secret in (value, *_passwords(value)):
-            if (
-                len(secret) >= SHORTEST
-                and secret.lower() not in _WORDS
-                and not (secret.isdecimal() and len(secret) < 6)
-            ):
+        for secret in (value, *passwords(value)):
+            if _is_long(secret):
                 _known[secret] = reference
                 name = _name(reference)
                 # `known_in` also returns the passwords in values.
-                if secret == value and value not in _passwords(_values.get(name, "")):
+                if secret == value and value not in passwords(_values.get(name, "")):
                     _values[name] = value
+
+
+def remember_passwords(references: Mapping[str, str]) -> None:
+    """Hide the passwords of URLs from now on, in this process, but not the URLs.
+
+    Args:
+        references: by URL, the text to show instead of its password.
+    """
+    for value, reference in references.items():
+        _known.update(dict.fromkeys(filter(_is_long, passwords(value)), reference))
+
+
+def hide_environment() -> None:
+    """Hide the secrets of this process's environment from now on: user code may show those that no file refers to.
+
+    These are values of variables with names such as `API_TOKEN`, and passwords of URLs. Plain words stay, since a text
+    such as `postgres` is a part of many messages.
+    """
+    for name, value in os.environ.items():
+        found = passwords(value)
+        if _SECRET_VARIABLE.search(name) and not _NO_SECRET_VARIABLE.search(name) and not _PLACE.match(value):
+            found.append(value)
+        for secret in found:
+            if len(secret) >= _SHORTEST_UNNAMED and not secret.isalpha() and _is_long(secret):
+                _known.setdefault(secret, f"${{{name}}}")
 
 
 def forget() -> None:
@@ -166,11 +198,15 @@ def _without_beginning(text: str, form: str, reference: str) -> str:
     return re.sub(f"(?:{beginnings}){_CUT}", lambda _: reference, text)
 
 
+def _is_long(secret: str) -> bool:
+    return len(secret) >= SHORTEST and secret.lower() not in _WORDS and not (secret.isdecimal() and len(secret) < 6)
+
+
 def _name(reference: str) -> str:
     return reference.removeprefix("${").partition(":-")[0].removesuffix("}")
 
 
-def _passwords(value: str) -> list[str]:
+def passwords(value: str) -> list[str]:
     """Return the passwords of a URL, percent-encoded and decoded; empty if the value is no URL."""
     if "://" not in value:
         return []

@@ -17,13 +17,13 @@ from pydantic import ValidationError
 
 from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
-from gobblin_dagster.core.secrets import give, remember
+from gobblin_dagster.core.secrets import give, hide_environment, remember, remember_passwords
 from gobblin_dagster.spec.document import Document, Loc, read_document
 from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import ConstructSpec, ConverterSpec, JobSpec, RowPolicySpec, SpecModel, TaskPolicySpec
 from gobblin_dagster.spec.project import PROJECT_FILE, ProjectSpec
 from gobblin_dagster.spec.secret_values import Variables
-from gobblin_dagster.spec.secrets import literal_secrets, values_to_hide
+from gobblin_dagster.spec.secrets import literal_secrets, shown_urls, values_to_hide
 
 if TYPE_CHECKING:
     from gobblin_dagster.spec.gobblin.document import GobblinDocument
@@ -113,6 +113,7 @@ def load_project(root: Path, environ: Mapping[str, str] | None = None) -> Projec
         InvalidSpecError: the file has faults; the error lists all of them.
         UsageError: there is no such file.
     """
+    hide_environment()
     spec = _load(root / PROJECT_FILE, ProjectSpec, environ, lambda _: iter(()), _read_yaml)[0]
     give(spec.secrets, _variables(root, spec, environ))
     return spec
@@ -356,6 +357,7 @@ def _load(
     read: Callable[[Path, Mapping[str, str]], Document],
 ) -> tuple[_Model, Document]:
     document = read(path, os.environ if environ is None else environ)
+    remember_passwords(shown_urls(document))
     remember(values_to_hide(document))
     faults = [*document.found, *(document.fault(*fault) for fault in document.faults)]
     if document.data is None:

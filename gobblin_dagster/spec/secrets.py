@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gobblin_dagster.core.secrets import passwords
 from gobblin_dagster.spec.document import Document, Loc
 
 SECRET_NAME = re.compile(
@@ -23,10 +24,35 @@ _REFUSED = "must not hold a password; take it from the environment: ${NAME}"
 
 
 def values_to_hide(document: Document) -> dict[str, str]:
-    """Return the references by value of all environment variables to hide: those outside of keys in `_SHOWN`."""
+    """Return the references by value of all environment variables to hide.
+
+    These are all outside of keys in `_SHOWN`, and there those of which the password of a URL is made.
+    """
     return {
-        value: reference for loc, values in document.values.items() if not is_shown(loc) for reference, value in values
+        value: reference
+        for loc, reference, value in _values(document)
+        if not is_shown(loc) or any(value in password for password in _shown_passwords(document, loc))
     }
+
+
+def shown_urls(document: Document) -> dict[str, str]:
+    """Return the references by value of variables in keys of `_SHOWN`: of URLs among them, the password is hidden."""
+    return {value: reference for loc, reference, value in _values(document) if is_shown(loc)}
+
+
+def _values(document: Document) -> Iterator[tuple[Loc, str, str]]:
+    """Yield (place, reference, value) of each reference."""
+    for loc, values in document.values.items():
+        for reference, value in values:
+            yield loc, reference, value
+
+
+def _shown_passwords(document: Document, loc: Loc) -> list[str]:
+    """Return the passwords of the URL at a place, if one is there."""
+    node: Any = document.data
+    for part in loc:
+        node = node[part]
+    return passwords(node) if isinstance(node, str) else []
 
 
 def is_shown(loc: Loc) -> bool:

@@ -257,7 +257,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "engine/snapshots/rejected_rows.py": ("unit/engine/maintenance/test_replay.py", ""),
     "engine/spark/frame_units.py": ("unit/engine/task/test_spark_partition.py", ""),
     "engine/spark/java.py": ("unit/cli/commands/test_doctor.py", ""),
-    "engine/spark/lazy.py": ("integration/test_spark_sensor.py", ""),
     "engine/spark/runner.py": ("integration/test_spark_tables.py", ""),
     "engine/task/branch.py": ("unit/engine/task/test_limited_reader.py", "gobblin_dagster.engine.task.work_unit"),
     "engine/task/checkpoint.py": ("unit/engine/task/test_file_groups.py", ""),

@@ -18,6 +18,8 @@ import pytest
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 SECRET = "kanarienvogel-7391"
 IN_FILE = "wellensittich-5208"
+UNNAMED = "papagei-8264"
+"""In variables such as those that Dagster takes from `.env`; no file of the project names them."""
 DEFINITIONS = """
 from pathlib import Path
 from gobblin_dagster.orchestration import build_definitions
@@ -44,12 +46,15 @@ FAILING: dict[str, dict[str, Any]] = {
         ]
     },
     "broken": {"row_policies": [{"type": "sql", "name": "r", "rule": "name = '${CANARY}'", "on_violation": "fail"}]},
+    "own_variable": {"converters": [{"type": "function", "function": "own:looks", "by": "record"}]},
     "unlisted": {"source": {"type": "python", "datasets": "own:ends", "read": "own:ends"}},
 }
 OWN = """
 import os
 def ends():
     raise ValueError("login with " + os.environ["CANARY"])
+def looks(row):
+    raise ValueError(" ".join(os.environ[name] for name in ("CANARY", "LAKE_TOKEN", "LAKE_URL")))
 """
 
 
@@ -71,7 +76,7 @@ def contents(file: Path) -> Iterator[bytes]:
 
 
 def holds_secret(content: bytes) -> bool:
-    return SECRET.encode() in content or IN_FILE.encode() in content
+    return SECRET.encode() in content or IN_FILE.encode() in content or UNNAMED.encode() in content
 
 
 def test_secret_of_a_job_that_fails_is_in_no_file_of_the_instance_nor_of_the_project(
@@ -94,6 +99,7 @@ def test_secret_of_a_job_that_fails_is_in_no_file_of_the_instance_nor_of_the_pro
         body |= {"extract": {"namespace": "t", "table": name}, "output": {"path": "lake"}}
         (tmp_path / "jobs" / f"{name}.yaml").write_text(json.dumps(body | parts))
     environment = os.environ | {"DAGSTER_HOME": str(home), "CANARY": SECRET, "DAGSTER_DISABLE_TELEMETRY": "1"}
+    environment |= {"LAKE_TOKEN": UNNAMED, "LAKE_URL": f"postgresql://lake:{UNNAMED}@h/lake"}
     (tmp_path / "execute.py").write_text(EXECUTE)
     command = [sys.executable, "execute.py", *FAILING]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
@@ -105,6 +111,7 @@ def test_secret_of_a_job_that_fails_is_in_no_file_of_the_instance_nor_of_the_pro
         assert "${CANARY}" in told  # it failed for the expression, which is told
     assert SECRET not in said
     assert IN_FILE not in said
+    assert UNNAMED not in said
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert {"state.db", "spark.log", "runs.db", "index.db"} <= {file.name for file in files}
     assert any(file.suffix == ".err" for file in files)  # Dagster's compute logs

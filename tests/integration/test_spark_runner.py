@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
@@ -55,6 +56,23 @@ def test_spark_many_datasets_in_one_job_are_published_whole(tmp_path: Path, runn
     result = _run(tmp_path, job, runner)
     assert result.status is RunStatus.SUCCEEDED
     assert all(published(tmp_path, job, f"d{i:03}") == list(range(i)) for i in (1, 30, 59))
+
+
+def test_variable_that_is_set_between_two_runs_is_seen_by_the_workers_of_the_second(
+    tmp_path: Path, runner: SparkRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyed = [
+        {"type": "add", "columns": {"word": "x"}},
+        {"type": "hash", "columns": ["word"], "key_env": "PSEUDONYM_KEY"},
+    ]
+    hashed = []
+    for number in range(2):
+        monkeypatch.setenv("PSEUDONYM_KEY", f"a-key-of-sixteen-bytes-{number}")
+        job = job_spec({"d": {"rows": 1}}, job=f"j{number}", converters=keyed)
+        assert _run(tmp_path / str(number), job, runner).status is RunStatus.SUCCEEDED
+        file = next((tmp_path / str(number)).rglob("d/*.parquet"))
+        hashed.append(pq.read_table(file).column("word").to_pylist())
+    assert hashed[0] != hashed[1]
 
 
 def test_pages_of_spark_are_linked_where_they_are_on(runner: SparkRunner) -> None:

@@ -32,6 +32,8 @@ class LazySparkRunner:
         self._log_file = log_file
         self._spark: SparkRunner | None = None
         self._error: Exception | None = None
+        self._lock = threading.Lock()
+        """Held to begin the one start: jobs of a service begin at the same time, in several threads."""
         self._thread: threading.Thread | None = None
         self._processes: ProcessRunner | None = None
         if may_need_no_spark(spec):
@@ -115,9 +117,11 @@ class LazySparkRunner:
         return self.is_started or has_session()
 
     def _start_spark(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
-            self._thread.start()
+        with self._lock:
+            if self._thread is None:
+                thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
+                thread.start()
+                self._thread = thread  # after its start, as others join it
 
     def _start(self) -> None:
         try:

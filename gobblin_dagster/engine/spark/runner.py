@@ -32,6 +32,7 @@ from gobblin_dagster.core.errors import EnvironmentFaultError, SparkLostError
 from gobblin_dagster.core.failure import describe_failure
 from gobblin_dagster.core.serialization import from_json, to_json
 from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState
+from gobblin_dagster.core.utils.environment import lasting
 from gobblin_dagster.engine.commit.step_distribution import run_batches_in_arrow
 from gobblin_dagster.engine.spark import worker_daemon
 from gobblin_dagster.engine.spark.class_data import fast_start_options
@@ -116,6 +117,7 @@ class SparkRunner:
         if issubclass(registry.load(ConstructKind.SOURCE, spec.source.type), FrameSource):
             source = registry.create(ConstructKind.SOURCE, spec.source, runner.construct_context(spec))
             return FrameRun(self.open_session(), runner, source, to_arrow_schema).run(tasks, on_result, stop)
+        self._tell_variables()
         checkpoints = TaskCheckpoints(open_storage(runner.output_root, durable=False), runner.staging_root)
         texts = [[to_json(task) for task in pack] for pack in packs]
         inline = sum(len(text) for pack in texts for text in pack) <= MAX_CLOSURE_BYTES
@@ -145,6 +147,24 @@ class SparkRunner:
         except Exception as error:
             raise SparkLostError(problem=f"Spark lost commit steps: {said_by_spark(error).rstrip('.')}.") from error
         return [result for _, result in sorted((row[0], row[1]) for row in rows)]
+
+    def _tell_variables(self) -> None:
+        """Let workers of this machine have the variables that were set since Spark started, as a notebook may do.
+
+        Spark starts other workers for another environment. A variable that was removed keeps its value there.
+        """
+        context: Any = getattr(self.session, "_sc", None)  # a session of Spark Connect has none
+        if context is None or not context.master.startswith("local"):
+            return
+        if not _Jvm.environment:
+            _Jvm.environment = lasting(dict(context._jvm.System.getenv()))  # the session is from outside
+        told = _Jvm.environment | context.environment
+        changed = {name: value for name, value in lasting(os.environ).items() if told.get(name) != value}
+        if changed:
+            conf = context.getConf()
+            context.environment.update(
+                {name: value for name, value in changed.items() if not conf.contains(f"spark.executorEnv.{name}")}
+            )
 
     def open_session(self) -> SparkSession:
         """Return the session for a source that reads with Spark; our own session is set up for it first."""
@@ -316,10 +336,13 @@ class _Jvm:
     """The JVM of this process: pyspark keeps the first JVM for good, so a second one would never be used."""
 
     gateway: ClassVar[Any] = None
+    environment: ClassVar[dict[str, str]] = {}
+    """Variables with which it was started; empty until they are known."""
 
 
 def _launch(conf: SparkConf, log_file: Path | None) -> Any:
     """Start a JVM that prints to the log, in its own process session: Ctrl-C in a terminal reaches only the driver."""
+    _Jvm.environment = lasting(os.environ)
     with (log_file or Path(os.devnull)).open("ab") as log:
         process = _WithoutForkHooks(stderr=log, stdout=log, start_new_session=True)
         return launch_gateway(conf, popen_kwargs=process)  # type: ignore[no-untyped-call]  # pyspark leaves it untyped

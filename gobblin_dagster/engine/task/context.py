@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.core.constructs import ConstructContext
-from gobblin_dagster.core.secrets import give, remember
+from gobblin_dagster.core.secrets import give, hide_environment, remember
 from gobblin_dagster.core.utils.import_target import find_modules_in
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.layout import staging_dir
@@ -53,7 +53,8 @@ class RunContext:
         return staging_dir(self.output_root, self.run_id, commit_id)
 
     def make_secrets_known(self) -> None:
-        """Let this process hide the job's secrets, and find those that its settings name."""
+        """Let this process hide the job's secrets and the environment's, and find those that settings name."""
+        hide_environment()
         remember({**self.secrets, **{value: f"${{{name}}}" for name, value in self.variables.items()}})
         give(self.variables, self.variables)
 

@@ -7,7 +7,16 @@ from urllib.parse import quote, quote_plus, urlencode
 import pytest
 
 from gobblin_dagster.core.errors import ConvertError, TransientError
-from gobblin_dagster.core.secrets import as_written, give, hidden, known_in, known_values, remember, variable
+from gobblin_dagster.core.secrets import (
+    as_written,
+    give,
+    hidden,
+    hide_environment,
+    known_in,
+    known_values,
+    remember,
+    variable,
+)
 from gobblin_dagster.spec.env import expand
 
 SECRET = "s3cr3t-Word!9"
@@ -61,6 +70,30 @@ def test_password_of_a_url_is_hidden_by_itself_as_written_and_as_meant() -> None
     assert hidden("p%40ssword p@ssword word!9") == "${URL} ${URL} ${JDBC}"
     remember({"mysql://u:pass/wo?d#9@h/db": "${MY}", "mysql://h/db?passwd=other-word": "${TWO}"})
     assert hidden("pass/wo?d#9 other-word") == "${MY} ${TWO}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("LAKE_TOKEN", SECRET, "${LAKE_TOKEN}"),
+        ("MY_KEY", SECRET, "${MY_KEY}"),
+        ("STATE_URL", "postgresql://u:pass-w0rd@h/db", "postgresql://u:${STATE_URL}@h/db"),
+        ("PGPASSWORD", "postgres", "postgres"),
+        ("STAGE", "production-2", "production-2"),
+        ("API_KEY_FILE", "keys-1.json", "keys-1.json"),
+        ("GOOGLE_CREDENTIALS", "/etc/google-1.json", "/etc/google-1.json"),
+        ("A_TOKEN", "123", "123"),
+    ],
+    # pytest writes the name of a test into the environment
+    ids=["token", "key", "url", "word", "setting", "name of a file", "path", "short"],
+)
+def test_secrets_of_the_environment_are_hidden_also_if_no_file_names_them(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, shown: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    hide_environment()
+    assert hidden(f"at {value}.") == f"at {shown}."
+    assert not known_values()
 
 
 def test_every_error_of_ours_is_hidden_also_in_another_process() -> None:

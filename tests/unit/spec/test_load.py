@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
-from gobblin_dagster.core.secrets import remember
+from gobblin_dagster.core.secrets import hidden, remember
 from gobblin_dagster.spec.document import show_loc
 from gobblin_dagster.spec.job import ConstructSpec, OnViolation
 from gobblin_dagster.spec.load import find_project, load_job, load_jobs, load_project
@@ -332,3 +332,20 @@ def test_load_jobs_missing_folder_is_a_usage_error(tmp_path: Path) -> None:
 def test_show_loc_writes_places_as_people_read_them() -> None:
     assert show_loc(("fork", "branches", 1, "writer", "type")) == "fork.branches[1].writer.type"
     assert show_loc(()) == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "environ", "hides", "shows"),
+    [
+        ("${S}", {"S": "postgresql://u:p%40ss-w0rd@h/db"}, ["p%40ss-w0rd", "p@ss-w0rd"], "h/db"),
+        ("postgresql://u:${S}@h/${DB}", {"S": "pass-w0rd", "DB": "lake-db"}, ["pass-w0rd"], "lake-db"),
+        ("sqlite:///${S}.db", {"S": "state-1"}, [], "state-1"),
+    ],
+)
+def test_password_of_the_state_store_is_hidden_and_its_place_is_not(
+    tmp_path: Path, state: str, environ: dict[str, str], hides: list[str], shows: str
+) -> None:
+    (tmp_path / "gobblin.yaml").write_text(f'project: p\nstate: "{state}"\n')
+    assert load_project(tmp_path, environ).state
+    assert [secret for secret in hides if secret in hidden(f"login with {secret}")] == []
+    assert hidden(shows) == shows

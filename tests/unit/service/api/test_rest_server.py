@@ -14,12 +14,21 @@ import pytest
 import uvicorn
 
 from gobblin_dagster.service.api import rest_server
+from gobblin_dagster.service.api.body import read_body
+from gobblin_dagster.service.api.errors import TooLarge
 from gobblin_dagster.service.api.rest_server import RestServer
 
 BODY = b"x" * (16 << 20)
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
+    if scope["method"] == "POST":
+        try:
+            await read_body(scope, receive)
+        except TooLarge as error:
+            await send({"type": "http.response.start", "status": error.status, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body", "body": b""})
+        return
     body = BODY if scope["path"] == "/large" else b"{}"
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -105,3 +114,17 @@ def test_connections_beyond_the_most_are_ended_and_new_ones_served(port: int, mo
     assert asked(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) == 200
     for connection in idle:
         connection.close()
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_body_that_is_much_too_large_gets_its_answer(port: int, *, is_told: bool) -> None:
+    length = f"Content-Length: {len(BODY)}" if is_told else "Transfer-Encoding: chunked"
+    with connected(port, f"POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{length}\r\n\r\n".encode()) as connection:
+        connection.sendall(BODY if is_told else b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY))
+        assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
+
+
+def test_client_that_asks_before_it_sends_a_body_is_told_at_once_that_it_is_too_large(port: int) -> None:
+    head = f"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {len(BODY)}\r\nExpect: 100-continue\r\n\r\n"
+    with connected(port, head.encode()) as connection:
+        assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
