@@ -14,6 +14,8 @@ from gobblin_dagster.spec.gobblin.classes import PUBLISHERS
 Texts = Mapping[str, str]
 """Texts by key, without the branch's index."""
 
+DEFAULT_ZONE = "America/Los_Angeles"
+"""Zone of Gobblin for sources and for time partitions where the job names none."""
 _BATCH_ROWS = 5_000
 _DIALECTS = {
     "MysqlSource": "mysql+pymysql",
@@ -349,8 +351,8 @@ def partition_by(texts: Texts) -> list[dict[str, Any]]:
     level = {"column": values.only(texts["writer.partition.columns"]), "granularity": _granularity(texts)}
     if "writer.partition.prefix" in texts:
         level["name"] = texts["writer.partition.prefix"].strip("/")
-    if "writer.partition.timezone" in texts:
-        level["timezone"] = texts["writer.partition.timezone"]
+    # Gobblin's default, not ours: in another zone rows would land in the folders of other days.
+    level["timezone"] = texts.get("writer.partition.timezone", DEFAULT_ZONE)
     return [level]
 
 

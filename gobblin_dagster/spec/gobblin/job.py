@@ -95,6 +95,7 @@ class _Conversion:
         self._source()
         self._plain_fields()
         self._without_watermark()
+        self._zone()
         self._names()
         for scope in self._scopes():
             self._parts(scope)
@@ -254,6 +255,13 @@ class _Conversion:
         if extract_type.text.lower() == "snapshot_only" and "column" not in source.get("watermark", {}):
             source.pop("watermark", None)
             self._put(("source", "without_watermark"), "full", extract_type)
+
+    def _zone(self) -> None:
+        """Set the zone that Gobblin takes for a source without one: in ours, other rows would be read."""
+        source = self._job.data.get("source", {})
+        is_dated = self._source_type == "query" or "{date:" in str(source.get("path", ""))
+        if is_dated and self._source_type in ("query", "files") and "timezone" not in source:
+            self._put(("source", "timezone"), combine.DEFAULT_ZONE, None)
 
     def _names(self) -> None:
         """Set fields that Gobblin takes from other keys: the table and, for Kafka, the namespace."""

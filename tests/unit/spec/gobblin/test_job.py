@@ -799,6 +799,22 @@ def test_time_partitions_become_a_level_of_folders(tmp_path: Path) -> None:
     assert load(tmp_path, text).spec.writer.options["partition_by"] == [level]
 
 
+def test_zone_of_folders_and_sources_that_name_none_is_gobblins(tmp_path: Path) -> None:
+    text = QUERY + "writer.partitioner.class=TimeBasedAvroWriterPartitioner\nwriter.partition.columns=at\n"
+    job = load(tmp_path, text, DB_PASSWORD="x").spec
+    (level,) = job.writer.options["partition_by"]
+    assert (level["timezone"], job.source.options["timezone"]) == ("America/Los_Angeles", "America/Los_Angeles")
+
+
+def test_zone_of_files_without_dates_is_not_set(tmp_path: Path) -> None:
+    dated = "source.class=DatePartitionedJsonFileSource\nsource.filebased.data.directory=/in\n"
+    plain = "source.class=TextFileBasedSource\nsource.filebased.data.directory=/in\n"
+    rest = "job.name=x\nextract.namespace=n\nextract.table.name=t\n"
+    rest += "writer.output.format=json\ndata.publisher.final.dir=/out\n"
+    assert load(tmp_path, dated + rest).spec.source.options["timezone"] == "America/Los_Angeles"
+    assert "timezone" not in load(tmp_path, plain + rest).spec.source.options
+
+
 def test_pattern_of_a_time_partition_wins_and_is_of_years_to_hours(tmp_path: Path) -> None:
     text = KAFKA + "writer.partitioner.class=TimeBasedAvroWriterPartitioner\nwriter.partition.columns=at\n"
     text += "writer.partition.granularity=HOUR\nwriter.partition.pattern="
@@ -822,7 +838,9 @@ def test_key_of_any_converter_check_or_writer_may_be_of_one_branch(tmp_path: Pat
     assert [one.options for one in picked.converters] == [{"columns": ["value"]}]
     assert [one.options for one in picked.task_policies or ()] == [{"tolerance": 0.25}]
     assert picked.writer is not None
-    assert picked.writer.options["partition_by"] == [{"column": "at", "granularity": "hour"}]
+    assert picked.writer.options["partition_by"] == [
+        {"column": "at", "granularity": "hour", "timezone": "America/Los_Angeles"}
+    ]
     assert (plain.writer, picked.path) == (None, "{table}/{branch}/{dataset}")
 
 

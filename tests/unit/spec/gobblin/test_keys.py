@@ -25,7 +25,7 @@ CSV = "converter.classes=CsvToJsonConverter\nsource.schema=" + SCHEMA + "\nconve
 TASK = "qualitychecker.task.policies={}\nqualitychecker.task.policy.types=OPTIONAL\n"
 TIMED = "writer.partitioner.class=TimeBasedAvroWriterPartitioner\nwriter.partition.columns=at\n"
 FORK2 = "fork.branches=2\n"
-LEVEL = {"column": "at", "granularity": "hour"}
+LEVEL = {"column": "at", "granularity": "hour", "timezone": "America/Los_Angeles"}
 LIMIT = "extract.limit.enabled=true\nextract.limit.type={}\n"
 
 # (key, job, further lines, place, value)
