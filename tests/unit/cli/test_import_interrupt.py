@@ -10,6 +10,11 @@ from pathlib import Path
 
 import pytest
 
+FRESH = """\
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is begun with SIGINT ignored
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+"""
 AT_IMPORT = """\
 import os, signal, sys
 
@@ -33,7 +38,7 @@ threading.Event().wait(60)
 
 def interrupted_at(module: str, number: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Return how a command ended that got a signal when it began to import a module."""
-    code = AT_IMPORT.format(module=module, number=int(number), arguments=arguments)
+    code = FRESH + AT_IMPORT.format(module=module, number=int(number), arguments=arguments)
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
@@ -68,7 +73,7 @@ def test_sigterm_that_the_caller_ignores_stays_ignored() -> None:
 
 def test_import_that_hangs_is_interrupted(tmp_path: Path) -> None:
     (tmp_path / "hangs.py").write_text(HANGS)
-    code = (
+    code = FRESH + (
         "from gobblin_dagster.cli import import_interrupt; import_interrupt.LONGEST_S = 0.1; "
         "import_interrupt.interrupt_between_imports()\n"
         "try:\n import hangs\nexcept KeyboardInterrupt:\n print('interrupted')"
