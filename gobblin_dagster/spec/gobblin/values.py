@@ -162,7 +162,7 @@ def folder(given: str) -> str:
         >>> folder("file:/out"), folder("file:///out"), folder("hdfs://nn/out")
         ('/out', '/out', 'hdfs://nn/out')
     """
-    return re.sub(r"\Afile:(//)?(?=/)", "", given)
+    return re.sub(r"^file:(//)?(?=/)", "", given)
 
 
 def watermark_type(given: str) -> str:
