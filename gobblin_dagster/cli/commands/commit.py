@@ -205,7 +205,7 @@ def abandon(
         )
         if found.state is SequenceState.QUARANTINED and not is_kept:
             advice = "Abandon it again to keep its files as they are. It is quarantined"
-            verb = f"cannot be undone safely: {found.reason} {advice}"
+            verb = f"cannot be undone safely: {found.reason.rstrip('.')}. {advice}"
         out.print(f"Sequence {found.sequence_id} of {dataset_name(found.dataset_urn)} {verb}.")
         for path in found.orphans:
             out.print(f"  in no snapshot, delete it yourself: {path}")

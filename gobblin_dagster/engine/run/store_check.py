@@ -102,6 +102,14 @@ def unknown_commits(opened: JobContext, urns: Collection[str]) -> dict[str, str]
             for urn, commits in noted.items()
             if (found := [one for one in commits if not known.has(urn, one)])
         }
+        given_up = {urn: one for urn, commits in lost.items() if (one := known.given_up(commits)) is not None}
+        strange |= {
+            urn: f"{publisher.ledger} notes {_name(one)} of this dataset, which was abandoned: its rows are there, and "
+            "would come twice. Set a startpoint after them (`gobblin startpoint set`); or delete them, and set a "
+            "startpoint at the watermark."
+            for urn, one in given_up.items()
+            if not any(_moved_since(known.states.get(urn), commit) for commit in lost[urn])
+        }
         strange |= {
             urn: f"{publisher.ledger} notes {_name(commits[0])} of this dataset, which the state store "
             f"{store.url} does not know: the store, or the state of this dataset alone, was lost or restored from an "
@@ -110,7 +118,7 @@ def unknown_commits(opened: JobContext, urns: Collection[str]) -> dict[str, str]
             "(`gobblin startpoint set`); to begin again from the first row, delete those rows and set the startpoint "
             "`oldest`."
             for urn, commits in lost.items()
-            if not any(_moved_since(known.states.get(urn), commit) for commit in commits)
+            if urn not in given_up and not any(_moved_since(known.states.get(urn), commit) for commit in commits)
         }
         kept = {urn: commits for urn, commits in noted.items() if urn not in lost}
         strange |= {
@@ -189,15 +197,28 @@ class _Known:
             after = max(after, sequence.version_read + 1 if sequence is not None else 0)
         return after if state is not None and state.version > after else None
 
+    def given_up(self, commits: Iterable[NotedCommit]) -> NotedCommit | None:
+        """Return a commit that a target notes though a person has abandoned it; what has its rows is not undone."""
+        for commit in commits:
+            sequence = self.sequences[commit.commit_id] if commit.commit_id is not None else None
+            if sequence is not None and sequence.state is SequenceState.ABORTED:
+                return commit
+        return None
+
     def has(self, urn: str, commit: NotedCommit) -> bool:
-        """True if the store knows a commit, and the dataset's state is not older: a state may be set back alone."""
+        """True if the store knows a commit, and the dataset's state is not older: a state may be set back alone.
+
+        An abandoned commit is none of the dataset, though the store knows it.
+        """
         state = self.states.get(urn)
         if commit.commit_id is None:
             is_there = state is not None and commit.published_at is not None and state.updated_at >= commit.published_at
             return is_there or urn in self.waiting
         sequence = self.sequences[commit.commit_id]
-        if sequence is None or sequence.state is not SequenceState.COMMITTED:
-            return sequence is not None
+        if sequence is None or sequence.state is SequenceState.ABORTED:
+            return False
+        if sequence.state is not SequenceState.COMMITTED:
+            return True
         return state is not None and state.version > sequence.version_read
 
 

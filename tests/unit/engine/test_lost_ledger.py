@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import sqlalchemy as sa
 
 from gobblin_dagster.constructs.publishers import sql_table
 from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep, SqlTablePublisher
+from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.engine.maintenance.abandon import abandon_sequence
 from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.spec.job import JobSpec
 from tests.unit.constructs.publishers import test_delta, test_iceberg
@@ -91,6 +94,30 @@ def test_commit_of_a_table_of_files_that_waits_is_no_sign_of_a_lost_store(
         assert run(tmp_path, more).status is RunStatus.FAILED
     assert problems(tmp_path, more) == []
     assert run(tmp_path, table_job(publisher, {"c": {"rows": 30}})).status is RunStatus.SUCCEEDED
+    assert read() == list(range(30))
+
+
+@pytest.mark.parametrize("backend", ["iceberg", "delta", "sql_table"])
+def test_rows_of_a_commit_that_a_person_abandoned_are_not_loaded_again(
+    tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher, read = target(tmp_path, backend)
+    run(tmp_path, table_job(publisher, {"c": {"rows": 10}}))
+    with monkeypatch.context() as patched:
+        at_commit(patched)
+        run(tmp_path, table_job(publisher, {"c": {"rows": 20}}))
+    job = table_job(publisher, {"c": {"rows": 30}})
+    opened = project(tmp_path, job)
+    with closing(opened.open_store()) as store:
+        (waiting,) = store.load_sequences(job.job, {SequenceState.PREPARED})
+        states = [abandon_sequence(opened, store, waiting.id).state for _ in range(2)]
+    assert states == [SequenceState.QUARANTINED, SequenceState.ABORTED]
+    (result,) = run(tmp_path, job).datasets
+    assert " notes " in result.failures[0].message
+    assert ("which was abandoned: its rows are there" in result.failures[0].message) == (backend != "delta")
+    assert read() == list(range(20))
+    start_at(tmp_path, job, "20")
+    assert run(tmp_path, job).status is RunStatus.SUCCEEDED
     assert read() == list(range(30))
 
 
