@@ -176,16 +176,9 @@ if TYPE_CHECKING:
     from gobblin_dagster.state import open_store
     from gobblin_dagster.state.startpoints import StartpointManager
     from gobblin_dagster.state.store import StateStore
-    from gobblin_dagster.storage import (
-        HdfsStorage,
-        LocalStorage,
-        MemoryStorage,
-        S3Storage,
-        Scheme,
-        open_storage,
-        register_scheme,
-        storage_path,
-    )
+    from gobblin_dagster.storage import LocalStorage, MemoryStorage, Scheme, open_storage, register_scheme, storage_path
+    from gobblin_dagster.storage.hdfs import HdfsStorage
+    from gobblin_dagster.storage.s3 import S3Storage
 
 __all__ = [
     "ALL_JOBS",
@@ -422,9 +415,8 @@ _HOMES: Mapping[str, str] = {
         "DataQualityError DatasetBusyError EnvironmentFaultError ExtractError ForkBranchMismatchError "
         "GobblinDagsterError GroupHeldBackError InvalidSpecError InvalidUrnError QuarantinedError "
         "RangeOverlapError SourceError SparkLostError SpecError SpecFault StagedFileLostError StaleEpochError "
-        "StartpointError StepRefusedError StorageError StoreVersionError TaskLostError "
-        "TerminalError TransientError "
-        "UnfinishedSequenceError UsageError WatermarkMovedError WatermarkTypeError WorkerDiedError "
+        "StartpointError StepRefusedError StorageError StoreVersionError TaskLostError TerminalError "
+        "TransientError UnfinishedSequenceError UsageError WatermarkMovedError WatermarkTypeError WorkerDiedError "
         "WorkingStateError"
     ),
     "core.extract": "Extract ExtractType",
@@ -480,7 +472,9 @@ _HOMES: Mapping[str, str] = {
     "state": "open_store",
     "state.startpoints": "StartpointManager",
     "state.store": "StateStore",
-    "storage": "HdfsStorage LocalStorage MemoryStorage S3Storage Scheme open_storage register_scheme storage_path",
+    "storage": "LocalStorage MemoryStorage Scheme open_storage register_scheme storage_path",
+    "storage.hdfs": "HdfsStorage",
+    "storage.s3": "S3Storage",
 }
 """Modules and the names that they hold, as imported above for type checkers; a test compares both."""
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

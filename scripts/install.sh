@@ -16,7 +16,10 @@ if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
     { can_install && install_one_of "$package" python3-venv; } ||
       fail "'$python' cannot make virtual environments: install its venv package (Debian, Ubuntu: sudo apt-get install $package)."
   fi
-  "$python" -m venv "$venv"
+  # The Python that an older one was made with may be gone (an upgrade of the system), and its links would stay.
+  clear=
+  [ ! -e "$venv/pyvenv.cfg" ] || clear=--clear
+  "$python" -m venv ${clear:+"$clear"} "$venv"
 fi
 
 # uv installs the same versions in an eighth of the time; pip alone does where uv cannot be had.

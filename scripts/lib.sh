@@ -61,13 +61,23 @@ without_services() { # without_services COMMAND...: servers that the command ins
   return "$code"
 }
 
+refresh_lists() { # refresh_lists LOG: what the mirrors offer, once a script; why not is told with the first package that lacks
+  [ -z "${lists:-}" ] || return 0
+  lists=fresh why_stale=
+  apt_get "$1" update || why_stale=$(tail -n 3 "$1") # a broken side source must not stop us
+}
+
 install_packages() { # install_packages PACKAGE...: those that this system offers, in one go; fails unless all are there
   local log package offered=() code=0
   log=$(mktemp)
-  apt_get "$log" update || true # a broken side source must not stop us; the install below tells
+  refresh_lists "$log"
   for package in "$@"; do
     if is_offered "$package"; then offered+=("$package"); else code=1; fi
   done
+  if [ "$code" -ne 0 ] && [ -n "$why_stale" ]; then
+    echo "$why_stale" >&2
+    why_stale=
+  fi
   if [ "${#offered[@]}" -gt 0 ]; then
     echo "Installing ${offered[*]} (apt-get install) ..." >&2
     if ! without_services apt_get "$log" install --no-install-recommends "${offered[@]}"; then

@@ -17,7 +17,8 @@ say() {
 
 [ -e "$folder/gobblin.yaml" ] || "$gobblin" init --service "$folder"
 cd "$folder"
-"$gobblin" serve >serve.out 2>&1 &
+: >serve.out # made here: the service's process opens it at its own time, and grep below may come first
+"$gobblin" serve >>serve.out 2>&1 &
 service=$!
 trap 'kill "$service" 2>/dev/null && wait "$service" || true' EXIT
 for _ in $(seq 240); do

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
+from typing import TextIO
 
 import typer
 
@@ -26,15 +28,21 @@ def fail(error: BaseException) -> int:
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else ExitCode.FAILED
     if isinstance(error, BrokenPipeError):
-        # The reader of our output has ended (`| head`), so nothing more can be printed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # its reader has ended (`| head`), so nothing more can be printed
         return ExitCode.FAILED
     report(error)
+    if isinstance(error, OSError) and _is_unwritten(sys.stdout):
+        _drop_output()  # Python would fail with it once more at its end, with a text and a code of its own
     return ExitCode.USAGE if isinstance(error, _UsageError) else ExitCode.of_error(error)
 
 
 def report(error: BaseException) -> None:
-    """Print an error on stderr, with its stack trace if GOBBLIN_DEBUG=1."""
+    """Print an error on stderr, with its stack trace if GOBBLIN_DEBUG=1.
+
+    Nothing is said if the reader of our output has ended (`| head`): it wants no more.
+    """
+    if isinstance(error, BrokenPipeError) and _is_unwritten(sys.stdout):
+        return
     if os.environ.get("GOBBLIN_DEBUG") == "1":
         _say(hidden("".join(traceback.format_exception(error))), end="")
     code, text = describe(error)
@@ -59,10 +67,31 @@ def _described(error: BaseException) -> tuple[str, str]:
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return "interrupted", "The command was interrupted."
     name = type(error).__name__
+    if isinstance(error, OSError) and not error.filename and _is_unwritten(sys.stdout):
+        return "system", (
+            f"Standard output cannot be written: {error.strerror or error}. What the command did until then stays; "
+            "`gobblin state runs` shows the runs."
+        )
     if isinstance(error, OSError):
         where = f" {error.filename}" if error.filename else ""
         return "system", f"{error.strerror or error}{where} ({name})."
     return "internal", f"{name}: {error}. This is a bug; set GOBBLIN_DEBUG=1 to see where it happened."
+
+
+def _drop_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _is_unwritten(stream: TextIO) -> bool:
+    """Return whether a stream holds what it could not write, or takes nothing (without a buffer, nothing is held)."""
+    try:
+        stream.flush()
+        os.write(stream.fileno(), b"")
+    except io.UnsupportedOperation:  # a stream in memory, which takes everything
+        return False
+    except (OSError, ValueError):
+        return True
+    return False
 
 
 def _usage_text(error: BaseException) -> str:

@@ -23,6 +23,14 @@ FlowOption = Annotated[
 ]
 
 
+def group_and_name(flow: str) -> tuple[str, str]:
+    """Part `GROUP/NAME`; raises UsageError."""
+    group, slash, name = flow.partition("/")
+    if not (group and slash and name):
+        raise UsageError(problem=f"{flow[:80]!r} names no flow.", hint="Write GROUP/NAME.")
+    return group, name
+
+
 def open_with_flow(ctx: typer.Context, flow: str | None, jobs: list[str] | None = None) -> Project:
     """Open the project; with a flow, its jobs are those of the flow, in place of those of the jobs folder.
 
@@ -88,7 +96,6 @@ def _names(ctx: typer.Context, flow: str, jobs: list[str] | None) -> list[str]:
 
 def _jobs(ctx: typer.Context, flow: str) -> list[DagJob]:
     # Only commands with `--flow` need the service.
-    from gobblin_dagster.cli.commands.flow.connect import group_and_name  # noqa: PLC0415
     from gobblin_dagster.core.clock import SystemClock  # noqa: PLC0415
     from gobblin_dagster.database.engine import parse_url  # noqa: PLC0415
     from gobblin_dagster.service.flow_compiler import open_flow_compiler  # noqa: PLC0415

@@ -134,5 +134,8 @@ def told(error: BaseException, arguments: Sequence[str]) -> int:
 def _told(error: BaseException, given: list[str], call: Globals) -> int:
     code = fail(error)
     if wants_json(given) and not isinstance(error, SystemExit | BrokenPipeError):
-        print_refusal(error, code, call.jobs)
+        try:
+            print_refusal(error, code, call.jobs)
+        except OSError as unwritten:  # a full disk, or the reader of our output has ended
+            fail(unwritten)
     return code

@@ -22,12 +22,23 @@ _ENDS = (signal.SIGINT, signal.SIGTERM)
 def program() -> NoReturn:
     """Run the command of this process, and end the process."""
     gc.set_threshold(COLLECTOR_THRESHOLD)
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        from gobblin_dagster.cli.standard_streams import open_closed_streams  # noqa: PLC0415 - as said above
+
+        open_closed_streams()
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # not if who called us ignores it
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         from gobblin_dagster.cli.import_interrupt import interrupt_between_imports  # noqa: PLC0415 - as said above
 
         interrupt_between_imports()
+        from gobblin_dagster.core.utils.standard_error import unfailing_stderr  # noqa: PLC0415 - as said above
+
+        sys.stderr = unfailing_stderr()
+        from gobblin_dagster.constructs.sql.stuck import let_process_end  # noqa: PLC0415 - as said above
+
+        # Plans, checks and merges evaluate SQL here; neither Ctrl-C nor SIGTERM would end a statement that is stuck.
+        let_process_end()
         code = run_command(sys.argv[1:])
     except KeyboardInterrupt:  # before the handler was set, or the second one, while the first is told
         for number in _ENDS:

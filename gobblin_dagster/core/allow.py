@@ -18,6 +18,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 _PORTS = {
+    "hdfs": 8020,
     "http": 80,
     "https": 443,
     "mariadb": 3306,
@@ -85,7 +86,10 @@ class AllowLists:
 
     def variable_problem(self, name: str) -> str:
         """Check the name of an environment variable; return the problem or an empty text."""
-        if self.environment is None or any(fnmatchcase(name, pattern) for pattern in self.environment):
+        if self.environment is None:
+            return ""
+        # Clients put variables into a name with a reference, `SHOP_${OTHER}`; a pattern would allow the other one too.
+        if "${" not in name and any(fnmatchcase(name, pattern) for pattern in self.environment):
             return ""
         return f"the environment variable {name} is not in `allow.environment` of gobblin.yaml{_remedy('its name')}"
 
@@ -226,12 +230,25 @@ def _place(path: str, base_dir: str) -> tuple[str, ...] | None:
     return ({"gcs": "gs"}.get(scheme, scheme), server, *names)
 
 
+def names_below(path: str, root: str, base_dir: str) -> tuple[str, ...] | None:
+    """Return the folders and the name of a path below a root, however both are written; None if it is not below it.
+
+    None too if one of them is remote and has `..`, which only its own file system could resolve.
+    """
+    place, above = _place(path, base_dir), _place(root, base_dir)
+    if place is None or above is None or not _is_below(place, above):
+        return None
+    return place[len(_trimmed(above)) :]
+
+
 def _is_below(place: tuple[str, ...], root: tuple[str, ...] | None) -> bool:
-    if root is None:
-        return False
+    return root is not None and place[: len(_trimmed(root))] == _trimmed(root)
+
+
+def _trimmed(root: tuple[str, ...]) -> tuple[str, ...]:
     while root and not root[-1]:
         root = root[:-1]  # "/" and a trailing "/" end in an empty part
-    return place[: len(root)] == root
+    return root
 
 
 def _fits(host: str, port: int | None, entry: str) -> bool:

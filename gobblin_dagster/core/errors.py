@@ -399,6 +399,8 @@ class ConvertError(TerminalError):
     is_of_rows: bool = True
     """Whether the batch may pass without some row. If False (a time limit), nobody searches for it: each try may take
     as long."""
+    is_of_memory: bool = False
+    """Whether it took too much memory. Each try may take seconds, so the search for the row ends after a while."""
 
     def message(self) -> str:
         branch = f", branch {self.branch!r}" if self.branch else ""
@@ -607,9 +609,22 @@ class StaleEpochError(CommitConflictError):
     code: ClassVar[str] = "epoch-stale"
     ours: int
     current: int
+    """0 if it is not known."""
+    holder: str = ""
+    """Who took it over, if it still holds it."""
+    clock_gap: str = ""
+    """About how far the holder's clock is from the clock here: `1 day, 0:00:00 ahead of`; empty if no gap is seen."""
 
     def message(self) -> str:
-        return f"Dataset {self.dataset_urn!r}: our epoch {self.ours} is over, the current one is {self.current}."
+        who = self.holder or "another run"
+        why = "This machine slept for longer than `lease_ttl_s`, or the clocks of the two machines differ"
+        if self.clock_gap:
+            why = f"The clock of that machine is about {self.clock_gap} the clock here: set both"
+        now = f", the current one is {self.current}" if self.current else ""
+        return (
+            f"Dataset {self.dataset_urn!r}: {who} took it over while this run worked on it (our epoch {self.ours} is "
+            f"over{now}). {why}."
+        )
 
 
 @dataclass(eq=False, kw_only=True)
@@ -631,9 +646,12 @@ class UnfinishedSequenceError(CommitConflictError):
     code: ClassVar[str] = "sequence-unfinished"
     remedy: ClassVar[str] = "The next `gobblin run` finishes it first; or use `gobblin commit recover`."
     sequence_id: str
+    reason: str = ""
+    """Why it could not be finished, if that was tried."""
 
     def message(self) -> str:
-        return f"Dataset {self.dataset_urn!r} has the unfinished commit sequence {self.sequence_id}."
+        why = f" It could not be finished: {self.reason}" if self.reason else ""
+        return f"Dataset {self.dataset_urn!r} has the unfinished commit sequence {self.sequence_id}.{why}"
 
 
 @dataclass(eq=False, kw_only=True)

@@ -108,6 +108,20 @@ class Lease:
         """
         return not now < self.until <= now + _LONGEST
 
+    def clock_gap(self, ours: Lease, now: datetime, ttl: timedelta) -> timedelta:
+        """Return about how far its holder's clock is ahead of ours (behind: negative); zero if no gap is certain.
+
+        Args:
+            ours: the lease from which it was taken over, as we last renewed it.
+            now: the time by our clock.
+            ttl: time to live of both leases.
+        """
+        if self.until > now + _LONGEST:
+            return self.until - now - ttl
+        # The holder wrote the end of its lease after we wrote that of ours.
+        is_behind = not self.is_left and self.until < ours.until - _LONGEST
+        return self.until - ours.until if is_behind else timedelta()
+
     def is_held(self, now: datetime) -> bool:
         """Return whether its holder may still work: the lease is not over, and the process is not provably dead."""
         return not self.is_over(now) and not self.owner.is_provably_dead()

@@ -32,11 +32,13 @@ _NO_SECRET_VARIABLE = re.compile(r"_(?:file|path|dir|url|uri|name|type|provider|
 """Names of variables that hold the place or the kind of a secret."""
 _PLACE = re.compile(r"[/~.]|[A-Za-z]:\\|[a-z0-9+]+://")
 """The beginning of a path or URL, for which people search; the password of a URL is hidden by itself."""
-_CUT = r"(?=…|\.\.\.|$)"
-"""The end of a shortened text; the beginning of a value may stand before it."""
+_CUT = r"(?=…|\.\.\.|\\?' at line \d|$)"
+"""The end of a shortened text; the beginning of a value may stand before it. MySQL cuts statements without a sign."""
 _PASSWORD = re.compile(r"[?&;](?:password|passwd|pwd|token)=([^&;]+)", re.IGNORECASE)
 _LOGIN = re.compile(r"://[^:/]*:([^@]*)@")
 """The password of a URL as SQLAlchemy reads it: it may hold `/`, `?` and `#`."""
+
+_ENCODED = re.compile("%[0-9A-F]{2}")
 
 _known: dict[str, str] = {}
 """References `${NAME}` by value, or by the password in it."""
@@ -86,6 +88,15 @@ def hide_environment() -> None:
         for secret in found:
             if len(secret) >= _SHORTEST_UNNAMED and not secret.isalpha() and _is_long(secret):
                 _known.setdefault(secret, f"${{{name}}}")
+
+
+def hide_variables(names: Iterable[str]) -> None:
+    """Hide the values of these variables of this process's environment from now on; those that are not set are none.
+
+    Args:
+        names: those that `known_values` has in the process that loaded the project, for the other ones of its run.
+    """
+    remember({os.environ[name]: f"${{{name}}}" for name in names if name in os.environ})
 
 
 def forget() -> None:
@@ -172,13 +183,16 @@ def hidden(text: str) -> str:
 def _forms(value: str) -> tuple[str, ...]:
     """Return how messages may hold a value: as it is, on one line, in a URL, as bytes, and in texts quoted up to twice.
 
-    `repr`, which libraries put around texts and options, and JSON escape quotes, backslashes and other letters.
+    `repr`, which libraries put around texts and options, and JSON escape quotes, backslashes and other letters; SQL and
+    CSV double quotes.
     """
     octets = value.encode("utf-8", "surrogateescape")
     forms = dict.fromkeys((value, " ".join(value.split()), repr(octets)[2:-1]))
     for _ in range(2):
         forms |= dict.fromkeys(quoted for form in list(forms) for quoted in _quoted(form))
-    return (*forms, quote(octets, safe=""), quote(octets), quote_plus(octets))
+    in_url = (quote(octets, safe=""), quote(octets), quote_plus(octets))
+    # Not all libraries write `%2F` in capitals.
+    return tuple(dict.fromkeys((*forms, *in_url, *(_ENCODED.sub(lambda one: one[0].lower(), url) for url in in_url))))
 
 
 def _quoted(text: str) -> Iterator[str]:
@@ -188,6 +202,8 @@ def _quoted(text: str) -> Iterator[str]:
         yield write(text + "'\"")[1:-4]  # beside both kinds of quotes, single ones are escaped
     yield json.dumps(text)[1:-1]
     yield json.dumps(text, ensure_ascii=False)[1:-1]
+    yield text.replace("'", "''")
+    yield text.replace('"', '""')
 
 
 def _without_beginning(text: str, form: str, reference: str) -> str:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Discriminator, PlainSerializer, PlainValidator, TypeAdapter
 
-from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.errors import CorruptRecordError, UsageError
 from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.startpoint_types import (
     BUILT_IN,
@@ -277,6 +277,32 @@ class Startpoint:
         where = f"{self.partition} at {self.position}" if self.partition else f"{self.position}"
         where += f" up to {self.until}" if self.until is not None else ""
         return where if self.pinned is None else f"{where}, pinned at {self.pinned.watermark}"
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedStartpoint(Startpoint):
+    """A startpoint whose record cannot be read: runs leave its dataset alone until a person has removed it.
+
+    `why` tells what is wrong with the record.
+    """
+
+    @classmethod
+    def of(cls, key: StartpointKey, startpoint_id: str, problem: str) -> DamagedStartpoint:
+        """Return the damaged startpoint of a key. It never expires: only a person knows what it was for."""
+        first, last = (datetime(year, 1, 1, tzinfo=UTC) for year in (1970, 9999))
+        position = Specific("(damaged)")
+        return cls(
+            key.job, key.dataset_urn, position, first, last, "-", problem, startpoint_id, partition=key.partition
+        )
+
+    @property
+    def error(self) -> CorruptRecordError:
+        """The error for whoever wants to apply it."""
+        where = " --all-jobs" if self.is_copy or self.job == ALL_JOBS else ""
+        return CorruptRecordError(
+            what=f"The startpoint of {self.key}",
+            problem=f"{self.why}. `gobblin startpoint remove{where}` removes it, `gobblin startpoint set` replaces it",
+        )
 
 
 def by_precedence(startpoints: Iterable[Startpoint]) -> list[Startpoint]:

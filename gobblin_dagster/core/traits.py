@@ -111,9 +111,15 @@ class PublisherTraits:
       rows must not be published after newer ones, unless `extract.delta_fields` tells them apart.
     - `"replace"`: they take the place of all rows, or of those of their partitions.
     - `"drop"`: nothing is published."""
+    keeps_order: bool = False
+    """Whether rows find their places in whatever order they are published, so that older ones never take the place of
+    newer ones."""
     published_elsewhere: str = ""
     """What else holds the branch's rows, for messages (`"an Iceberg table"`); `gobblin rollback` refuses such
     datasets."""
+    places: tuple[str, ...] = ()
+    """URLs of the tables or topics that it writes, without passwords: a source that says that it reads one of them
+    (`ReadsPaths`) is refused. Text that `{dataset}` stands for is `dataset`."""
 
     def __post_init__(self) -> None:
         _require_widenings(self.widens)

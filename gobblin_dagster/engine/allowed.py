@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.allow import AllowLists
 from gobblin_dagster.core.errors import GobblinDagsterError, InvalidSpecError, SpecFault
+from gobblin_dagster.core.secrets import hidden, variable
 from gobblin_dagster.spec.document import Loc, show_loc
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.load import constructs
@@ -46,9 +48,15 @@ def faults_of(job: JobSpec, base_dir: str, lists: AllowLists) -> tuple[SpecFault
     return () if lists.is_open else _faults(job.model_dump_json(), base_dir, lists)
 
 
-def require_allowed(job: JobSpec, base_dir: str, lists: AllowLists) -> None:
-    """Raise InvalidSpecError with every name in the job that the lists do not allow."""
-    if faults := faults_of(job, base_dir, lists):
+def require_allowed(job: JobSpec, base_dir: str, lists: AllowLists, run_id: str = "") -> None:
+    """Raise InvalidSpecError with every name in the job that the lists do not allow.
+
+    With a run id, a process looks once per run: links, and values of secrets, may be others in its next run.
+    """
+    if lists.is_open:
+        return
+    faults = _in_run(run_id, job.model_dump_json(), base_dir, lists) if run_id else faults_of(job, base_dir, lists)
+    if faults:
         raise InvalidSpecError(file=f"Job {job.job!r}", faults=faults)
 
 
@@ -59,8 +67,12 @@ def option_problems(options: dict[str, Any], base_dir: str, lists: AllowLists) -
 
 
 @lru_cache(maxsize=64)
+def _in_run(run_id: str, job_json: str, base_dir: str, lists: AllowLists) -> tuple[SpecFault, ...]:
+    """Check a job once per run and process, not once per work unit."""
+    return _faults(job_json, base_dir, lists)
+
+
 def _faults(job_json: str, base_dir: str, lists: AllowLists) -> tuple[SpecFault, ...]:
-    """Check a job once per process, not once per work unit."""
     document = json.loads(job_json)
     found: list[tuple[Loc, str]] = []
     found += _Checker("output", "", base_dir, lists).problems(("output",), {"path": document["output"]["path"]})
@@ -122,14 +134,26 @@ class _Checker:
         if isinstance(value, dict):
             for name, part in value.items():
                 if key.endswith("_env"):
-                    yield (*loc, name), self._lists.variable_problem(str(part))
+                    yield from self._of_variable((*loc, name), str(name), str(part))
                 else:
                     yield from self.problems((*loc, name), part, key if key in _NAMED else str(name))
         elif isinstance(value, list | tuple):
             for number, part in enumerate(value):
                 yield from self.problems((*loc, number), part, key)
+        elif isinstance(value, str) and value and key.endswith("_env"):
+            yield from self._of_variable(loc, key.removesuffix("_env"), value)
         elif isinstance(value, str) and value:
             yield loc, (self._is_spark and self._of_spark(loc, key.lower(), value)) or self._text(key, value)
+
+    def _of_variable(self, loc: Loc, key: str, name: str) -> Iterator[tuple[Loc, str]]:
+        """Yield (place, problem) of an option that names a variable, and of the value that the option has by it."""
+        problem = self._lists.variable_problem(name)
+        yield loc, problem
+        if problem or not _names_a_place(key.lower()):
+            return  # other values, such as passwords, may have any form
+        with suppress(GobblinDagsterError):  # without a value nothing can be used; who needs it says why
+            for place, found in self.problems(loc, variable(name) or "", key):
+                yield place, found and hidden(f"the value of the environment variable {name}: {found}")
 
     def _of_spark(self, loc: Loc, key: str, text: str) -> str:
         """Return why a text of the source `spark` is not allowed, for reasons that only Spark has."""
@@ -141,6 +165,11 @@ class _Checker:
             problem = (
                 "Spark's SQL can read any path and variable and call any method of Java, and `allow` of gobblin.yaml "
                 "limits paths, variables, modules or hosts; read a `path` or a `table`"
+            )
+        elif self._lists.environment is not None and "${" in text:
+            problem = (
+                "Hadoop and Spark put variables of the machine into `${...}`, and `allow.environment` of gobblin.yaml "
+                "is set; write the text without them"
             )
         elif has_paths and key in _SPARK_SQL:
             problem = "a query is not checked, and `allow.paths` of gobblin.yaml is set; give `dbtable`"
@@ -158,9 +187,7 @@ class _Checker:
         is_url = "://" in text or text.startswith("jdbc:")
         is_path = key in _PATHS or key.endswith(_PATH_ENDS) or (self._is_spark and _LOCAL.match(text) is not None)
         problem = ""
-        if key.endswith("_env"):
-            problem = lists.variable_problem(text)
-        elif key in _BROKERS or (key.endswith(_SERVER_ENDS) and not is_url and not self._is_rest):
+        if key in _BROKERS or (key.endswith(_SERVER_ENDS) and not is_url and not self._is_rest):
             problem = lists.addresses_problem(text)
         elif key in _CODE:
             problem = lists.module_problem(text)
@@ -173,3 +200,9 @@ class _Checker:
         elif key not in _TEXTS and _TARGET.fullmatch(text):
             problem = lists.module_problem(text)
         return problem
+
+
+def _names_a_place(key: str) -> bool:
+    """Return whether an option, in lower case, names a file, a server, or code."""
+    known = {*_PATHS, *_BROKERS, *_CODE, "url", "uri"}
+    return key in known or key.endswith((*_PATH_ENDS, *_SERVER_ENDS)) or key.startswith("py-")

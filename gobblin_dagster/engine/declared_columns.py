@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from gobblin_dagster.constructs.converters.schema import SchemaConverter
 from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.types.arrow import no_rows
+from gobblin_dagster.constructs.types.plain import plain_schema
 from gobblin_dagster.constructs.writers.files import FileOptions, FileWriter
 from gobblin_dagster.constructs.writers.partitions import Partitioner
 from gobblin_dagster.core.constructs import ConstructContext, DeclaresSchema
@@ -130,7 +132,7 @@ def _unfit_policy(spec: RowPolicySpec, schema: pa.Schema, context: ConstructCont
     """Return why a row policy cannot check rows of a schema; empty if it can, or if this machine cannot make it."""
     try:
         policy = registry.create(ConstructKind.ROW_POLICY, spec, dataclasses.replace(context, name=spec.name))
-        policy.check(pa.RecordBatch.from_pylist([], schema))
+        policy.check(no_rows(schema))
     except ConvertError as error:
         return error.problem
     except Exception:  # noqa: BLE001  # a policy of the user's own need not take a batch without rows; the run tells
@@ -150,7 +152,7 @@ def _converted(
         try:
             converter = registry.create(ConstructKind.CONVERTER, spec, context)
             if schema is not None:
-                schema = converter.convert_schema(schema)
+                schema = plain_schema(converter.convert_schema(schema))
             elif isinstance(converter, SchemaConverter):
                 schema = converter.declared
         except ConvertError as error:

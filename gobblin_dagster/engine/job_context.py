@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
@@ -11,6 +12,7 @@ from typing import Self
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.commit import WAITING
 from gobblin_dagster.core.constructs import Source
+from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.ids import check_run_id, new_run_id
 from gobblin_dagster.core.selection import Selection
@@ -23,7 +25,9 @@ from gobblin_dagster.engine.commit.step_distribution import StepExecutor
 from gobblin_dagster.engine.commit.steps import check_permissions
 from gobblin_dagster.engine.commit.steps.permissions import permissions_of
 from gobblin_dagster.engine.layout import staging_dir
-from gobblin_dagster.engine.plan.model import JobPlan
+from gobblin_dagster.engine.plan.lost_output import lost_outputs
+from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan
+from gobblin_dagster.engine.plan.own_output import own_output
 from gobblin_dagster.engine.plan.planner import make_plan
 from gobblin_dagster.engine.plan.targets import shared_folders, unfit_targets
 from gobblin_dagster.engine.project import Project
@@ -90,6 +94,11 @@ class JobContext:
         check_permissions(storage, context.output_root, permissions_of(job))
         return cls(project, job, store, selection or Selection(), context.run_id, now, context, storage, source)
 
+    @property
+    def output_root(self) -> str:
+        """Absolute root of the job's output."""
+        return self.context.output_root
+
     def plan(self, runner: TaskRunner | None = None, startpoints: Mapping[str, Startpoint] | None = None) -> JobPlan:
         """Plan a run; `runner` begins to start as soon as there is work. Changes nothing. Raises as `make_plan`."""
         cores = (runner.cores if runner else self.project.spec.spark.local_cores) or CLUSTER_CORES
@@ -104,17 +113,34 @@ class JobContext:
             on_work=runner.start_early if runner else None,
             startpoints=startpoints,
             unfit=self._unfit,
+            lost=self._lost,
         )
 
-    def _unfit(self, datasets: Sequence[str]) -> dict[str, str]:
-        """Say why datasets cannot be published."""
+    def _lost(self, datasets: Sequence[DatasetPlan], states: Mapping[str, DatasetState]) -> dict[str, str]:
+        """Say why datasets must not go on from their states: the output has lost what was published."""
+        root, store, job = self.context.output_root, self.store, self.job.job
+        # A plan that finds nothing new asks no remote storage: it would have to be opened first.
+        if "://" in root and not any(one.is_moving for one in datasets):
+            return {}
+        known = {one.dataset_urn: states[one.dataset_urn] for one in datasets if one.dataset_urn in states}
+        with suppress(OSError):  # the run tells it, if it publishes
+            return lost_outputs(self.storage, store, root, job, known)
+        return {}
+
+    def _unfit(self, datasets: Sequence[DatasetPlan]) -> dict[str, str]:
+        """Say why datasets cannot be read or published."""
+        urns = [dataset.dataset_urn for dataset in datasets]
 
         def committed() -> Iterable[str]:
             states, damaged = self.store.load_readable_states(self.job.job)
             return [*states, *damaged]
 
-        shared = shared_folders(self.storage, self.context.output_root, datasets, committed)
-        return shared | unfit_targets(self.job, self.context, datasets)
+        output_root = self.context.output_root
+        shared = shared_folders(self.storage, output_root, urns, committed)
+        base_dir = self.context.construct_context(self.job).base_dir
+        return (
+            shared | unfit_targets(self.job, self.context, urns) | own_output(self.job, output_root, base_dir, datasets)
+        )
 
     def require_new_run_id(self) -> None:
         """Refuse a run id that the job has used before, because the second run would replace the record of the first.

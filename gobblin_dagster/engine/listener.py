@@ -90,10 +90,12 @@ class FanOutRunListener(RunListener):
         for number, listener in enumerate(self._listeners):
             try:
                 event(listener)
-            except Exception:  # an error of a listener must not cost data that is already read and checked
+            except Exception as error:  # an error of a listener must not cost data that is already read and checked
                 with self._lock:
                     is_first = number not in self._failed
                     self._failed.add(number)
                 if is_first:
                     name = f"{type(listener).__module__}.{type(listener).__qualname__}"
-                    log.exception("Listener %s raised an error; the run goes on, further ones are not logged.", name)
+                    told = "Listener %s raised an error; the run goes on, further ones are not logged: %s"
+                    # Where it was raised says nothing more of a disk that is full.
+                    log.error(told, name, error, exc_info=not isinstance(error, OSError))

@@ -15,7 +15,7 @@ from gobblin_dagster.core.clock import Clock, SystemClock
 from gobblin_dagster.core.errors import SpecError, UsageError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
-from gobblin_dagster.core.secrets import known_in
+from gobblin_dagster.core.secrets import known_in, known_values
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.allowed import require_allowed
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
@@ -25,13 +25,13 @@ from gobblin_dagster.engine.validation import (
     check_parts,
 )
 from gobblin_dagster.spec.job import JobSpec
-from gobblin_dagster.spec.load import LoadedJob, load_jobs, load_project
+from gobblin_dagster.spec.load import LoadedJob, load_jobs, load_project, output_root
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.spec.secret_values import Variables
 from gobblin_dagster.spec.secrets import named_variables
 from gobblin_dagster.state import open_store
 from gobblin_dagster.state.store import StateStore
-from gobblin_dagster.storage import open_storage, storage_path
+from gobblin_dagster.storage import open_storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,7 @@ class Project:
 
     def output_root(self, job: JobSpec) -> str:
         """Return the absolute root of a job's output."""
-        path = job.output.path
-        if path.startswith("file://"):
-            return storage_path(path)
-        return path.rstrip("/") if "://" in path else str((self.root / path).resolve())
+        return output_root(self.root, job.output.path)
 
     def storage(self, job: JobSpec) -> Storage:
         """Return the storage that holds a job's output."""
@@ -95,7 +92,14 @@ class Project:
         found = Variables(os.environ, self.spec.secrets, self.root)
         variables = {name: found[name] for name in named_variables(json.loads(job_json)) if name in self.spec.secrets}
         context = RunContext(
-            job_json, run_id, *where, known_in(job_json), self.spec.allow.lists, tuple(sys.path), variables
+            job_json,
+            run_id,
+            *where,
+            secrets=known_in(job_json),
+            allow=self.spec.allow.lists,
+            python_path=tuple(sys.path),
+            variables=variables,
+            hidden_variables=tuple(known_values()),
         )
         context.make_secrets_known()  # another project of this process may have other values of the same names
         return context

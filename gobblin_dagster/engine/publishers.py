@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -83,30 +84,47 @@ def inferred_widenings(job: JobSpec) -> frozenset[Widening]:
     return frozenset.intersection(*(widenings_of(job, branch) for branch in branches))
 
 
-def ledger_keepers(job: JobSpec, context: RunContext) -> list[tuple[str, KeepsLedger]]:
-    """Return the publishers whose targets list their commits, one per target, each with a branch of it.
+@dataclass(frozen=True, slots=True)
+class LedgerKeeper:
+    """A target of a job that lists its commits."""
 
-    Left out are those that put rows in the place of others by a key, if older rows are known to be older: by
-    `extract.delta_fields`, or because each extract is whole.
+    publisher: KeepsLedger
+    branches: tuple[str, ...]
+    """The branches that are published to it; a commit may have rows of some of them only."""
+    suffers_again: bool
+    """Whether a commit that is published again does harm: its rows come twice, or take the place of newer ones."""
+
+
+def ledger_keepers(job: JobSpec, context: RunContext) -> list[LedgerKeeper]:
+    """Return the targets that list their commits.
+
+    Left out are those that lose no row for long if they are set back, because the next publication has all rows.
 
     Raises as `Registry.create`.
     """
     is_ordered = bool(job.extract.delta_fields) or job.extract.reads_everything
     targets: list[tuple[ConstructSpec, str]] = []
-    found: list[tuple[str, KeepsLedger]] = []
+    found: list[LedgerKeeper] = []
     for branch in job.fork.branches:
         spec = job.publisher_of(branch)
         # Other publishers are made for a publication of one dataset only.
         cls = registry.load(ConstructKind.PUBLISHER, spec.type)
-        target = (spec, branch.name if traits_of(cls, PublisherTraits).is_in_output else "")
-        if target in targets or not hasattr(cls, "newest_commits"):
+        if not hasattr(cls, "newest_commits"):
             continue
-        targets.append(target)
+        target = (spec, branch.name if traits_of(cls, PublisherTraits).is_in_output else "")
+        if target in targets:
+            place = targets.index(target)
+            found[place] = replace(found[place], branches=(*found[place].branches, branch.name))
+            continue
         publisher = registry.create(ConstructKind.PUBLISHER, spec, context.construct_context(job, branch=branch.name))
-        if is_ordered and traits_of(publisher, PublisherTraits).on_again in {"upsert", "history"}:
+        traits = traits_of(publisher, PublisherTraits)
+        merges = traits.on_again in {"upsert", "history"}
+        if traits.on_again == "replace" or (merges and job.extract.reads_everything):
             continue
         if isinstance(publisher, KeepsLedger):
-            found.append((branch.name, publisher))
+            targets.append(target)
+            harmless = traits.keeps_order or (merges and is_ordered)
+            found.append(LedgerKeeper(publisher, (branch.name,), not harmless))
     return found
 
 

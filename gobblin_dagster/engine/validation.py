@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,9 +19,7 @@ from gobblin_dagster.core.constructs import (
     ReadsPaths,
     Source,
 )
-from gobblin_dagster.core.errors import (
-    UsageError,
-)
+from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.traits import PublisherTraits, SourceTraits, traits_of
 from gobblin_dagster.engine.commit.steps import check_own_step
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, ConstructSpec, JobSpec
@@ -58,14 +57,28 @@ def check_parts(job: JobSpec, root: Path) -> None:
 
 def _refuse_own_output(job: JobSpec, root: Path, source: ReadsPaths) -> None:
     """Raise UsageError if the source would read what the job publishes: each run would read all earlier ones again."""
-    output = storage_path(job.output.path) if job.output.path.startswith("file://") else job.output.path
+    output = job.output.path
+    if "://" in output:
+        inside = storage_path(output)  # refuses `..` and empty names, which cannot be compared
+        output = inside if output.startswith("file://") else output
     if "://" not in output:
         output = os.path.realpath(root / output)
+    context = ConstructContext(job=job.job, base_dir=str(root.resolve()))
+    for branch in job.fork.branches:
+        publisher = registry.create(ConstructKind.PUBLISHER, job.publisher_of(branch), context)
+        if place := next(filter(source.would_read, traits_of(publisher, PublisherTraits).places), None):
+            raise UsageError(
+                problem=f"Job {job.job!r}: the source would read what branch {branch.name!r} publishes ({place}), "
+                "again and again.",
+                hint="Publish to another table or topic, or let the source leave this one out.",
+            )
     writers = {branch.name: job.writer_of(branch) for branch in job.fork.branches}
     if job.has_quarantine:
         writers[QUARANTINE_BRANCH] = QUARANTINE_WRITER
-    for name, writer in writers.items():
-        folder = f"{output.rstrip('/')}/{job.dataset_folder(name, 'dataset')}"
+    # Any name, that of a source without names, and those that the paths spell out.
+    datasets = ("dataset", f"{job.extract.namespace}.{job.extract.table}", *source.named_datasets())
+    for (name, writer), dataset in itertools.product(writers.items(), datasets):
+        folder = f"{output.rstrip('/')}/{job.dataset_folder(name, dataset)}"
         if any(source.would_read(f"{folder}/{file}") for file in _published_names(job.job, name, writer)):
             raise UsageError(
                 problem=f"Job {job.job!r}: the source would read what branch {name!r} publishes (in {folder}), "

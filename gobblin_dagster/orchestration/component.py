@@ -103,7 +103,8 @@ class GobblinJobComponent(dg.Component, dg.Resolvable):
             case JobSpec():
                 jobs = (self.job,)
             case Path():
-                files = GobblinFiles(project.root / project.spec.jobs, project.spec.classes, project.spec.allow.lists)
+                jobs_folder = project.root / project.spec.jobs
+                files = GobblinFiles(jobs_folder, project.spec.classes, project.spec.allow.lists, project.root)
                 variables = Variables(os.environ, project.spec.secrets, project.root)
                 jobs = (load_job(self.job, registry.check, variables, files).spec,)
             case str():

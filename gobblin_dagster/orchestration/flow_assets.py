@@ -33,8 +33,8 @@ from gobblin_dagster.service.executors.remote_dagster import EXECUTION_TAG, FLOW
 from gobblin_dagster.service.flow_compiler import open_flow_compiler
 from gobblin_dagster.service.model import DagJob, ExecutionId, FlowId, FlowSpec
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
-from gobblin_dagster.service.store.execution_rows import load_job, open_jobs
 from gobblin_dagster.service.store.flow_rows import FlowFilter, list_flows, newest_version
+from gobblin_dagster.service.store.job_rows import load_job, open_jobs
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.load import load_project

@@ -18,7 +18,8 @@ from gobblin_dagster.service.catalog.flow_config import ExecutorName
 from gobblin_dagster.service.executors.remote_dagster import KEY_TAG, run_tags
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, JobKey, JobReport
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
-from gobblin_dagster.service.store.execution_rows import JobExecution, Order, drop_orders, list_orders, open_jobs
+from gobblin_dagster.service.store.job_rows import JobExecution, open_jobs
+from gobblin_dagster.service.store.order_rows import Order, drop_orders, list_orders
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.state.store import StateStore
 

@@ -32,7 +32,7 @@ def rejected_examples(job: JobSpec, dataset_urn: str, files: Sequence[PublishedF
         files: all files that the commit published.
     """
     try:
-        rows = first_quarantined(files, SHOWN)
+        rows = first_quarantined(dataset_urn, files, SHOWN)
     except (GobblinDagsterError, OSError, pa.ArrowException):  # the commit is told without them
         return ""
     if not rows:

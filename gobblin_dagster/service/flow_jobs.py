@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from gobblin_dagster.core.errors import FlowCompileError, FlowNotFoundError
 from gobblin_dagster.service.model import Dag, DagJob, FlowConfig, FlowId
-from gobblin_dagster.service.store.execution_rows import jobs_that_ran
 from gobblin_dagster.service.store.flow_rows import newest_version
+from gobblin_dagster.service.store.job_rows import jobs_that_ran
 from gobblin_dagster.service.store.store import ServiceStore
 
 

@@ -326,7 +326,9 @@ def _scalar(tag: str, text: str) -> Any:
         case "bool" if text.lower() in {"true", "false"}:
             return text.lower() == "true"
         case "int":
-            return int(text, 0) if text[:2] in {"0x", "0o"} else int(text)
+            number = int(text, 0) if text[:2] in {"0x", "0o"} else int(text)
+            str(number)  # Python reads longer numbers in these bases than it writes
+            return number
         case "float":
             return float(text.replace(".inf", "inf").replace(".nan", "nan"))
     raise ValueError(tag)

@@ -352,8 +352,9 @@ class RetrySpec(SpecModel):
 class LimitSpec(SpecModel):
     """How much one work unit may read in a run; the next run reads the rest.
 
-    After `rows`, `bytes` or `seconds`, the work unit ends at the next position that its source knows: at the end of a
-    batch, or for the source `python` at the next `ReadUpTo`.
+    After `rows`, `bytes` or `seconds`, the work unit ends at the next position that its source knows: `kafka` behind
+    each message, `query` and `rest` where the value changes, `files` at the end of a file, `python` at the next
+    `ReadUpTo`. For `bytes` and `seconds` the batch at hand is read to its end.
 
     Source: `extract.limit.enabled`, `extract.limit.type`. Differs: several limits may be set at once; the next run
     reads the rest, which Gobblin loses.

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -17,13 +18,14 @@ from pydantic import ValidationError
 
 from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
-from gobblin_dagster.core.secrets import give, hide_environment, remember, remember_passwords
+from gobblin_dagster.core.secrets import give, hide_environment, hide_variables, remember, remember_passwords
 from gobblin_dagster.spec.document import Document, Loc, read_document
 from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import ConstructSpec, ConverterSpec, JobSpec, RowPolicySpec, SpecModel, TaskPolicySpec
 from gobblin_dagster.spec.project import PROJECT_FILE, ProjectSpec
 from gobblin_dagster.spec.secret_values import Variables
-from gobblin_dagster.spec.secrets import literal_secrets, shown_urls, values_to_hide
+from gobblin_dagster.spec.secrets import literal_secrets, named_variables, shown_urls, values_to_hide
+from gobblin_dagster.storage import storage_path
 
 if TYPE_CHECKING:
     from gobblin_dagster.spec.gobblin.document import GobblinDocument
@@ -71,7 +73,9 @@ class GobblinFiles:
     classes: Mapping[str, ConstructSpec] = field(default_factory=dict)
     """Declarations to use for classes of users, by class name (`classes` in gobblin.yaml)."""
     allow: AllowLists = EVERYTHING
-    """What job files may use; here only environment variables and modules."""
+    """What job files may use; here only environment variables, modules and the paths of further files."""
+    base_dir: Path = field(default_factory=Path)
+    """The project folder, from which relative `allow.paths` start."""
 
     def read(self, path: Path, environ: Mapping[str, str]) -> GobblinDocument:
         """Read one of Gobblin's job files; raises UsageError if there is no such file."""
@@ -79,7 +83,18 @@ class GobblinFiles:
         from gobblin_dagster.spec.gobblin.document import read_gobblin  # noqa: PLC0415 - not needed for YAML jobs
 
         own = {name: spec.model_dump() for name, spec in self.classes.items()}
-        return read_gobblin(path, self.root, own, environ, shown_path)
+        return read_gobblin(path, self.root, own, environ, shown_path, partial(self.refused, path.parent))
+
+    def refused(self, folder: Path, path: Path) -> str:
+        """Return why a file must not be read for a job in a folder; an empty text if it may.
+
+        Its keys may become data (`include=../.env`), and its text may stand in messages.
+        """
+        real = Path(os.path.realpath(path))  # `resolve` raises for links that lead to each other
+        if any(real.is_relative_to(os.path.realpath(one)) for one in (self.root, folder)):
+            return ""
+        problem = self.allow.path_problem(str(real), os.path.realpath(self.base_dir))
+        return problem and f"is outside of the jobs folder: {problem}"
 
 
 def find_project(start: Path) -> Path:
@@ -204,9 +219,11 @@ def load_jobs(
     state.
 
     Raises:
-        UsageError: there is no jobs folder.
+        UsageError: there is no jobs folder, and no folder of templates either.
     """
     folder = root / project.jobs
+    if not folder.exists() and (root / project.service.templates).is_dir():
+        return [], []  # flows of the service make the jobs; git keeps no empty folder
     if not folder.is_dir():
         raise UsageError(
             problem=f"Project {project.project!r} has no jobs folder {shown_path(folder)}.",
@@ -214,13 +231,16 @@ def load_jobs(
         )
     loaded: dict[Path, tuple[LoadedJob, Document]] = {}
     errors: dict[Path, InvalidSpecError] = {}
-    gobblin = GobblinFiles(folder, project.classes, project.allow.lists)
+    gobblin = GobblinFiles(folder, project.classes, project.allow.lists, root)
     variables = _variables(root, project, environ)
     for path in job_files(folder):
         try:
             loaded[path] = _load_job(path, check, variables, gobblin)
         except InvalidSpecError as error:
             errors[path] = error
+        except UsageError as error:  # the file cannot be read; the others can
+            fault = SpecFault("document", error.message())
+            errors[path] = InvalidSpecError(file=shown_path(path), faults=(fault,))
     names: dict[str, list[Path]] = {}
     for path, (job, _) in loaded.items():
         names.setdefault(job.spec.job, []).append(path)
@@ -230,7 +250,36 @@ def load_jobs(
             problem = f"the name {name!r} is taken by {others} too; it is the key of the job's state, choose another"
             fault = SpecFault("job", problem, loaded.pop(path)[1].line(("job",)))
             errors[path] = InvalidSpecError(file=shown_path(path), faults=(fault,))
+    for path, problem in _shared_folders(loaded, root).items():
+        fault = SpecFault("job", problem, loaded.pop(path)[1].line(("job",)))
+        errors[path] = InvalidSpecError(file=shown_path(path), faults=(fault,))
     return [job for job, _ in loaded.values()], [errors[path] for path in sorted(errors)]
+
+
+def _shared_folders(loaded: Mapping[Path, tuple[LoadedJob, Document]], root: Path) -> dict[Path, str]:
+    """Return, by file, the problem of jobs of one output whose names differ in case only.
+
+    Their manifests would share a folder, at least if the file system ignores case. Jobs with outputs of their own do
+    not: a job that was renamed would read everything again.
+    """
+    owners: dict[tuple[str, str], list[Path]] = {}
+    for path, (job, _) in loaded.items():
+        owners.setdefault((job.spec.job.casefold(), output_root(root, job.spec.output.path)), []).append(path)
+    return {
+        path: f"the manifests of job {loaded[path][0].spec.job!r} would share a folder with those of "
+        + ", ".join(f"{loaded[other][0].spec.job!r} in {shown_path(other)}" for other in paths if other != path)
+        + ", at least if the file system ignores case; choose another name, or give each an output of its own"
+        for paths in owners.values()
+        if len(paths) > 1
+        for path in paths
+    }
+
+
+def output_root(root: Path, path: str) -> str:
+    """Return the absolute root of an output, given its path in a job file of the project in the folder `root`."""
+    if path.startswith("file://"):
+        return storage_path(path)
+    return path.rstrip("/") if "://" in path else str((root / path).resolve())
 
 
 def _variables(root: Path, project: ProjectSpec, environ: Mapping[str, str] | None) -> Variables:
@@ -241,11 +290,16 @@ def job_files(folder: Path) -> list[Path]:
     """Return the job files of a jobs folder, sorted by path.
 
     These are `*.yaml` and `*.yml` in the folder itself, and `*.pull`, `*.job` and `*.conf` in it and in folders below.
-    The case of suffixes does not matter.
+    The case of suffixes does not matter. A link to nothing counts: it was meant as a job, and reading it says why not.
     """
     ours = [path for path in folder.iterdir() if path.suffix.lower() in {".yaml", ".yml"}]
     theirs = [path for path in folder.rglob("*") if path.suffix.lower() in GOBBLIN_SUFFIXES]
-    return sorted(path for path in ours + theirs if path.is_file())
+    return sorted(path for path in ours + theirs if path.is_file() or _is_link_to_nothing(path))
+
+
+def _is_link_to_nothing(path: Path) -> bool:
+    # Emacs marks a file that is being edited by such a link, `.#orders.yaml`.
+    return path.is_symlink() and not path.exists() and not path.name.startswith(".")
 
 
 def shown_path(path: Path) -> str:
@@ -264,6 +318,8 @@ def _load_job(
     written: dict[Loc, str] = {}
 
     def read_it(path: Path, environ: Mapping[str, str]) -> Document:
+        if read is None and (problem := gobblin.refused(path.parent, path)):
+            return Document(found=[SpecFault("document", problem, 1)])
         document = read_file(path, environ)
         written.update(document.written)
         for loc, values in document.values.items():
@@ -359,6 +415,7 @@ def _load(
     document = read(path, os.environ if environ is None else environ)
     remember_passwords(shown_urls(document))
     remember(values_to_hide(document))
+    hide_variables(named_variables(document.data))  # code of the user may read them too
     faults = [*document.found, *(document.fault(*fault) for fault in document.faults)]
     if document.data is None:
         if not faults:

@@ -48,7 +48,7 @@ def open_store(url: str, base_dir: Path, clock: Clock = _SYSTEM_CLOCK) -> StateS
         from gobblin_dagster.storage import open_storage, storage_path  # noqa: PLC0415
 
         where = rest if "://" in rest else str(base_dir.absolute() / rest)
-        return FileStateStore(storage_path(where), open_storage(where), clock, base=_base(base_dir))
+        return FileStateStore(storage_path(where), open_storage(where), clock, base=_base(base_dir), address=where)
     # The URL itself is not repeated: it may hold a password.
     raise UsageError(
         problem=f"The state store's URL begins with {scheme[:20]!r}.",

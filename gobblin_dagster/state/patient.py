@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
-from gobblin_dagster.core.commit import StoredSequence
+from gobblin_dagster.core.commit import CommitEffect, SequenceState, StoredSequence
 from gobblin_dagster.core.errors import TransientError, UnfinishedSequenceError
 from gobblin_dagster.state.store import StateStore
 
@@ -33,7 +33,10 @@ _REPEATABLE = frozenset(
         "list_startpoints",
         "load_startpoint_events",
         "load_runs",
+        "find_runs",
+        "list_jobs",
         "acquire_leases",
+        "renew_leases",
         "leave_leases",
         "pin_startpoint",
         "fan_out_startpoint",
@@ -103,6 +106,19 @@ class _Patient:
 
         self._until_answered(prepare)
 
+    def record(self, sequence: StoredSequence, epoch: int, effect: CommitEffect) -> None:
+        """Store a sequence as committed; a repeated try first asks whether the one before it has done that."""
+        is_first = True
+
+        def record() -> None:
+            nonlocal is_first
+            was_first, is_first = is_first, False
+            stored = None if was_first else self._store.load_sequence(sequence.id)
+            if stored is None or stored.state is not SequenceState.COMMITTED:
+                self._store.record(sequence, epoch, effect)
+
+        self._until_answered(record)
+
     def _until_answered(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         pause = _FIRST_WAIT_S
         while True:
@@ -127,8 +143,8 @@ def patient(
 ) -> StateStore:
     """Return a store that repeats calls of `store` while it cannot be reached.
 
-    Its methods raise like those of `store`, but TransientError only when the time is over. Renewing and releasing
-    leases is tried once only: leases that are not released expire.
+    Its methods raise like those of `store`, but TransientError only when the time is over. Releasing leases is tried
+    once only: leases that are not released expire.
 
     Args:
         store: the store.

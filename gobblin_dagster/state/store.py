@@ -39,6 +39,12 @@ class LeaseGrant:
     """Datasets of `granted` whose last holder did not release the lease, and so may have left work undone."""
 
 
+def damaged_files(what: str, problem: str) -> CorruptRecordError:
+    """Return the error for a damaged record of published files, which commit sequences name too."""
+    remedy = "`gobblin state export`, imported into an empty store by `gobblin state import`, writes it again"
+    return CorruptRecordError(what=what, problem=f"{problem}. {remedy}")
+
+
 class StateStore(Protocol):
     """Stores dataset states, commit sequences, leases, snapshots, startpoints and run history.
 

@@ -18,7 +18,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from gobblin_dagster.storage.remote import RemoteEntry, remote_files
+from gobblin_dagster.storage.file_facts import RemoteEntry
+from gobblin_dagster.storage.remote import remote_files
 from gobblin_dagster.storage.schemes import scheme_of
 
 _PIECE_BYTES = 4 << 20

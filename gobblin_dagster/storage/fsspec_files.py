@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, UsageError
-from gobblin_dagster.storage.remote import FileFacts, RemoteEntry, os_errors
+from gobblin_dagster.storage.file_facts import FileFacts, RemoteEntry
+from gobblin_dagster.storage.os_errors import os_errors
 
 
 @dataclass(frozen=True)

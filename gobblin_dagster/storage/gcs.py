@@ -11,9 +11,9 @@ from datetime import timedelta
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from gobblin_dagster.storage.file_facts import RemoteEntry, RemoteFiles
 from gobblin_dagster.storage.object_files import ArrowFiles
-from gobblin_dagster.storage.remote import RemoteEntry, RemoteFiles, client_of
-from gobblin_dagster.storage.schemes import Scheme
+from gobblin_dagster.storage.scheme import Scheme
 
 _GIVE_UP = timedelta(seconds=60)
 
@@ -71,10 +71,10 @@ class GcsScheme(Scheme):
         )
 
     def files(self, authority: str) -> RemoteFiles:
-        return GcsFiles(f"{self.name}://", client_of(self.name, ""))
+        return GcsFiles(f"{self.name}://", self.client(""))
 
     def stored_checksum(self, url: str) -> str:
-        files = client_of(self.name, "")
+        files = self.client("")
         with files.open_input_stream(url.partition("://")[2]) as file:
             told = {name: value.decode() for name, value in file.metadata().items()}
         if told.get("md5Hash"):

@@ -13,114 +13,21 @@ import hashlib
 import os
 import posixpath
 import secrets
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from gobblin_dagster.core.storage import FileDigest
-from gobblin_dagster.core.utils.optional_packages import optional_package
+from gobblin_dagster.storage._hdfs_client import hdfs_client, hdfs_errors, open_whole
 from gobblin_dagster.storage.local import TEMP_PREFIX
-from gobblin_dagster.storage.schemes import Scheme
+from gobblin_dagster.storage.scheme import Scheme
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
-    from hdfs_native import Client, FileReader, FileStatus, FileWriter
+    from hdfs_native import Client, FileStatus, FileWriter
 
-    from gobblin_dagster.storage.remote import RemoteFiles
-
-_SAFE_MODE_WAIT_S = 60.0
-"""How long calls wait for the end of the NameNode's safe mode, which by default lasts 30 s after its start."""
-_SAFE_MODE_PAUSE_S = 1.0
-_REPORT_WAIT_S = 30
-_REPORT_PAUSE_S = 0.01
-_CODES = {
-    "is not a file": errno.EISDIR,
-    "is not a directory": errno.ENOTDIR,
-    "must both be directories": errno.EEXIST,
-    "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
-    "AccessControlException": errno.EACCES,
-    "QuotaExceededException": errno.EDQUOT,
-    "InvalidPathException": errno.EINVAL,
-}
-"""Error numbers by words of the NameNode's message, for errors that hdfs-native raises as RuntimeError; the first match
-counts."""
-
-
-def _os_error(error: Exception, path: str, target: str | None) -> OSError:
-    """Return the OSError that a local file would raise, without the server's stack trace."""
-    if isinstance(error, OSError) and error.errno is not None:
-        return error  # our own
-    text = str(error)
-    code = next((code for mark, code in _CODES.items() if mark in text), None)
-    if code is None:
-        by_class = {FileNotFoundError: errno.ENOENT, FileExistsError: errno.EEXIST, PermissionError: errno.EACCES}
-        code = next((code for cls, code in by_class.items() if isinstance(error, cls)), None)
-    words = os.strerror(code) if code else text.replace("\\n", "\n").partition("\n")[0][:300]
-    return OSError(code or errno.EIO, words, path, None, target)
-
-
-@contextmanager
-def hdfs_errors(path: str, target: str | None = None) -> Iterator[None]:
-    """Turn errors of hdfs-native into the OSErrors that a local file would raise."""
-    try:
-        yield
-    except (OSError, RuntimeError) as error:
-        raise _os_error(error, path, target) from error
-
-
-class PatientClient:
-    """A client whose calls wait while the NameNode is in safe mode, in which each NameNode starts.
-
-    A call that safe mode refuses has done nothing, so it is safe to repeat. Without this, a restart of the NameNode
-    would end all runs that are in the middle of something: hdfs-native waits for its return, and no longer.
-
-    Args:
-        client: the client of hdfs-native.
-        clock: returns seconds that only grow.
-        sleep: waits for so many seconds.
-    """
-
-    def __init__(
-        self,
-        client: object,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._client, self._clock, self._sleep = client, clock, sleep
-        self._first = self._last = -_SAFE_MODE_WAIT_S - 1
-        """When safe mode was seen first and last; all calls share the wait, as someone may have entered it to stay."""
-
-    def __getattr__(self, name: str) -> Any:
-        call = getattr(self._client, name)
-
-        def patient(*arguments: Any, **options: Any) -> Any:
-            while True:
-                try:
-                    return call(*arguments, **options)
-                except (OSError, RuntimeError) as error:
-                    if "SafeModeException" not in str(error) or not self._may_wait():
-                        raise
-                self._sleep(_SAFE_MODE_PAUSE_S)
-
-        return patient
-
-    def _may_wait(self) -> bool:
-        now = self._clock()
-        if now - self._last > _SAFE_MODE_WAIT_S:
-            self._first = now
-        self._last = now
-        return now - self._first <= _SAFE_MODE_WAIT_S
-
-
-@cache
-def _client(authority: str, process: int) -> Client:
-    """Return the connection of this process; a forked process must not use the connection of its parent."""
-    with optional_package("hdfs_native"):
-        from hdfs_native import Client  # noqa: PLC0415  # an optional package, imported only if a job uses it
-    return cast("Client", PatientClient(Client(f"hdfs://{authority}" if authority else None)))
+    from gobblin_dagster.storage.file_facts import RemoteFiles
 
 
 class HdfsSink:
@@ -199,7 +106,7 @@ class HdfsStorage:
 
     def connect(self) -> Client:
         """Return the connection of this process; raises EnvironmentFaultError if hdfs-native is not installed."""
-        return _client(self.authority, os.getpid())
+        return hdfs_client(self.authority, os.getpid())
 
     def _name(self, path: str) -> str:
         """Return the path inside the cluster; percent signs in URLs are not decoded, as in Hadoop."""
@@ -222,35 +129,17 @@ class HdfsStorage:
         status = self._status(path)
         return None if status is None or status.isdir else status.length
 
-    def open_whole(self, path: str) -> FileReader:
-        """Open a closed file once its last block is readable; raises OSError if that takes too long.
-
-        A cluster may allow closing a file before a DataNode has reported its last block
-        (`dfs.namenode.file.close.num-committed-allowed`). For a moment the file is shorter then, without any error.
-        """
-        client, name = self.connect(), self._name(path)
-        deadline = time.monotonic() + _REPORT_WAIT_S
-        while True:
-            file = client.read(name)
-            expected = client.get_file_info(name).length
-            if len(file) >= expected:
-                return file
-            if time.monotonic() > deadline:
-                problem = f"{len(file)} of {expected} bytes can be read; no DataNode has reported the rest"
-                raise OSError(errno.EIO, problem, path)
-            time.sleep(_REPORT_PAUSE_S)
-
     def sha256(self, path: str) -> str:
         digest = hashlib.sha256()
         with hdfs_errors(path):
-            file = self.open_whole(path)
+            file = open_whole(self.connect(), self._name(path), path)
             for piece in file.read_range_stream(0, len(file)):
                 digest.update(piece)
         return digest.hexdigest()
 
     def read(self, path: str) -> bytes:
         with hdfs_errors(path):
-            return self.open_whole(path).read()
+            return open_whole(self.connect(), self._name(path), path).read()
 
     def move(self, source: str, target: str) -> None:
         with hdfs_errors(source, target):

@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING
 from gobblin_dagster.core.storage import FileDigest
 from gobblin_dagster.storage._beneath import held, real_path
 from gobblin_dagster.storage._rename import rename_new
-from gobblin_dagster.storage.schemes import Scheme
+from gobblin_dagster.storage.scheme import Scheme
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
 TEMP_PREFIX = ".tmp-"
 """Beginning of the names of unfinished files; listings leave them out."""
+_DELETE_TRIES = 50
 
 
 def _sync(fd: int, path: str) -> None:
@@ -344,10 +345,17 @@ class LocalStorage:
             os.unlink(at)  # noqa: PTH108  # once per file, as in `size`
 
     def delete_tree(self, path: str) -> None:
-        if not Path(path).exists():
-            return
-        with self._held(path) as at:
-            shutil.rmtree(at)
+        for again in reversed(range(_DELETE_TRIES)):
+            if not Path(path).exists():
+                return
+            try:
+                with self._held(path) as at:
+                    shutil.rmtree(at)
+            except FileNotFoundError:  # a file vanished: someone else deletes or renames in the same folder
+                if not again:
+                    raise
+            else:
+                return
 
 
 class LocalScheme(Scheme):

@@ -12,7 +12,7 @@ from functools import cache
 
 from gobblin_dagster.core.storage import FileDigest
 from gobblin_dagster.storage.local import TEMP_PREFIX
-from gobblin_dagster.storage.schemes import Scheme
+from gobblin_dagster.storage.scheme import Scheme
 
 
 def _fail(code: int, *paths: str) -> OSError:

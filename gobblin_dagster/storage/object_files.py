@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from gobblin_dagster.storage.remote import FileFacts, RemoteEntry
+from gobblin_dagster.storage.file_facts import FileFacts, RemoteEntry
 
 
 @dataclass(frozen=True)

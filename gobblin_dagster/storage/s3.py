@@ -22,12 +22,12 @@ from gobblin_dagster.core.storage import FileDigest
 from gobblin_dagster.storage._s3_client import ABSENT, MARK, ConditionCheck, s3_client, s3_errors
 from gobblin_dagster.storage._s3_upload import Upload, mark_of
 from gobblin_dagster.storage.local import TEMP_PREFIX
-from gobblin_dagster.storage.schemes import Scheme
+from gobblin_dagster.storage.scheme import Scheme
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
-    from gobblin_dagster.storage.remote import RemoteEntry, RemoteFiles
+    from gobblin_dagster.storage.file_facts import RemoteEntry, RemoteFiles
 
 PART_BYTES = 8 << 20
 """Bytes that a sink collects before it sends them as a part."""
@@ -284,9 +284,8 @@ class S3Scheme(Scheme):
 
     def files(self, authority: str) -> RemoteFiles:
         from gobblin_dagster.storage.object_files import ArrowFiles  # noqa: PLC0415  # slow to load
-        from gobblin_dagster.storage.remote import client_of  # noqa: PLC0415  # as above
 
-        return ArrowFiles("s3://", client_of(self.name, ""))
+        return ArrowFiles("s3://", self.client(""))
 
     def stored_checksum(self, url: str) -> str:
         from gobblin_dagster.storage.s3_files import told_etag  # noqa: PLC0415  # slow to load

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from gobblin_dagster.storage._s3_client import s3_client, s3_errors
-from gobblin_dagster.storage.remote import FileFacts, RemoteEntry
+from gobblin_dagster.storage.file_facts import FileFacts, RemoteEntry
 
 
 def arrow_s3() -> pafs.FileSystem:

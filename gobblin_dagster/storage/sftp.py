@@ -7,9 +7,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gobblin_dagster.core.utils.optional_packages import optional_package
+from gobblin_dagster.storage.file_facts import RemoteFiles
 from gobblin_dagster.storage.fsspec_files import FsspecFiles
-from gobblin_dagster.storage.remote import RemoteFiles, client_of, os_errors
-from gobblin_dagster.storage.schemes import Scheme
+from gobblin_dagster.storage.os_errors import os_errors
+from gobblin_dagster.storage.scheme import Scheme
 
 KEEPALIVE_S = 15.0
 _SILENCES = 3
@@ -46,4 +47,4 @@ class SftpScheme(Scheme):
         return lost
 
     def files(self, authority: str) -> RemoteFiles:
-        return FsspecFiles(f"sftp://{authority}", client_of(self.name, authority))
+        return FsspecFiles(f"sftp://{authority}", self.client(authority))

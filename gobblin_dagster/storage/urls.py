@@ -7,7 +7,8 @@ from urllib.parse import unquote
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.storage import LinkStorage, Storage
 from gobblin_dagster.core.utils.arguments import checked
-from gobblin_dagster.storage.schemes import Scheme, examples, scheme_named
+from gobblin_dagster.storage.scheme import Scheme
+from gobblin_dagster.storage.schemes import examples, scheme_named
 
 
 def split(url_or_path: str) -> tuple[Scheme, str, str]:
@@ -30,6 +31,11 @@ def split(url_or_path: str) -> tuple[Scheme, str, str]:
         )
     if problem := scheme.url_problem(host, path):
         raise UsageError(problem=f"{url_or_path!r} {problem}.", hint=f"Use {examples()}.")
+    inside = path[1:].rstrip("/")
+    if name != "file" and inside and any(part in ("", ".", "..") for part in inside.split("/")):
+        # Commits compare paths as texts, and what such names mean differs between stores.
+        problem = f"{url_or_path!r} has an empty folder name, `.` or `..` in it."
+        raise UsageError(problem=problem, hint="Write the path without them.")
     return scheme, host, path
 
 

@@ -27,6 +27,7 @@ from typing import Any
 
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.utils.environment import PASSING
+from gobblin_dagster.core.utils.standard_error import unfailing_stderr
 from gobblin_dagster.warm.address import WarmAddress, require_own_peer
 from gobblin_dagster.warm.messages import Message, receive, send
 from gobblin_dagster.warm.watch import Watch
@@ -325,7 +326,7 @@ def _streams_of(files: Sequence[int]) -> Iterator[None]:
     sys.stdin, sys.stdout, sys.stderr = (
         open(0, closefd=False),  # noqa: SIM115 - they end with the command
         open(1, "w", closefd=False, buffering=1 if os.isatty(1) else -1),  # noqa: SIM115 - as above
-        open(2, "w", closefd=False, buffering=1, errors="backslashreplace"),  # noqa: SIM115 - as above
+        unfailing_stderr(),
     )
     try:
         yield

@@ -23,7 +23,7 @@ from gobblin_dagster.service.executors.base import SpecExecutor, job_key
 from gobblin_dagster.service.executors.embedded import QueuedExecutor
 from gobblin_dagster.service.executors.remote_dagster import KEY_TAG
 from gobblin_dagster.service.model import JobKey
-from gobblin_dagster.service.store.execution_rows import open_jobs
+from gobblin_dagster.service.store.job_rows import open_jobs
 from gobblin_dagster.state import open_store
 from tests.contract.executor_worlds import World
 

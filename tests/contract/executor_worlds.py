@@ -43,7 +43,8 @@ from gobblin_dagster.service.model import (
     Schedule,
 )
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
-from gobblin_dagster.service.store.execution_rows import JobExecution, load_execution, load_jobs, open_jobs
+from gobblin_dagster.service.store.execution_rows import load_execution
+from gobblin_dagster.service.store.job_rows import JobExecution, load_jobs, open_jobs
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.topology.model import DagsterAddress, KafkaTopics
 from tests.contract.memory_kafka import MemoryKafka

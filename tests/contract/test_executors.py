@@ -17,7 +17,7 @@ from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.service.executors.dispatcher import Dispatcher
 from gobblin_dagster.service.executors.messages import RunOrder
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, JobKey, JobReport
-from gobblin_dagster.service.store.execution_rows import list_orders
+from gobblin_dagster.service.store.order_rows import list_orders
 from gobblin_dagster.service.store.store import ServiceStore
 from tests.contract.dagster_world import DagsterWorld
 from tests.contract.executor_worlds import (

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.storage import LocalStorage, MemoryStorage, S3Storage, open_storage
+from gobblin_dagster.storage import LocalStorage, MemoryStorage, open_storage
 from gobblin_dagster.storage._rename import link_new
+from gobblin_dagster.storage.s3 import S3Storage
 from gobblin_dagster.testing.conformance import FolderStorageConformance, StorageConformance
 from tests.services.hdfs import HdfsServer
 from tests.services.s3 import S3Server

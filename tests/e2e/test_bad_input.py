@@ -4,6 +4,7 @@ lost."""
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
 from collections.abc import Iterator
@@ -183,3 +184,32 @@ def test_two_runs_at_the_same_moment_publish_every_row_once(tmp_path: Path) -> N
         if code != 0:
             assert "held by run" in flat(text) or "planned from version" in flat(text), text
     assert gobblin(root, "run").returncode == 0
+
+
+def test_full_disk_behind_standard_error_stops_no_other_job(tmp_path: Path) -> None:
+    root = make_project(tmp_path / "p")
+    put(root, "a/2026-01-01.csv", HEAD + "1,2.5\n")
+    (root / "jobs" / "broken.yaml").write_text(
+        JOB.replace("job: orders", "job: broken").replace("data/", "nothing/").replace("lake", "other")
+    )
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*GOBBLIN, "run", "--output", "json"], cwd=root, stdout=subprocess.PIPE, stderr=full, check=False
+        )
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["exit_code"]) == (4, 4)
+    assert {job["job"]: job["status"] for job in document["jobs"]} == {"broken": "failed", "orders": "succeeded"}
+
+
+def test_reader_of_the_output_that_ends_ends_no_run(tmp_path: Path) -> None:
+    root = make_project(tmp_path / "p")
+    put(root, "a/2026-01-01.csv", HEAD + "1,2.5\n2,3.5\n")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as gone:
+        done = subprocess.run([*GOBBLIN, "run"], cwd=root, stdout=gone, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, b"error[" in done.stderr, b"Traceback" in done.stderr) == (1, False, False)
+    assert sum(pq.read_metadata(file).num_rows for file in (root / "lake").glob("**/*.parquet")) == 2
+    assert [path for path in (root / "lake/_gobblin/staging").glob("*") if path.is_dir()] == []
+    (log,) = (root / ".gobblin/logs").glob("run-*.jsonl")
+    assert "This is a bug" not in log.read_text()

@@ -55,9 +55,9 @@ def machine(tmp_path: Path) -> Machine:
     return machine
 
 
-def give_apt(machine: Machine, offered: str, effect: str) -> None:
-    """Give the machine an apt that offers some packages, and root rights; `words` are what it is asked, without
-    options."""
+def give_apt(machine: Machine, offered: str, effect: str, command: str = "install") -> None:
+    """Give the machine an apt that offers some packages, and root rights; a command of it has an effect. `words` are
+    what it is asked, without options."""
     machine.give("id", "echo 0")
     machine.give("sleep", "true")
     # Like the real one, it goes on to talk after the line that matters, and talks the language of its user.
@@ -70,7 +70,7 @@ def give_apt(machine: Machine, offered: str, effect: str) -> None:
     machine.give(
         "apt-get",
         'words=(); while [ $# -gt 0 ]; do case "$1" in -o) shift ;; -*) ;; *) words+=("$1") ;; esac; shift; done\n'
-        f'echo "${{words[*]}}" >> {machine.bin}/apt.log; [ "${{words[0]}}" != install ] || {{ {effect}; }}',
+        f'echo "${{words[*]}}" >> {machine.bin}/apt.log; [ "${{words[0]}}" = {command} ] || exit 0; {effect}',
     )
 
 
@@ -121,6 +121,14 @@ def test_java_that_cannot_be_installed_ends_with_the_remedy(machine: Machine) ->
     assert "E: Unable to fetch" in done.stderr
     assert asked_of_apt(machine)[:4] == ["update"] + 3 * ["install openjdk-17-jre-headless"]
     assert done.stderr.splitlines()[-1].startswith("Java could not be installed: install a Java 17 runtime")
+
+
+def test_mirror_that_does_not_answer_is_asked_once_and_its_error_told(machine: Machine) -> None:
+    give_apt(machine, "", "echo 'E: Could not connect to the mirror' >&2; exit 100", command="update")
+    done = machine.run("ensure-java.sh")
+    assert done.returncode == 2
+    assert asked_of_apt(machine) == 3 * ["update"]
+    assert [line.split(":")[0] for line in done.stderr.splitlines()] == ["E", "Java could not be installed"]
 
 
 def test_hiccup_of_the_mirror_is_tried_again(machine: Machine) -> None:
@@ -174,6 +182,19 @@ def test_missing_python_is_one_sentence(machine: Machine, tmp_path: Path) -> Non
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "'no-python' was not found" in done.stderr
+
+
+def test_environment_whose_python_is_gone_is_made_again(machine: Machine, tmp_path: Path) -> None:
+    """As after an upgrade of the system."""
+    make = f'exec {sys.executable} -m venv --without-pip "${{@:3}}"'
+    machine.give("new-python", f'if [ "$2" = venv ]; then {make}; else exec {sys.executable} "$@"; fi')
+    venv = tmp_path / "venv"
+    for name in ("python", "python3"):
+        (venv / "bin").mkdir(parents=True, exist_ok=True)
+        (venv / "bin" / name).symlink_to("/gone/python")
+    (venv / "pyvenv.cfg").touch()
+    machine.run("install.sh", "new-python", str(venv))  # ends without pip
+    subprocess.run([venv / "bin" / "python", "-c", ""], check=True)
 
 
 def test_python_without_venv_and_no_right_to_install_is_one_sentence(machine: Machine, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gobblin_dagster.testing.protocol.invariants import Harm
+from gobblin_dagster.testing.protocol.harm import Harm
 from gobblin_dagster.testing.protocol.power_loss import failed_syncs, power_losses, torn_writes
 from gobblin_dagster.testing.protocol.scenario import FIRST_BATCH, Example, Shape, StoreKind
 from gobblin_dagster.testing.protocol.schedules import (

@@ -30,7 +30,8 @@ from gobblin_dagster.state.sql.tables import dataset_states
 from gobblin_dagster.storage.local import LocalSink
 from gobblin_dagster.testing.protocol import power_loss_schedules
 from gobblin_dagster.testing.protocol import scenario as example_module
-from gobblin_dagster.testing.protocol.invariants import Harm, check_instant
+from gobblin_dagster.testing.protocol.harm import Harm
+from gobblin_dagster.testing.protocol.invariants import check_instant
 from gobblin_dagster.testing.protocol.power_loss import power_losses
 from gobblin_dagster.testing.protocol.scenario import FIRST_BATCH, URN, Example
 from gobblin_dagster.testing.protocol.schedules import Schedule, errors, freezes, instants, kills, late_movers

@@ -36,7 +36,7 @@ from gobblin_dagster.state.sql import sequences
 from gobblin_dagster.state.sql.store import SqlStateStore
 from gobblin_dagster.storage.local import LocalStorage
 from gobblin_dagster.testing.faults import Fault, FaultPoints, crash_before, run_in_child
-from gobblin_dagster.testing.protocol.invariants import Harm, Violation
+from gobblin_dagster.testing.protocol.harm import Harm, Violation
 from gobblin_dagster.testing.protocol.power_loss import failed_syncs, power_losses
 from gobblin_dagster.testing.protocol.power_loss_schedules import PowerLossStorage
 from gobblin_dagster.testing.protocol.random_faults import storms

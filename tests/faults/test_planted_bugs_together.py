@@ -20,7 +20,7 @@ from gobblin_dagster.engine.commit.undo import undo_steps
 from gobblin_dagster.state.sql import leases, sequences
 from gobblin_dagster.storage import LocalStorage
 from gobblin_dagster.testing.faults import Fault, FaultPoints
-from gobblin_dagster.testing.protocol.invariants import Harm
+from gobblin_dagster.testing.protocol.harm import Harm
 from gobblin_dagster.testing.protocol.power_loss_schedules import PowerLossStorage
 from gobblin_dagster.testing.protocol.scenario import Example
 from gobblin_dagster.testing.protocol.schedules import (

@@ -20,6 +20,8 @@ SECRET = "kanarienvogel-7391"
 IN_FILE = "wellensittich-5208"
 UNNAMED = "papagei-8264"
 """In variables such as those that Dagster takes from `.env`; no file of the project names them."""
+OF_PROJECT = "zaunkoenig-6143"
+"""In a variable that only `gobblin.yaml` names, and whose name does not sound like a secret."""
 DEFINITIONS = """
 from pathlib import Path
 from gobblin_dagster.orchestration import build_definitions
@@ -54,7 +56,7 @@ import os
 def ends():
     raise ValueError("login with " + os.environ["CANARY"])
 def looks(row):
-    raise ValueError(" ".join(os.environ[name] for name in ("CANARY", "LAKE_TOKEN", "LAKE_URL")))
+    raise ValueError(" ".join(os.environ[name] for name in ("CANARY", "LAKE_TOKEN", "LAKE_URL", "STAMP")))
 """
 
 
@@ -76,7 +78,7 @@ def contents(file: Path) -> Iterator[bytes]:
 
 
 def holds_secret(content: bytes) -> bool:
-    return SECRET.encode() in content or IN_FILE.encode() in content or UNNAMED.encode() in content
+    return any(secret.encode() in content for secret in (SECRET, IN_FILE, UNNAMED, OF_PROJECT))
 
 
 def test_secret_of_a_job_that_fails_is_in_no_file_of_the_instance_nor_of_the_project(
@@ -87,7 +89,8 @@ def test_secret_of_a_job_that_fails_is_in_no_file_of_the_instance_nor_of_the_pro
     home = tmp_path / "dagster_home"
     for folder in (home, tmp_path / "jobs", tmp_path / "in"):
         folder.mkdir()
-    settings = {"project": "leaky", "spark": {"conf": {"spark.hadoop.own.secret.key": "${CANARY}"}}}
+    settings: dict[str, Any] = {"project": "leaky", "spark": {"conf": {"spark.hadoop.own.secret.key": "${CANARY}"}}}
+    settings |= {"alerts": {"webhook_env": "STAMP", "runs": []}}
     settings |= {"secrets": {"FROM_FILE": {"file": str(kept)}}}
     (tmp_path / "gobblin.yaml").write_text(json.dumps(settings))
     (tmp_path / "own.py").write_text(OWN)
@@ -99,7 +102,7 @@ def test_secret_of_a_job_that_fails_is_in_no_file_of_the_instance_nor_of_the_pro
         body |= {"extract": {"namespace": "t", "table": name}, "output": {"path": "lake"}}
         (tmp_path / "jobs" / f"{name}.yaml").write_text(json.dumps(body | parts))
     environment = os.environ | {"DAGSTER_HOME": str(home), "CANARY": SECRET, "DAGSTER_DISABLE_TELEMETRY": "1"}
-    environment |= {"LAKE_TOKEN": UNNAMED, "LAKE_URL": f"postgresql://lake:{UNNAMED}@h/lake"}
+    environment |= {"LAKE_TOKEN": UNNAMED, "LAKE_URL": f"postgresql://lake:{UNNAMED}@h/lake", "STAMP": OF_PROJECT}
     (tmp_path / "execute.py").write_text(EXECUTE)
     command = [sys.executable, "execute.py", *FAILING]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
@@ -112,6 +115,7 @@ def test_secret_of_a_job_that_fails_is_in_no_file_of_the_instance_nor_of_the_pro
     assert SECRET not in said
     assert IN_FILE not in said
     assert UNNAMED not in said
+    assert OF_PROJECT not in said
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert {"state.db", "spark.log", "runs.db", "index.db"} <= {file.name for file in files}
     assert any(file.suffix == ".err" for file in files)  # Dagster's compute logs

@@ -31,7 +31,7 @@ from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.run.job_run import plan_job, run_job
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
-from gobblin_dagster.storage import checksums, remote
+from gobblin_dagster.storage import checksums, remote, schemes
 from gobblin_dagster.storage.hdfs import HdfsStorage
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.services.gcs import GcsServer
@@ -122,9 +122,9 @@ def as_sftp_user(sftp_server: SftpServer, monkeypatch: pytest.MonkeyPatch) -> It
     """Take keys and known hosts from the server's own home folder, over a connection of this test's own."""
     monkeypatch.setenv("HOME", str(sftp_server.home))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    remote._clients.clear()
+    schemes._LOADED.clear()
     yield sftp_server
-    remote._clients.clear()
+    schemes._LOADED.clear()
 
 
 _MARKS: dict[str, list[pytest.MarkDecorator]] = {
@@ -264,6 +264,14 @@ def test_far_folder_without_files_is_named(ground: Ground, tmp_path: Path) -> No
 
 
 # -- S3 alone ----------------------------------------------------------------------------------------------------------
+@pytest.mark.s3
+def test_folder_without_a_name_is_an_error_of_the_path(s3_server: S3Server, tmp_path: Path) -> None:
+    url = f"s3://{s3_server.new_bucket('nameless')}//lake/*.csv"
+    job = Job(tmp_path, {"path": url, "format": {"type": "csv"}})
+    with pytest.raises(SourceError, match=r"cannot list s3://.*//lake: Empty path component.*\. Correct `path`\."):
+        plan_job(job.project, job.spec)
+
+
 @pytest.mark.s3
 class TestEtags:
     """What S3 tells of objects, for `compare: checksum`."""
@@ -427,7 +435,7 @@ def test_missing_package_is_named_with_the_extra(
     from gobblin_dagster.storage import _s3_client
 
     monkeypatch.setitem(sys.modules, module, None)
-    remote._clients.clear()
+    schemes._LOADED.clear()
     _s3_client.s3_client.cache_clear()
     with pytest.raises(EnvironmentFaultError, match=hint):
         remote.remote_files(url)

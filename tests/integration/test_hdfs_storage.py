@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from gobblin_dagster.core.errors import EnvironmentFaultError
-from gobblin_dagster.storage import HdfsStorage, hdfs, open_storage
+from gobblin_dagster.state import open_store
+from gobblin_dagster.storage import _hdfs_client, open_storage
+from gobblin_dagster.storage.hdfs import HdfsStorage
 from tests.services.hdfs import BLOCK_BYTES, DATANODES, HdfsServer
 
 pytestmark = pytest.mark.hdfs
@@ -94,6 +96,12 @@ def test_storage_travels_to_other_processes_and_takes_urls_and_paths(hdfs_server
     assert caught.value.errno == errno.EINVAL
 
 
+def test_state_store_is_named_with_its_server(root: str, tmp_path: Path) -> None:
+    store = open_store(f"files:{root}/state", tmp_path)
+    assert store.url == f"files:{root}/state"
+    store.close()
+
+
 def test_errors_name_the_path_and_no_stack_trace(root: str) -> None:
     with pytest.raises(OSError, match=r"Invalid argument: '.*a:b'") as caught:
         open_storage(root).open_new(f"{root}/a:b")
@@ -115,6 +123,6 @@ def test_permissions_are_set_and_seen(root: str) -> None:
 
 def test_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hdfs_native", None)
-    hdfs._client.cache_clear()
+    _hdfs_client.hdfs_client.cache_clear()
     with pytest.raises(EnvironmentFaultError, match=r"hdfs-native.*pip install 'gobblin-dagster\[hdfs\]'"):
         open_storage("hdfs://node:8020/lake").size("/lake/a")

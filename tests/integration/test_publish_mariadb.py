@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.spec.job import JobSpec
 from tests.services.mariadb import MariadbServer, mariadb_binary, running_mariadb
-from tests.unit.constructs.publishers.table_jobs import table_job
+from tests.unit.constructs.publishers.table_jobs import check_turns, table_job
 from tests.unit.engine.jobs import by_urn, run
 
 pytestmark = pytest.mark.mariadb
@@ -64,6 +64,15 @@ def test_tables_that_differ_in_case_are_two_where_the_server_says_so(tmp_path: P
     assert query(url, "SELECT (SELECT count(*) FROM of_Orders), (SELECT count(*) FROM of_orders)") == [(4, 3)]
 
 
+def test_of_two_jobs_that_replace_a_new_table_at_once_one_is_refused(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = "SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE IN ('User lock', 'Updating') AND DB = database()"
+    replace = {"type": "sql_table", "url_env": "WAREHOUSE_URL", "table": "numbers", "mode": "replace"}
+    check_turns(tmp_path, replace, lambda: bool(query(url, waits)), monkeypatch)
+    assert query(url, "SELECT count(*) FROM numbers") == [(4,)]
+
+
 def test_tables_that_are_one_for_the_server_are_refused(tmp_path: Path, folding_url: str) -> None:
     result = run(tmp_path, table_job(OWN, ORDERS))
     assert [(one.outcome, one.rows_read) for one in result.datasets] == [(DatasetOutcome.FAILED, 0)] * 2
@@ -72,6 +81,15 @@ def test_tables_that_are_one_for_the_server_are_refused(tmp_path: Path, folding_
     late = run(tmp_path, table_job(OWN, {"orders": {"rows": 3}}))
     assert "the table also has rows of dataset 'Orders'" in by_urn(late)["orders"].failures[0].message
     assert query(folding_url, "SELECT count(*) FROM of_orders") == [(2,)]
+
+
+def test_table_is_one_with_and_without_the_name_of_its_database(tmp_path: Path, url: str) -> None:
+    replace = {**OWN, "table": "numbers", "mode": "replace"}
+    run(tmp_path, table_job(replace, {"c": {"rows": 4}}))
+    named = {**replace, "table": f"{url.rpartition('/')[2]}.numbers"}
+    late = run(tmp_path, table_job(named, {"c": {"rows": 2}}, job="other"))
+    assert "of job 'numbers'" in late.datasets[0].failures[0].message
+    assert query(url, "SELECT count(*) FROM numbers") == [(4,)]
 
 
 @pytest.mark.parametrize("others", [("Orders", "orders"), ("orders", "Orders"), ("café", "cafe")])

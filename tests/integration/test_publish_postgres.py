@@ -22,7 +22,7 @@ from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.run.recovery import recover_job
 from gobblin_dagster.storage import LocalStorage
 from tests.services.postgres import PostgresServer
-from tests.unit.constructs.publishers.table_jobs import check_exactly_once, check_lost_store, table_job
+from tests.unit.constructs.publishers.table_jobs import check_exactly_once, check_lost_store, check_turns, table_job
 from tests.unit.engine.jobs import project, run
 
 APPEND = {"type": "sql_table", "url_env": "WAREHOUSE_URL", "table": "public.numbers"}
@@ -48,6 +48,15 @@ def test_rows_are_in_the_table_once_whatever_fails(tmp_path: Path, url: str, mon
         return [row[0] for row in query(url, "SELECT id FROM numbers ORDER BY id")]
 
     check_exactly_once(tmp_path, APPEND, ids, LoadSqlTableStep, monkeypatch)
+
+
+def test_table_is_one_with_and_without_the_name_of_its_schema(tmp_path: Path, url: str) -> None:
+    replace = {**APPEND, "mode": "replace"}
+    run(tmp_path, table_job(replace, {"c": {"rows": 4}}))
+    late = run(tmp_path, table_job({**replace, "table": "numbers"}, {"c": {"rows": 2}}, job="other"))
+    assert "of job 'numbers'" in late.datasets[0].failures[0].message
+    run(tmp_path, table_job({**replace, "table": "Numbers"}, {"c": {"rows": 2}}, job="third"))
+    assert query(url, 'SELECT (SELECT count(*) FROM numbers), (SELECT count(*) FROM "Numbers")') == [(4, 2)]
 
 
 @pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "set_back"])
@@ -81,12 +90,13 @@ def test_values_of_all_types_arrive(tmp_path: Path, url: str) -> None:
     assert (first.large, first.nothing) == (Decimal("18446744073709551615"), None)
 
 
-def test_newest_row_of_a_key_counts(tmp_path: Path, url: str) -> None:
-    upsert = APPEND | {"mode": "upsert", "key": ["slot"]}
+@pytest.mark.parametrize("table", ["numbers", "n" * 63], ids=["short", "longest"])
+def test_newest_row_of_a_key_counts(tmp_path: Path, url: str, table: str) -> None:
+    upsert = APPEND | {"mode": "upsert", "key": ["slot"], "table": table}
     slots = {"converters": [{"type": "sql", "select": "id % 4 AS slot, id, value"}]}
     for rows, newest in ((10, [8, 9, 6, 7]), (12, [8, 9, 10, 11])):
         run(tmp_path, table_job(upsert, {"c": {"rows": rows}}, **slots))
-        assert query(url, "SELECT id FROM numbers ORDER BY slot") == [(one,) for one in newest]
+        assert query(url, f"SELECT id FROM {table} ORDER BY slot") == [(one,) for one in newest]
 
 
 def test_newer_row_of_a_key_stays_whatever_comes_late(tmp_path: Path, url: str) -> None:
@@ -115,6 +125,15 @@ def test_two_runs_at_once_load_a_commit_once(tmp_path: Path, url: str, monkeypat
 
     assert query(url, "SELECT count(*), count(DISTINCT id) FROM numbers") == [(1000, 1000)]
     assert steps[0].verify(LocalStorage())
+
+
+def test_of_two_jobs_that_replace_a_new_table_at_once_one_is_refused(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    replace = {"type": "sql_table", "url_env": "WAREHOUSE_URL", "table": "numbers", "mode": "replace"}
+    check_turns(tmp_path, replace, lambda: bool(query(url, waits)), monkeypatch)
+    assert query(url, "SELECT count(*) FROM numbers") == [(4,)]
 
 
 def test_row_that_the_table_refuses_waits_for_a_person_and_leaves_nothing(tmp_path: Path, url: str) -> None:

@@ -109,6 +109,36 @@ def test_days_that_are_taken_for_utc_say_that_the_servers_clock_is_another(
     assert told.notes == offer.notes[1:]
 
 
+@pytest.mark.parametrize("source", [{"tables": ["events"]}, {"query": "SELECT * FROM events"}], ids=["table", "query"])
+def test_watermark_column_that_becomes_a_timestamp_is_not_read_on_with_positions_of_the_servers_clock(
+    mariadb_server: MariadbServer, database: str, tmp_path: Path, source: dict[str, Any]
+) -> None:
+    mariadb_server.execute(
+        "CREATE TABLE events (id int, at datetime)",
+        "INSERT INTO events VALUES (1, '2026-01-05 10:00'), (2, '2026-01-05 12:00')",
+        database=database,
+    )
+    source = source | {"watermark": {"column": "at"}}
+    (first,) = run(tmp_path, mariadb_server.url(database), **source).values()
+    assert first.rows_read == 2
+    # 12:00 of the server's clock is 17:00 in UTC.
+    mariadb_server.execute("ALTER TABLE events MODIFY at timestamp NULL", database=database)
+    (second,) = run(tmp_path, mariadb_server.url(database), **source).values()
+    (failure,) = second.failures
+    assert "column `at` holds times with a time zone, it held times without a time zone" in failure.message
+
+
+def test_timestamp_of_a_query_is_compared_with_now_in_utc(mariadb_server: MariadbServer, database: str) -> None:
+    """The server sends it in UTC: no clock of `timezone` is behind it, and no other one is guessed."""
+    mariadb_server.execute("CREATE TABLE events AS SELECT now() - INTERVAL 1 MINUTE AS at", database=database)
+    mariadb_server.execute("ALTER TABLE events MODIFY at timestamp NULL", database=database)
+    query = {"query": "SELECT * FROM events", "watermark": {"column": "at"}}
+    for options in ({}, {"timezone": "America/New_York"}):
+        (offer,) = source(mariadb_server.url(database), **query, **options).plan(CONTEXT)
+        assert len(offer.work_units) == 1
+        assert not any("has no time zone" in note for note in offer.notes)
+
+
 @pytest.mark.parametrize(("options", "is_told"), [({}, True), ({"lag": 1}, False), ({"overlap": 1}, False)])
 def test_transactions_that_are_not_waited_for_are_told_where_nothing_covers_them(
     mariadb_server: MariadbServer, database: str, options: dict[str, int], is_told: bool
@@ -257,6 +287,20 @@ def test_wrong_password_is_told_at_once_without_user_or_password(mariadb_server:
     assert "reader" not in str(caught.value)
 
 
+@pytest.mark.parametrize("password", ["pässwörd", "snow☃man"])
+def test_password_may_have_any_letters(mariadb_server: MariadbServer, database: str, password: str) -> None:
+    user = f"odd_{database}"
+    mariadb_server.execute(
+        f"CREATE USER {user}@'127.0.0.1' IDENTIFIED BY '{password}'",
+        f"GRANT SELECT ON {database}.* TO {user}@'127.0.0.1'",
+        f"CREATE TABLE {database}.t (id bigint)",
+    )
+    (offer,) = source(mariadb_server.url(database, user, password), tables=["t"], watermark=BY_ID).plan(CONTEXT)
+    assert offer.dataset_urn == f"{database}.t"
+    with pytest.raises(SourceError, match="Access denied"):
+        list(source(mariadb_server.url(database, user, f"{password}☃")).plan(CONTEXT))
+
+
 # PyMySQL reads on when a result of a lost connection is collected, and cannot.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_session_that_is_ended_while_it_reads_may_be_tried_again(mariadb_server: MariadbServer, database: str) -> None:
@@ -277,7 +321,8 @@ def test_session_that_is_ended_while_it_reads_may_be_tried_again(mariadb_server:
 
 
 def source(url: str, **options: Any) -> QuerySource:
-    body = {"type": "query", "url": url, "watermark": BY_ID, "tables": ["events"]} | options
+    tables = {} if "query" in options else {"tables": ["events"]}
+    body = {"type": "query", "url": url, "watermark": BY_ID} | tables | options
     made = registry.create(
         ConstructKind.SOURCE, ConstructSpec.model_validate(body), ConstructContext(job="shop", base_dir="/")
     )

@@ -899,9 +899,8 @@ def test_limited_runs_read_ties_whole_and_every_row_once(url: str, connect: Conn
     read: list[int] = []
     while not read or read[-1]:
         (dataset,) = run_job(project, job, runner=InlineRunner()).datasets
-        assert dataset.rows_read % 40 == 0
         read.append(dataset.rows_read)
-    assert sum(read) == 1000
+    assert read == [320, 320, 320, 40, 0]
     store = project.open_store()
     audit = audit_dataset(job, source(url, "at", "timestamp"), store, URN)
     store.close()

@@ -210,6 +210,23 @@ def test_server_that_repeats_itself_is_not_asked_for_ever(
     assert said in failed.failures[0].message
 
 
+@pytest.mark.parametrize("type_", ["page", "offset", "cursor", "next_url"])
+def test_server_that_begins_again_behind_its_last_page_is_not_asked_for_ever(
+    new_job: Callable[..., RestJob], type_: str
+) -> None:
+    job = new_job(paging={"type": type_, **({"next": "next"} if type_ in ("cursor", "next_url") else {})}, records="r")
+    asked = job.api.asked
+
+    def reply(_: Asked) -> Reply:
+        following = f"/issues?c={len(asked)}" if type_ == "next_url" else f"c{len(asked)}"
+        return Reply({"r": [{"id": len(asked) % 3}], "next": following}, 200 if len(asked) < 9 else 404)
+
+    job.api.reply = reply
+    (failure,) = job.run().failures
+    assert "hands out its pages again from the first one on" in failure.message
+    assert len(asked) == 6
+
+
 def test_server_that_does_not_know_the_cursor_is_not_asked_for_ever(new_job: Callable[..., RestJob]) -> None:
     job = new_job(paging={"type": "cursor", "next": "next"}, records="items")
     job.api.reply = lambda _: Reply(
@@ -605,6 +622,7 @@ def test_older_state_of_a_record_does_not_hide_it(new_job: Callable[..., RestJob
     ("reply", "said"),
     [
         (Reply("no", 404), "answers 404"),
+        (Reply("", 304), "answers 304."),
         (Reply("no", 401), "check the credentials"),
         (Reply("", 302, {"Location": "http://127.0.0.1:9/"}), "a redirect"),
         (Reply(b"<html>"), "no JSON"),
@@ -625,7 +643,7 @@ def test_older_state_of_a_record_does_not_hide_it(new_job: Callable[..., RestJob
             "lists and objects nested too deep to be read.",
         ),
     ],
-    ids=["404", "401", "redirect", "html", "object", "type", "null", "twice", "large", "nan", "deep"],
+    ids=["404", "304", "401", "redirect", "html", "object", "type", "null", "twice", "large", "nan", "deep"],
 )
 def test_wrong_answer_fails_with_what_it_was(new_job: Callable[..., RestJob], reply: Reply, said: str) -> None:
     job = new_job()
@@ -712,7 +730,7 @@ def test_sorted_list_is_read_in_parts_by_limited_runs(new_job: Callable[..., Res
     cursor = {**BY_ID, "is_sorted": True}
     job = new_job(paging={"type": "page"}, cursor=cursor, key=["id"], parts={"execution": {"limit": {"rows": 15}}})
     job.issues.add(35)
-    assert [job.run().rows_read for _ in range(4)] == [19, 15, 1, 0]
+    assert [job.run().rows_read for _ in range(4)] == [15, 15, 5, 0]
     assert job.ids() == list(range(1, 36))
 
 

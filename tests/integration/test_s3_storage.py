@@ -16,7 +16,8 @@ import pytest
 
 from gobblin_dagster.cli.commands.doctor import _output_check
 from gobblin_dagster.core.errors import EnvironmentFaultError, UsageError
-from gobblin_dagster.storage import S3Storage, _s3_client, s3
+from gobblin_dagster.storage import _s3_client, s3
+from gobblin_dagster.storage.s3 import S3Storage
 from tests.services.s3 import S3Server
 
 pytestmark = pytest.mark.s3

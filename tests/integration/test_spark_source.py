@@ -397,6 +397,19 @@ def test_startpoints_are_looked_up_in_the_column(tmp_path: Path, runner: SparkRu
         store.close()
 
 
+def test_a_row_that_is_dated_far_ahead_is_not_the_end_of_a_column(tmp_path: Path, runner: SparkRunner) -> None:
+    days = [EPOCH.date(), dt.date(2130, 1, 1)]
+    _write(tmp_path, range(2), at=pa.array(days, pa.date32()))
+    job = _job(_parquet(watermark={"column": "at", "type": "date"}))
+    saved = wish(tmp_path, job, Specific("2129-01-01"), "test.d")
+    (failed,) = _run(tmp_path, job, runner).failures
+    assert "it lies beyond the end, 20" in failed.message
+    with store_of(tmp_path, job) as store:
+        assert store.delete_startpoint(saved, "anna@host")
+    wish(tmp_path, job, Upcoming(), "test.d")
+    assert str(_run(tmp_path, job, runner).actual_high) < "2130", "the end of what runs read"
+
+
 def test_runs_begin_at_the_startpoints_of_a_column(tmp_path: Path, runner: SparkRunner) -> None:
     hours = [EPOCH + dt.timedelta(hours=number) for number in range(7)]
     job = _job(_parquet(watermark={"column": "at", "type": "timestamp"}))

@@ -33,7 +33,8 @@ from gobblin_dagster.service.manager import FlowManager
 from gobblin_dagster.service.model import Dag, ExecutionStatus, FlowConfig, FlowId, Schedule
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.server import CoreServices
-from gobblin_dagster.service.store.execution_rows import list_executions, load_jobs
+from gobblin_dagster.service.store.execution_rows import list_executions
+from gobblin_dagster.service.store.job_rows import load_jobs
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.worker_node import WorkerNode
 from gobblin_dagster.spec.load import load_project

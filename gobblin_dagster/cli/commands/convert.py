@@ -44,4 +44,4 @@ def _files_of(ctx: typer.Context, file: Path) -> GobblinFiles:
     except UsageError:
         return GobblinFiles(file.resolve().parent)
     project = load_project(root)
-    return GobblinFiles(root / project.jobs, project.classes)
+    return GobblinFiles(root / project.jobs, project.classes, project.allow.lists, root)

@@ -21,6 +21,7 @@ from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.run_record import RunRecord, RunStatus
+from gobblin_dagster.core.startpoint import ALL_JOBS, DamagedStartpoint
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.project import Project
@@ -180,6 +181,8 @@ def _state_check(project: Project, job: JobSpec) -> Callable[[], str]:
             states, damaged = store.load_readable_states(job.job)
             problems = {urn: f"{error} `gobblin state restore` repairs it." for urn, error in damaged.items()}
             problems |= {urn: str(error) for urn, error in damaged_leases(store, job.job).items()}
+            startpoints = (one for name in (job.job, ALL_JOBS) for one in store.list_startpoints(name))
+            problems |= {one.dataset_urn: str(one.error) for one in startpoints if isinstance(one, DamagedStartpoint)}
             problems |= refused_datasets(JobContext.of(project, job, store))
         if not problems:
             return f"{count(len(states), 'dataset')} published; store and targets agree"

@@ -145,8 +145,12 @@ def replay(
         return
     written = ", ".join(f"{name} {number:,}" for name, number in done.published.items()) or "none"
     out.print(f"{count(rows, 'row')} went through the pipeline again: {by_rule}")
+    gone = (f"{done.dropped:,} dropped, " if done.dropped else "") + (
+        f"{done.untaken:,} taken by no branch, " if done.untaken else ""
+    )
     out.print(
-        f"published {written}; {done.rejected_again:,} rejected again, {done.kept:,} stayed; snapshot {done.snapshot}"
+        f"published {written}; {done.rejected_again:,} rejected again, {gone}{done.kept:,} stayed; "
+        f"snapshot {done.snapshot}"
     )
 
 

@@ -27,6 +27,7 @@ from gobblin_dagster.core.ids import who
 from gobblin_dagster.core.startpoint import (
     ALL_JOBS,
     DEFAULT_EXPIRY,
+    DamagedStartpoint,
     Startpoint,
     StartpointKey,
     parse_startpoint_position,
@@ -297,6 +298,8 @@ def _print_preview(
 
 
 def _state(one: Startpoint, now: datetime) -> str:
+    if isinstance(one, DamagedStartpoint):
+        return "damaged"
     if one.is_expired(now):
         return "expired"
     if one.pinned is not None:

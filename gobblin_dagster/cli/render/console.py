@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,6 +29,13 @@ WHOLE_JOB = "(whole job)"
 """Shown for the empty dataset.urn of a job without datasets."""
 
 
+class _Console(Console):
+    """A console that tells of a closed pipe as of a full disk: rich would end the process in the middle of a run."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 def console(stream: TextIO, *, quiet: bool = False) -> Console:
     """Return a console on a stream: colours on a terminal; plain, unwrapped text in a pipe.
 
@@ -36,7 +44,7 @@ def console(stream: TextIO, *, quiet: bool = False) -> Console:
     is_pipe = not stream.isatty()
     known = os.environ.get("COLUMNS", "").strip("0")  # `COLUMNS=0` stands for unknown, in editors and containers
     width = None if known or not (is_pipe or "COLUMNS" in os.environ) else PIPE_WIDTH
-    return Console(
+    return _Console(
         file=stream,
         width=width,
         color_system=None if os.environ.get("NO_COLOR") else "auto",

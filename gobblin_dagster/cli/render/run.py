@@ -170,14 +170,18 @@ def summary_line(result: RunResult) -> str:
         return f"Job {result.job}: nothing to do, {idle} up to date{not_yet} ({seconds:.1f} s)."
     outcomes = [f"{counts[outcome]:,} {outcome.value}" for outcome in DatasetOutcome if counts[outcome]]
     done = result.with_outcome(DatasetOutcome.COMMITTED)
-    with_gaps = sum(bool(dataset.failures) for dataset in done)
+    with_gaps = sum(bool(dataset.failed_ranges) for dataset in done)
+    without_manifest = sum(bool(dataset.failures) and not dataset.failed_ranges for dataset in done)
+    untaken = sum(dataset.rows_untaken for dataset in done)
     facts = [
         f"{count(len(done) + _count_recovered(result), 'watermark')} moved",
         f"{count(sum(d.rows_read for d in result.datasets), 'row')} read",
         f"{sum(sum(d.rows_by_branch.values()) for d in done):,} published "
         f"({bytes_of(sum(d.bytes_written for d in done))})",
         f"{sum(d.rows_quarantined for d in done):,} quarantined",
+        *([f"{untaken:,} taken by no branch"] if untaken else []),
         *([f"{count(with_gaps, 'dataset')} with failed work units"] if with_gaps else []),
+        *([f"{count(without_manifest, 'dataset')} with errors after the commit"] if without_manifest else []),
     ]
     ends = ", ".join(outcomes) or "no dataset"
     return f"Job {result.job} {result.status.value}: {ends}; {', '.join(facts)}; {seconds:.1f} s."

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import Message
 from email.utils import parsedate_to_datetime
@@ -24,7 +25,12 @@ from gobblin_dagster.spec.job import SpecModel
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 _FIRST_PAUSE_S = 0.5
 _NO_CONTENT = 204
+_NOT_MODIFIED = 304
 _UNAUTHORIZED = 401
+_PARAMETERS = r'(?:\s*;\s*(?:[^\s;,="]+\s*(?:=\s*(?:"(?:[^"\\]|\\.)*"|[^;,"]*))?)?)*'
+_LINK = re.compile(rf"[\s,]*<([^>]*)>({_PARAMETERS})\s*(?:,|$)")
+"""One link of a header `Link`, with its parameters, of which URLs and quoted texts may hold any of `;,=`."""
+_PARAMETER = re.compile(r';\s*([^\s;,="]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^;,"]*)')
 _SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key"})
 
 
@@ -64,7 +70,7 @@ class HttpOptions(SpecModel):
     requests_per_s: float | None = Field(default=None, gt=0)
     """Most requests per second of one work unit; default: no limit."""
     retries: int = Field(default=5, ge=0, le=20)
-    """How often a request is repeated after 429, 500, 502, 503, 504 or a lost connection."""
+    """How often a request is repeated after 429, 500, 502, 503, 504, a lost connection, or an answer that is cut."""
     retry_after_cap_s: float = Field(default=300.0, ge=0)
     """Longest pause in seconds that a server may ask for by `Retry-After`; a longer one fails the work unit as
     transient."""
@@ -116,10 +122,31 @@ class Answer:
 
     body: Any
     size_bytes: int
-    next_link: str | None
-    """Absolute URL from the header `Link` with `rel="next"`."""
+    links: str = ""
+    """The header `Link`."""
     url: str = ""
     """URL that answered."""
+    has_content: bool = True
+    """Whether the server sent anything; False for 204."""
+
+    @property
+    def next_link(self) -> str | None:
+        """Absolute URL from the header `Link` with `rel="next"`; None if there is none.
+
+        A link may have other relations too: `rel="next last"` leads to the last page. Raises ValueError for a header
+        or URL that cannot be read.
+        """
+        text, at = self.links.rstrip(" \t,"), 0
+        while at < len(text):
+            link = _LINK.match(text, at)
+            if link is None:
+                raise ValueError(f"no link at character {at + 1}")
+            # The first `rel` counts; names are in any case (RFC 8288).
+            relations = next((value for name, value in _PARAMETER.findall(link[2]) if name.lower() == "rel"), "")
+            if "next" in relations.strip('"').lower().split():
+                return self.absolute(link[1].strip())
+            at = link.end()
+        return None
 
     def absolute(self, link: str) -> str:
         """Return a link of the answer as a whole URL; `http` becomes `https` if the server answered by `https`.
@@ -187,6 +214,8 @@ class HttpClient:
                     return self._answer(target, response)
                 problem = f"it answers {response.status_code}"
                 pause = self._asked_pause(response) or pause
+            except _CutError:
+                problem = "its answer ends in the middle of the JSON"
             except ValueError as error:  # the request itself is invalid, and was not sent
                 raise self._refused(target, _unsendable(error)) from None
             except self._requests.RequestException as error:
@@ -244,16 +273,20 @@ class HttpClient:
         status = response.status_code
         if status in (401, 403):
             raise self._refused(target, f"answers {status}; check the credentials that `headers_env` or `oauth` names.")
-        if 300 <= status < 400:
+        if 300 <= status < 400 and status != _NOT_MODIFIED:
             raise self._refused(target, f"answers {status}, a redirect; put the new address into `url`.")
-        if not response.ok:
+        if not response.ok or status == _NOT_MODIFIED:
             raise self._refused(target, f"answers {status}.")
         try:
             parsing: dict[str, Any] = {"parse_float": WrittenFloat, "object_pairs_hook": object_of}
             body = None if status == _NO_CONTENT else json.loads(_text(response), **parsing)
-        except json.JSONDecodeError:
+        except json.JSONDecodeError as error:
+            if _is_cut(error):
+                raise _CutError from None
             raise self._refused(target, "answers no JSON.") from None
         except UnicodeDecodeError as error:
+            if error.end == len(error.object) and error.reason == "unexpected end of data":
+                raise _CutError from None
             where = f"byte {error.object[error.start]:#04x} at {error.start:,}"
             raise self._refused(target, f"answers text that is not {error.encoding}: {where}.") from None
         except LookupError:
@@ -262,17 +295,8 @@ class HttpClient:
             raise self._refused(target, f"answers JSON that cannot be read: {error}.") from None
         except RecursionError:
             raise self._refused(target, "answers JSON with lists and objects nested too deep to be read.") from None
-        link = self._next_link(response)
-        answer = Answer(body, len(response.content), None, response.url)
-        return replace(answer, next_link=answer.absolute(link)) if link else answer
-
-    def _next_link(self, response: Any) -> str | None:
-        """Return the link to the next page; None if there is none.
-
-        A link may have other relations too: `rel="next last"` leads to the last page.
-        """
-        links = self._requests.utils.parse_header_links(response.headers.get("Link", ""))
-        return next((link["url"] for link in links if "next" in link.get("rel", "").lower().split()), None)
+        links = response.headers.get("Link", "")
+        return Answer(body, len(response.content), links, response.url, has_content=status != _NO_CONTENT)
 
     def _asked_pause(self, response: Any) -> float:
         """Return the seconds to wait that a server asks for, as a number or a date; 0 if it asks for none."""
@@ -296,6 +320,21 @@ class HttpClient:
 
     def _refused(self, target: str, problem: str) -> ExtractError:
         return ExtractError(dataset_urn=self._urn, file=_shown(target), problem=problem)
+
+
+class _CutError(Exception):
+    """An answer is not whole. The connection does not tell: urllib3 takes a gzip stream without its end."""
+
+
+_REST_OF_CUT = re.compile(r"[-+.\w\\]*\s*")
+"""What may follow the place of the error in JSON that is cut: a part of a word, number or escape."""
+
+
+def _is_cut(error: json.JSONDecodeError) -> bool:
+    """Return whether a list or object has no end; other text, such as a page in HTML, is no JSON at all."""
+    if not error.doc.lstrip().startswith(("[", "{")):
+        return False
+    return error.msg.startswith("Unterminated") or _REST_OF_CUT.fullmatch(error.doc, error.pos) is not None
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

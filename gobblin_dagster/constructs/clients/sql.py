@@ -23,6 +23,10 @@ DRIVERS: Mapping[str, str] = {
 }
 """Modules of the drivers that extras of ours install, by the scheme of a URL."""
 
+_SCHEMAS: Mapping[str, str] = {"postgresql": "public", "sqlite": "main"}
+"""Schemas of tables without one; in MySQL, the database."""
+_PORTS: Mapping[str, int] = {"postgresql": 5432, "mysql": 3306}
+
 
 def parse_url(text: str, base_dir: str) -> sa.URL:
     """Return a URL with a driver and, for SQLite, with the full path of its file.
@@ -59,8 +63,12 @@ def make_engine(url: sa.URL, shown: str, connect_args: Mapping[str, Any] | None 
     Raises:
         EnvironmentFaultError: the driver is not installed.
     """
+    arguments = dict(connect_args or {})
+    if url.drivername.endswith("+pymysql") and url.password:
+        # It would send a text in Latin-1, which has few letters, and none as MySQL's own clients send them.
+        arguments["password"] = url.password.encode("utf-8", "surrogateescape")
     try:
-        return sa.create_engine(url, poolclass=NullPool, connect_args=dict(connect_args or {}))
+        return sa.create_engine(url, poolclass=NullPool, connect_args=arguments)
     except (ModuleNotFoundError, ArgumentError) as error:
         raise EnvironmentFaultError(
             problem=f"The database {shown} has no driver here: {error}.",
@@ -80,3 +88,17 @@ def column_name(reflected: str, dialect: sa.Dialect, *, of_view: bool = False) -
     if of_view and "%%" in preparer.quote_identifier("%"):
         reflected = reflected.replace("%%", "%")
     return reflected.replace(2 * preparer.final_quote, preparer.final_quote)
+
+
+def table_place(url: sa.URL, table: str) -> str:
+    """Return a table as a URL that is the same for each way to write it, without user and password.
+
+    Args:
+        url: from `parse_url`.
+        table: `schema.table`, or `table` in the schema that such a database takes.
+    """
+    backend = "mysql" if url.get_backend_name() in MYSQL else url.get_backend_name()
+    schema, _, name = table.rpartition(".")
+    schema = schema or _SCHEMAS.get(backend, str(url.database))
+    host = "127.0.0.1" if url.host == "localhost" else (url.host or "").lower()
+    return f"{backend}://{host}:{url.port or _PORTS.get(backend, '')}/{url.database}#{schema}.{name}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,6 +16,8 @@ from gobblin_dagster.core.constructs import Chunk
 from gobblin_dagster.core.errors import ConvertError
 
 T = TypeVar("T")
+SEARCH_LIMIT_S = 20.0
+"""Seconds after which no more parts of a batch are tried that took too much memory."""
 _is_searched: ContextVar[bool] = ContextVar("is_searched", default=True)
 
 
@@ -28,7 +32,10 @@ def unsearched() -> Iterator[None]:
 
 
 def on_rows(run: Callable[[pa.RecordBatch], T], chunk: Chunk) -> T:
-    """Run on a chunk's batch; a ConvertError gets the file and, if a single row causes it, the row's number."""
+    """Run on a chunk's batch; a ConvertError gets the file and, if a single row causes it, the row's number.
+
+    If it took too much memory, the search ends after SEARCH_LIMIT_S, and the error names the rows that are left.
+    """
     try:
         return run(chunk.batch)
     except ConvertError as error:
@@ -36,11 +43,15 @@ def on_rows(run: Callable[[pa.RecordBatch], T], chunk: Chunk) -> T:
             raise
         if not error.is_of_rows or not chunk.batch.num_rows or _fails_without_rows(run, chunk.batch):
             raise dataclasses.replace(error, file=chunk.file) from error
-        position = first_failing_row(run, chunk.batch)
+        found = _first_failing_rows(run, chunk.batch, SEARCH_LIMIT_S if error.is_of_memory else math.inf)
+        if len(found) > 1:
+            first, last = chunk.rows[found.start].as_py(), chunk.rows[found.stop - 1].as_py()
+            where = "" if first is None or last is None else f"one of the rows {first} to {last}: "
+            raise dataclasses.replace(error, file=chunk.file, problem=where + error.problem) from error
         try:
-            run(chunk.batch.slice(position, 1))
+            run(chunk.batch.slice(found.start, 1))
         except ConvertError as precise:
-            row = chunk.rows[position].as_py()
+            row = chunk.rows[found.start].as_py()
             where = "" if row is None else f"row {row}: "
             raise dataclasses.replace(precise, file=chunk.file, problem=where + precise.problem) from error
         raise dataclasses.replace(error, file=chunk.file) from error
@@ -62,8 +73,14 @@ def first_failing_row(run: Callable[[pa.RecordBatch], object], batch: pa.RecordB
 
     Return 0 inside `unsearched`.
     """
+    return _first_failing_rows(run, batch, math.inf).start
+
+
+def _first_failing_rows(run: Callable[[pa.RecordBatch], object], batch: pa.RecordBatch, limit_s: float) -> range:
+    """Return the indexes of the rows that hold the first failing one: one row, or more after `limit_s`."""
     good, bad = 0, batch.num_rows if _is_searched.get() else 1
-    while bad - good > 1:
+    due = time.monotonic() + limit_s
+    while bad - good > 1 and time.monotonic() < due:
         middle = (good + bad) // 2
         try:
             run(batch.slice(good, middle - good))
@@ -72,4 +89,4 @@ def first_failing_row(run: Callable[[pa.RecordBatch], object], batch: pa.RecordB
             if not error.is_of_rows:
                 raise
             bad = middle
-    return good
+    return range(good, bad)

@@ -13,6 +13,7 @@ from gobblin_dagster.constructs.sql.literal import sql_text
 from gobblin_dagster.constructs.sql.select import SqlSelect
 from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type, decoded, is_text
 from gobblin_dagster.constructs.types.strict_cast import strict_cast
+from gobblin_dagster.constructs.types.zones import instants, wall_times
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 
@@ -88,7 +89,7 @@ class Cast:
         if self._is_time and not fits:
             return f"is {source}; a {self._declared.type} comes from text or time (compute it with a `sql` converter)"
         try:
-            self.run(pa.array([], source))
+            self.run(pa.nulls(0, source))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return f"is {source}, which cannot become {self._declared.type}"
         return None
@@ -129,14 +130,14 @@ def read_iso(texts: pa.Array, zone: str) -> pa.Array:
     nothing = pa.scalar(None, pa.string())
     aware = pc.if_else(has_offset, texts, nothing).cast(target)
     naive = pc.if_else(has_offset, nothing, texts).cast(pa.timestamp("us"))
-    return pc.coalesce(aware, pc.assume_timezone(naive, zone))
+    return pc.coalesce(aware, instants(naive, zone))
 
 
 def in_zone(times: pa.Array, zone: str | None) -> pa.Array:
     """Return timestamps in a zone: the same instants; for timestamps without a zone, the same wall clock time."""
     is_aware = pa.types.is_timestamp(times.type) and times.type.tz is not None
     if zone is None:
-        return (pc.local_timestamp(times) if is_aware else times).cast(pa.timestamp("us"))
+        return (wall_times(times) if is_aware else times).cast(pa.timestamp("us"))
     if is_aware:
         return times.cast(pa.timestamp("us", zone))
-    return pc.assume_timezone(times.cast(pa.timestamp("us")), zone)
+    return instants(times.cast(pa.timestamp("us")), zone)

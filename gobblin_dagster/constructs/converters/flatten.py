@@ -8,6 +8,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter
+from gobblin_dagster.constructs.types.arrow import no_rows
 from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_columns
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
@@ -46,7 +47,7 @@ class FlattenConverter(EachRowConverter):
             if not pa.types.is_struct(schema.field(name).type):
                 got = schema.field(name).type
                 raise convert_error(f"column {name!r}: expected a struct, got {got}", _NAME, self._context)
-        flat = self.convert_batch(_empty(schema)).schema
+        flat = self.convert_batch(no_rows(schema)).schema
         refuse_twice(flat.names, _NAME, self._context)
         return flat
 
@@ -69,7 +70,3 @@ class FlattenConverter(EachRowConverter):
         fields = [values.type.field(at) for at in range(values.type.num_fields)]
         for field, inner in zip(fields, values.flatten(), strict=True):
             yield from self._flat(f"{name}{self._options.separator}{field.name}", inner, levels - 1)
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], schema=schema)

@@ -46,7 +46,7 @@ class HashConverter(EachRowConverter):
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
         require_columns(self._options.columns, schema, _NAME, self._context)
         for name in self._options.columns:
-            self._bytes(name, pa.array([], schema.field(name).type))
+            self._bytes(name, pa.nulls(0, schema.field(name).type))
             schema = schema.set(schema.get_field_index(name), pa.field(name, pa.string()))
         return schema
 

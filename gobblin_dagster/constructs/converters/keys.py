@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Annotated, TypeAlias
 
 from pydantic import StringConstraints
@@ -19,7 +18,7 @@ _AES_BYTES = (16, 24, 32)
 
 def secret(variable: str, construct: str) -> bytes:
     """Return a secret from the environment; raises EnvironmentFaultError if it is missing or too short."""
-    value = (value_of(variable) or "").encode()
+    value = (value_of(variable) or "").encode("utf-8", "surrogateescape")
     if len(value) < MIN_SECRET_BYTES:
         problem = f"is {len(value)} bytes long" if value else "is not set"
         raise EnvironmentFaultError(
@@ -37,7 +36,7 @@ def aes_key(variable: str, construct: str) -> bytes:
     value = value_of(variable) or ""
     try:
         key = base64.b64decode(value, validate=True)
-    except binascii.Error:
+    except ValueError:  # no base64, or other letters than ASCII
         key = b""
     if len(key) not in _AES_BYTES:
         problem = "is not base64 of 16, 24 or 32 bytes" if value else "is not set"

@@ -54,7 +54,7 @@ class SchemaConverter(EachRowConverter):
         for field in self.declared:
             if field.name in schema.names:
                 self._require_fields(field.name, schema.field(field.name).type, field.type)
-                self._cast(field, pa.array([], schema.field(field.name).type))
+                self._cast(field, pa.nulls(0, schema.field(field.name).type))
         return self.declared
 
     def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown
-from gobblin_dagster.constructs.types.arrow import is_binary, is_text
+from gobblin_dagster.constructs.types.arrow import is_binary, is_text, no_rows
 from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_columns
 from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.core.constructs import ConstructContext
@@ -60,7 +60,7 @@ class ToJsonConverter(EachRowConverter):
         require_columns(self._options.columns or (), schema, self._name, self._context)
         result = pa.schema([*self._kept(schema), pa.field(self._options.into, pa.string())])
         refuse_twice(result.names, self._name, self._context)
-        self._json.texts(pa.RecordBatch.from_pylist([], schema=schema))
+        self._json.texts(no_rows(schema))
         return result
 
     def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:

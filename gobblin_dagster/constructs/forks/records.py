@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from gobblin_dagster.spec.job import SpecModel
 
 _NAME = "fork operator 'records'"
 _METHODS = ("fork_record", "fork_schema")
+_FLAG = (bool, np.bool_, int, np.integer, type(None))
 
 
 class RecordForkOperator:
@@ -28,7 +29,7 @@ class RecordForkOperator:
 
     Raises:
         ForkBranchMismatchError: another number of flags than branches.
-        ConvertError: the object raised an exception.
+        ConvertError: the object raised an exception, or returned something else than a list of flags.
         UsageError: the class cannot be instantiated.
 
     Source: gobblin-api `ForkOperator` (`init`, `forkSchema`, `forkDataRecord`).
@@ -60,21 +61,33 @@ class RecordForkOperator:
             )
 
     def fork_schema(self, schema: pa.Schema) -> Sequence[bool]:
-        flags = getattr(self._operator, "fork_schema", None)
-        return (True,) * self._branches if flags is None else list(flags(schema))
+        if not hasattr(self._operator, "fork_schema"):
+            return (True,) * self._branches
+        return self._call("fork_schema", schema)
 
     def fork_batch(self, batch: pa.RecordBatch) -> Sequence[bool | pa.BooleanArray]:
         flags = np.array([self._flags(record) for record in records(batch)], dtype=bool)
         return [pa.array(column) for column in flags.reshape(batch.num_rows, self._branches).T]
 
     def _flags(self, record: dict[str, Any]) -> list[bool]:
-        try:
-            flags = list(self._operator.fork_record(record))
-        except MemoryError:
-            raise
-        except Exception as error:
-            problem = f"fork_record raised {type(error).__name__}: {error}"
-            raise convert_error(problem, _NAME, self._context) from error
+        flags = self._call("fork_record", record)
         if len(flags) != self._branches:
             raise ForkBranchMismatchError(what="record", flags=len(flags), branches=self._branches)
         return flags
+
+    def _call(self, method: str, argument: Any) -> list[bool]:
+        """Return the flags that a method returns; raise ConvertError if it returns something else, or raises."""
+        try:
+            found = getattr(self._operator, method)(argument)
+            flags = list(found) if isinstance(found, list | tuple | np.ndarray | Iterator) else None
+        except MemoryError:
+            raise
+        except Exception as error:
+            problem = f"{method} raised {type(error).__name__}: {error}"
+            raise convert_error(problem, _NAME, self._context) from error
+        # A text "false" counts as true in Python: its rows would go to a branch that nobody chose for them.
+        wrong = [found] if flags is None else [flag for flag in flags if not isinstance(flag, _FLAG)]
+        if wrong:
+            problem = f"{method} returned {wrong[0]!r:.60}" + (" among its flags" if flags is not None else "")
+            raise convert_error(f"{problem}; expected a list of True and False", _NAME, self._context)
+        return [bool(flag) for flag in flags or ()]

@@ -23,7 +23,7 @@ from gobblin_dagster.constructs.types.avro import arrow_type_of_avro, uuids_as_t
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.core.utils.text import first_line
-from gobblin_dagster.storage.remote import as_os_error
+from gobblin_dagster.storage.os_errors import as_os_error
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
@@ -57,16 +57,18 @@ class AvroReader(TypedFileReader):
             raise FormatError(f"its schema cannot become columns: {first_line(error)}.") from error
         if not pa.types.is_struct(kind):
             raise FormatError(f"has values of type {kind}; expected records.")
-        return pa.schema(list(kind))
+        self._found = pa.schema(list(kind))
+        return self._found
 
     def _batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        found = pa.schema([self._found.field(name) for name in names])
         with self._explained():
             for block in self._blocks:
                 records = iter(block)
                 while rows := list(islice(records, _BATCH_ROWS)):
                     values = [[self._value(row[name]) for row in rows] for name in names]
-                    arrays = [pa.array(one, field.type) for one, field in zip(values, self.schema, strict=True)]
-                    yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+                    arrays = [pa.array(one, kind) for one, kind in zip(values, found.types, strict=True)]
+                    yield pa.RecordBatch.from_arrays(arrays, schema=found)
 
     def _value(self, value: Any) -> Any:
         return _plain(value) if self._has_uuid else value

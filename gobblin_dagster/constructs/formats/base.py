@@ -16,10 +16,12 @@ from typing import Protocol, TypeVar, runtime_checkable
 import pyarrow as pa
 
 from gobblin_dagster.constructs.formats.compression import PackedStreams
+from gobblin_dagster.constructs.types.wider import is_wider
 from gobblin_dagster.core.traits import Widening
 from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.core.utils.text import printable
-from gobblin_dagster.storage.remote import FileFacts, look_at, remote_files
+from gobblin_dagster.storage.file_facts import FileFacts
+from gobblin_dagster.storage.remote import look_at, remote_files
 
 _ARROW_CODECS = {"gz": "gzip", "zst": "zstd"}
 _UNPACKERS = {"bz2": bz2.BZ2Decompressor, "xz": lzma.LZMADecompressor}
@@ -249,7 +251,7 @@ def refuse_new_columns(known: Iterable[str], found: Iterable[str]) -> None:
         raise FormatError(
             f"has the column(s) {', '.join(new)}, which the first file of its work unit lacks; name the columns to "
             "read "
-            "in `include`, or set `files_per_work_unit: 1` so that every date has its own columns."
+            "in `include`, or set `files_per_work_unit: 1` so that every file (or date) has its own columns."
         )
 
 
@@ -259,10 +261,11 @@ def chosen_columns(found: pa.Schema, include: tuple[str, ...], first: pa.Schema 
     Args:
         found: columns of the file.
         include: columns to read, in this order; empty for all.
-        first: schema of the work unit's first file, which later ones must have; None for the first file itself.
+        first: schema of the work unit's first file, which later ones must fit; None for the first file itself.
 
     Raises:
-        FormatError: the file lacks a column, has one twice, has one more than the first file, or one of another type.
+        FormatError: the file lacks a column, has one twice, has one more than the first file, or one of a type whose
+            values that of the first file does not hold.
     """
     if twice := repeated(found.names):
         raise FormatError(f"has the column(s) {', '.join(twice)} more than once.")
@@ -274,9 +277,26 @@ def chosen_columns(found: pa.Schema, include: tuple[str, ...], first: pa.Schema 
         refuse_new_columns(first.names, found.names)
     for field in first:
         kind = found.field(field.name).type
-        if kind != field.type:
+        if not _fits(field.type, kind):
             raise FormatError(
                 f"column {field.name!r} is of type {kind}, in the first file of its work unit it is {field.type}; "
-                "set `files_per_work_unit: 1` so that every date has its own schema."
+                "set `files_per_work_unit: 1` so that every file (or date) has its own schema."
             )
     return first
+
+
+def _fits(known: pa.DataType, found: pa.DataType) -> bool:
+    """Return whether a type holds the values of another; pandas has no type for columns of nulls, and two for text."""
+    known, found = _small(known), _small(found)
+    return known == found or is_wider(known, found)
+
+
+def _small(kind: pa.DataType) -> pa.DataType:
+    """Return the type for values of less than 2 GB, as those of a batch are: only Polars writes large lists."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_small(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_small(field.type)) for field in kind])
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_large_binary(kind) else kind

@@ -1,8 +1,9 @@
 """Find misplaced quotes in a CSV file.
 
 pyarrow accepts two faults silently: after an unclosed quote, all the rest is one value, and its rows are lost; and
-`"x"y` becomes `xy`. Valid files have an even number of quotes, and a delimiter or a line end after each closing quote.
-If a file does not, Python's csv module reads it again, which distinguishes faults from quotes inside values (`5"`).
+`"x"y` becomes `xy`. Most valid files have an even number of quotes, a delimiter or a line end before each opening
+quote, and one after each closing quote. If a file does not, Python's csv module reads it again, which distinguishes
+faults from quotes inside values (`5"`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ class QuoteCounter:
         self._stream = stream
         self._quote, self._escape = quote.encode(), (escape or "").encode()
         self._ends = f"{delimiter}{quote}\r\n".encode()
-        """Bytes that may follow a closing quote."""
+        """Bytes that may follow a closing quote, or come before an opening one."""
+        self._complete = {b"\r", b"\n", self._escape}
+        """Last bytes of files that get no line end: an escape would take it as its own."""
+        self._before = b"\n\n"
+        """The last bytes before those that are looked at."""
         self._is_open = False
         """Whether the number of quotes so far is odd."""
         self._has_closed = False
@@ -39,14 +44,21 @@ class QuoteCounter:
         return self._is_at_end and (self._is_odd or self._is_open)
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes."""
+        """Return the next bytes; the last line gets an end if it has none.
+
+        Without it, pyarrow takes an empty last value behind a quoted one as quoted too: as a text, not as null.
+        """
         data: bytes = self._stream.read(size)
-        self._is_at_end |= not data and size > 0
+        while len(data) < size and not self._is_at_end:
+            more: bytes = self._stream.read(size - len(data))
+            self._is_at_end = not more
+            data += more or (b"" if (self._before + data)[-1:] in self._complete else b"\n")
         if data and not self._is_odd:
             self._is_odd = self._has_closed and data[0] not in self._ends
             self._has_closed = False
             if self._quote in data:
-                self._look_at(data)
+                self._look_at(self._before + data)
+        self._before = (self._before + data[-2:])[-2:]
         return data
 
     def close(self) -> None:
@@ -54,12 +66,22 @@ class QuoteCounter:
         self.closed = True
 
     def _look_at(self, data: bytes) -> None:
-        """Check the byte after each second quote, which closes a value or is the second of a pair."""
+        """Check the byte after each second quote, which closes a value or is the second of a pair, and before others.
+
+        `data` begins with two bytes that were looked at before.
+        """
         content = np.frombuffer(data, dtype=np.uint8)
-        places = np.flatnonzero(content == self._quote[0])
+        places = np.flatnonzero(content[2:] == self._quote[0]) + 2
         if self._escape:
-            places = places[(places == 0) | (content[places - 1] != self._escape[0])]
-        closing = places[0 if self._is_open else 1 :: 2]
+            escapes = content == self._escape[0]
+            # Whether an escape before a quote is itself escaped, Python finds.
+            self._is_odd |= bool((escapes[places - 1] & escapes[places - 2]).any())
+            places = places[~escapes[places - 1]]
+        opening, closing = places[int(self._is_open) :: 2], places[int(not self._is_open) :: 2]
+        # Else it is a quote inside of a value without quotes, and all that follow change their meaning.
+        self._is_odd |= bool(content.take(opening - 1).tobytes().translate(None, self._ends))
+        if self._escape:  # the quote before may be an escaped one
+            self._is_odd |= bool((escapes[opening - 2] & (content[opening - 1] == self._quote[0])).any())
         self._is_open ^= len(places) % 2 == 1
         if len(closing) and closing[-1] == len(data) - 1:
             self._has_closed, closing = True, closing[:-1]

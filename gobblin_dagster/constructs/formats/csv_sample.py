@@ -13,7 +13,7 @@ from gobblin_dagster.constructs.types.arrow import arrow_type
 from gobblin_dagster.constructs.types.inference import ColumnGuess, Fractions
 from gobblin_dagster.constructs.types.wider import widenings
 from gobblin_dagster.core.traits import Widening
-from gobblin_dagster.storage.remote import raise_if_passing
+from gobblin_dagster.storage.os_errors import raise_if_passing
 
 _UNREADABLE = (FormatError, OSError, pa.ArrowException, UnicodeError, EOFError)
 

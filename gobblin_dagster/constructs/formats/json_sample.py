@@ -9,7 +9,7 @@ from contextlib import closing
 from gobblin_dagster.constructs.formats.base import FormatError, InputFile
 from gobblin_dagster.constructs.formats.json_blocks import Split
 from gobblin_dagster.constructs.types.json_shapes import RecordShape, shape_text, with_new_fields
-from gobblin_dagster.storage.remote import raise_if_passing
+from gobblin_dagster.storage.os_errors import raise_if_passing
 
 
 class JsonSample:

@@ -12,7 +12,7 @@ from gobblin_dagster.constructs.formats.base import FormatError
 from gobblin_dagster.constructs.formats.columns_published import PublishedColumns
 from gobblin_dagster.constructs.formats.published import Types
 from gobblin_dagster.constructs.formats.typed_files import TypedFileFormat, TypedFileReader, incomplete
-from gobblin_dagster.storage.remote import raise_if_passing
+from gobblin_dagster.storage.os_errors import raise_if_passing
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds

@@ -14,7 +14,9 @@ from gobblin_dagster.constructs.formats.columns_published import PublishedColumn
 from gobblin_dagster.constructs.formats.published import Types
 from gobblin_dagster.constructs.formats.typed_files import TypedFileFormat, TypedFileReader, incomplete
 from gobblin_dagster.constructs.types.arrow import leaves
-from gobblin_dagster.storage.remote import raise_if_passing
+from gobblin_dagster.constructs.types.plain import plain_schema
+from gobblin_dagster.constructs.types.plain_parquet import plain_batches
+from gobblin_dagster.storage.os_errors import raise_if_passing
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -58,7 +60,7 @@ class ParquetReader(TypedFileReader):
         unpacked = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
         rows = self._rows_a_block(self.count_rows(), int(unpacked))
         self._require_micros(rows, names)
-        yield from self._file.iter_batches(rows, columns=names, use_threads=False)
+        yield from plain_batches(self._file, rows, names, use_threads=False)
 
     def _require_micros(self, rows: int, names: Sequence[str]) -> None:
         """Raise FormatError if an INT96 time has parts of a microsecond, which would be cut off."""
@@ -101,10 +103,10 @@ class PublishedParquet(PublishedColumns):
     spark_name = "parquet"
 
     def schema(self, file: pa.NativeFile) -> pa.Schema:
-        return self._opened(file).schema_arrow
+        return plain_schema(self._opened(file).schema_arrow)
 
     def batches(self, file: pa.NativeFile) -> Iterator[pa.RecordBatch]:
-        yield from self._opened(file).iter_batches(batch_size=_MERGED_ROWS)
+        yield from plain_batches(self._opened(file), _MERGED_ROWS)
 
     def arrow_format(self, names: Sequence[str], types: Types) -> ds.FileFormat:
         import pyarrow.dataset as ds  # noqa: PLC0415  # slow to load

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gobblin_dagster.constructs.formats.base import FileReader, FormatError, InputFile, chosen_columns
-from gobblin_dagster.constructs.types.arrow import has_part, is_text
+from gobblin_dagster.constructs.types.plain import PlainForm, plain_schema
+from gobblin_dagster.constructs.types.strict_cast import strict_cast
+from gobblin_dagster.constructs.types.utf8 import is_utf8
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.utils.text import first_line
 from gobblin_dagster.spec.job import SpecModel
@@ -35,7 +37,7 @@ class TypedFileReader(ABC):
         self._rows_read = 0
         try:
             self._size = int(self._raw.size())
-            self.schema = chosen_columns(self._open().remove_metadata(), include, first)
+            self.schema = chosen_columns(plain_schema(self._open().remove_metadata()), include, first)
         except BaseException:
             self._raw.close()
             raise
@@ -46,8 +48,9 @@ class TypedFileReader(ABC):
         return self._size * self._rows_read // max(self.count_rows(), 1)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        names = self.schema.names
-        for batch in self._batches(names):
+        names, form = self.schema.names, PlainForm()
+        for read in self._batches(names):
+            batch = form.rows(read)
             for name in names:
                 self._require_text(name, batch.column(name))
             yield self._as_in_first(batch.select(names))
@@ -55,13 +58,12 @@ class TypedFileReader(ABC):
 
     def _require_text(self, name: str, values: pa.Array) -> None:
         """Raise FormatError for a text that is not UTF-8: it would be published, and no reader could read its file."""
-        if not has_part(values.type, is_text) or _is_valid(values):
+        if is_utf8(values):
             return
         good, bad = 0, len(values)
         while bad - good > 1:
             middle = (good + bad) // 2
-            half = values.take(pa.array(range(good, middle)))  # `validate` looks behind the ends of a slice
-            good, bad = (middle, bad) if _is_valid(half) else (good, middle)
+            good, bad = (middle, bad) if is_utf8(values.slice(good, middle - good)) else (good, middle)
         raise FormatError(
             f"column {name!r} holds a text that is not UTF-8. Have the file written with a binary column, or leave the "
             "column out with `include`.",
@@ -69,7 +71,7 @@ class TypedFileReader(ABC):
         )
 
     def _as_in_first(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with the schema of the work unit's first file.
+        """Return rows with the schema of the work unit's first file, which holds their values: see `chosen_columns`.
 
         Raises FormatError if it allows no null, and a row has one.
         """
@@ -78,10 +80,24 @@ class TypedFileReader(ABC):
                 raise FormatError(
                     f"column {field.name!r} has no value here, but in the first file of its work unit it always has "
                     "one; "
-                    "set `files_per_work_unit: 1` so that every date has its own schema.",
+                    "set `files_per_work_unit: 1` so that every file (or date) has its own schema.",
                     self._rows_read + pc.index(values.is_null(), pa.scalar(value=True)).as_py() + 1,
                 )
-        return pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+        columns = map(self._cast, batch.columns, self.schema)
+        return pa.RecordBatch.from_arrays(list(columns), schema=self.schema)
+
+    def _cast(self, values: pa.Array, field: pa.Field) -> pa.Array:
+        if values.type == field.type:
+            return values
+        try:
+            return strict_cast(values, field.type)
+        except pa.ArrowInvalid as error:  # nanoseconds end in the year 2262
+            raise FormatError(
+                f"column {field.name!r} is of type {values.type}, in the first file of its work unit it is "
+                f"{field.type}, which cannot hold one of the {len(values)} values from here ({first_line(error)}); "
+                "set `files_per_work_unit: 1`.",
+                self._rows_read + 1,
+            ) from error
 
     def close(self) -> None:
         self._raw.close()
@@ -120,14 +136,6 @@ class TypedFileFormat:
     def count_rows(self, file: InputFile) -> int:
         with closing(self.reader(file, (), self._block_bytes, None)) as reader:
             return reader.count_rows()
-
-
-def _is_valid(values: pa.Array) -> bool:
-    try:
-        values.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def incomplete(kind: str, error: Exception, row: int | None = None) -> FormatError:

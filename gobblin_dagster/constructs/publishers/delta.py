@@ -73,8 +73,6 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
         return unfit_types(schema) or super().unfit_columns(extract, schema)
 
     def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
-        if self._options.valid_at:
-            return {}  # versions find their places in whatever order they come
         options, job, branch = self._options, self._context.job, self._context.branch or ""
         places = {urn: self._location(folder) for urn, folder in datasets.items()}
         # `_step` says why there can be no table in a folder with `%`.

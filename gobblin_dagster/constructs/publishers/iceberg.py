@@ -71,8 +71,6 @@ class IcebergPublisher(MergingPublisher[IcebergOptions]):
         self.ledger = f"the history of Iceberg table {options.table}"
 
     def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
-        if self._options.valid_at:
-            return {}  # versions find their places in whatever order they come
         options = self._options
         properties = _in_project(options.catalog, self._context.base_dir)
         table = IcebergCatalog(options.catalog_name, properties, options.catalog_env).load(options.table)

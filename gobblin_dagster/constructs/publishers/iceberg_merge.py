@@ -112,10 +112,18 @@ def has_whole_history(table: Any) -> bool:
     Its parent id would not show this, because expiry may remove the id.
     """
     oldest = min(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0, default=None)
-    if oldest is None:
-        return True
-    facts = oldest.summary.additional_properties if oldest.summary is not None else {}
-    return str(facts.get("total-data-files", "")) == str(facts.get("added-data-files", "0"))
+    return oldest is None or is_first(oldest)
+
+
+def is_first(snapshot: Any) -> bool:
+    """Return True if no snapshot was before this one: it has only the files that it added.
+
+    So has one that wrote all rows again; its number tells them apart, except in tables of Iceberg's first version.
+    """
+    facts = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+    return (snapshot.sequence_number or 0) <= 1 and str(facts.get("total-data-files", "")) == str(
+        facts.get("added-data-files", "0")
+    )
 
 
 def _require_alone(step: str, table: Any, commit: TableCommit) -> None:

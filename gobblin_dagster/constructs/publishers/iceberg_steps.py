@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from gobblin_dagster.constructs.publishers.changes import staged_changes
-from gobblin_dagster.constructs.publishers.iceberg_merge import WRITER, has_whole_history, merge, noted_writer
+from gobblin_dagster.constructs.publishers.iceberg_merge import WRITER, has_whole_history, is_first, merge, noted_writer
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
@@ -80,6 +80,17 @@ class AppendToIcebergStep:
         except StorageError:
             return False  # `execute` checks again, several times
         return table is not None and _holds(table, self.commit)
+
+    def is_lost(self) -> bool:
+        table = self._load()
+        if table is None:
+            return True
+        current = _current(table)
+        if any(_is_of(snapshot, self.commit) for snapshot in current):
+            return False
+        # Snapshots expire, the oldest first.
+        at = self.commit.published_at
+        return not current or is_first(current[-1]) or (bool(at) and datetime.fromisoformat(at) > _time(current[-1]))
 
     def execute(self, storage: Storage) -> None:
         schema = unified_schema(self.table, self.commit.paths)
@@ -225,18 +236,35 @@ class MergeIntoIcebergStep(AppendToIcebergStep):
 
 
 def newest_commits(table: Any, job: str) -> dict[str, list[NotedCommit]]:
-    """Return the newest commit of each branch of a job that the table's snapshots name, by dataset.urn."""
+    """Return the newest commit of each branch of a job that the table holds now, by dataset.urn."""
     newest: dict[tuple[str, str], NotedCommit] = {}
-    for snapshot in sorted(table.metadata.snapshots, key=lambda one: one.timestamp_ms):
-        facts = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+    for snapshot in _current(table):
+        facts = _facts(snapshot)
         if facts.get("gobblin.job") == job:
-            at = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
-            commit = NotedCommit(facts["gobblin.commit-id"], at)
-            newest[facts["gobblin.dataset-urn"], facts["gobblin.branch"]] = commit
+            commit = NotedCommit(facts["gobblin.commit-id"], _time(snapshot))
+            newest.setdefault((facts["gobblin.dataset-urn"], facts["gobblin.branch"]), commit)
     found: dict[str, list[NotedCommit]] = {}
     for (urn, _), commit in newest.items():
         found.setdefault(urn, []).append(commit)
     return found
+
+
+def _current(table: Any) -> list[Any]:
+    """Return the snapshots that led to what the table holds now, newest first, as far back as they are kept.
+
+    The table also lists those that were undone by a rollback, and those of other branches.
+    """
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    found = []
+    snapshot = by_id.get(table.metadata.current_snapshot_id)
+    while snapshot is not None:
+        found.append(snapshot)
+        snapshot = by_id.get(snapshot.parent_snapshot_id)
+    return found
+
+
+def _time(snapshot: Any) -> datetime:
+    return datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
 
 
 def _failed(table: str, dataset_urn: str, error: Exception) -> StorageError:
@@ -266,9 +294,13 @@ def _unfit_values() -> tuple[type[Exception], ...]:
 
 
 def _holds(table: Any, commit: TableCommit) -> bool:
-    return any(
-        snapshot.summary is not None
-        and snapshot.summary.additional_properties.get("gobblin.commit-id") == commit.commit_id
-        and snapshot.summary.additional_properties.get("gobblin.branch") == commit.branch
-        for snapshot in table.metadata.snapshots
-    )
+    return any(_is_of(snapshot, commit) for snapshot in table.metadata.snapshots)
+
+
+def _is_of(snapshot: Any, commit: TableCommit) -> bool:
+    facts = _facts(snapshot)
+    return (facts.get("gobblin.commit-id"), facts.get("gobblin.branch")) == (commit.commit_id, commit.branch)
+
+
+def _facts(snapshot: Any) -> Mapping[str, Any]:
+    return snapshot.summary.additional_properties if snapshot.summary is not None else {}

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.clients.environment import to_store
-from gobblin_dagster.constructs.clients.kafka import KafkaConnection, new_client
+from gobblin_dagster.constructs.clients.kafka import KafkaConnection, new_client, topic_place
 from gobblin_dagster.constructs.publishers.tables import TableCommit, TablePublisher, batches_of
 from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, PublishView
@@ -42,8 +42,8 @@ class KafkaTopicOptions(KafkaConnection):
     """Column whose value, as text (bytes are kept), is the message's key; default: no keys, messages are spread over
     the partitions."""
     commits_topic: TopicName = "gobblin-commits"
-    """Compacted topic with one partition. It has a message per job, dataset and branch: the id of its last commit. It
-    is created if it does not exist."""
+    """Compacted topic. It has a message per job, dataset and branch: the id of its last commit. It is created, with one
+    partition, if it does not exist."""
 
     @model_validator(mode="after")
     def _topics_differ(self) -> Self:
@@ -74,9 +74,11 @@ class KafkaTopicPublisher(TablePublisher[KafkaTopicOptions]):
     def __init__(self, options: KafkaTopicOptions, context: ConstructContext) -> None:
         super().__init__(options, context)
         self.ledger = f"Kafka topic {options.commits_topic}, beside topic {options.topic},"
+        self.places = tuple(topic_place(options.brokers, one) for one in (options.topic, options.commits_topic))
 
     def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
         options = self._options
+        _new_producer(options, "gobblin")  # a setting that it refuses is told before anything is read
         found: dict[str, dict[str, NotedCommit]] = {}
         with _errors(options.topic):
             for key, commit in _noted_commits(options, options.commits_topic).items():
@@ -92,6 +94,8 @@ class KafkaTopicPublisher(TablePublisher[KafkaTopicOptions]):
 
     def _step(self, view: PublishView) -> SendToKafkaStep:
         options = self._options
+        # A step keeps its settings: with wrong ones it could never be done, whatever is corrected in the job file.
+        _new_producer(options, "gobblin")
         plain, variables = to_store(options.config, options.config_env)
         return SendToKafkaStep(
             commit=TableCommit.of(view, staged=True),
@@ -130,11 +134,11 @@ class SendToKafkaStep:
 
     def execute(self, storage: Storage) -> None:
         with optional_package("confluent_kafka"):
-            from confluent_kafka import KafkaException  # noqa: PLC0415  # as in `_producer`
+            from confluent_kafka import KafkaException  # noqa: PLC0415  # as in `_new_producer`
 
         with self._errors():
             self._make_commits_topic()
-            producer = self._producer()
+            producer = _new_producer(self.connection, self._name)
             # From here on, no other run can end a transaction of this dataset: check again whether one has.
             producer.init_transactions(self.connection.timeout_s)
             if self._last_commit() == self.commit.commit_id:
@@ -172,9 +176,12 @@ class SendToKafkaStep:
         as_json = JsonRows("publisher 'kafka_topic'", context)
         headers = [("gobblin-commit-id", self.commit.commit_id.encode())]
         try:
+            sent = 0
             for batch in batches_of(self.commit.paths, BATCH_ROWS):
                 for key, value in zip(self._keys(batch), as_json.texts(batch).to_pylist(), strict=True):
-                    _produce(producer, self.topic, key, value, headers)
+                    if not _produce(producer, self.topic, key, value, headers):
+                        raise self._too_large(sent, value)
+                    sent += 1
         except FileNotFoundError as error:
             # Not undone automatically: whether readers saw an earlier attempt must be decided by a person.
             problem = f"staged file {error.filename} is gone, and topic {self.commits_topic} does not name the commit"
@@ -182,6 +189,15 @@ class SendToKafkaStep:
         except ConvertError as error:
             raise StepRefusedError(step=self.describe(), problem=error.problem) from error
         _produce(producer, self.commits_topic, self._name, self.commit.commit_id, None)
+
+    def _too_large(self, sent: int, value: str) -> StepRefusedError:
+        """Return the error for the message after those that were sent; it would come again with each try."""
+        return StepRefusedError(
+            step=self.describe(),
+            problem=f"message {sent + 1:,} has {len(value.encode()):,} bytes, more than the producer sends. Give the "
+            "publisher `config: {message.max.bytes: ...}`, and the topic as much in its `max.message.bytes`; then "
+            "abandon this commit, and its rows are read again",
+        )
 
     def _keys(self, batch: pa.RecordBatch) -> list[str | bytes | None]:
         if self.key is None:
@@ -194,13 +210,6 @@ class SendToKafkaStep:
             value if value is None or isinstance(value, bytes) else str(value) for value in batch[self.key].to_pylist()
         ]
 
-    def _producer(self) -> Any:
-        with optional_package("confluent_kafka"):
-            from confluent_kafka import Producer  # noqa: PLC0415  # optional package
-
-        own = {"transactional.id": self._name, "transaction.timeout.ms": _TRANSACTION_MS, "linger.ms": 20}
-        return new_client(Producer, self.connection, own, {"compression.type": "lz4"})
-
     def _last_commit(self) -> str | None:
         """Return the commit id in the commits topic for the dataset's branch; None if there is none."""
         last = _noted_commits(self.connection, self.commits_topic).get(self._name)
@@ -212,7 +221,7 @@ class SendToKafkaStep:
         Messages to a topic that is not there wait for minutes, and what fails then is the transaction.
         """
         with optional_package("confluent_kafka"):
-            from confluent_kafka import KafkaException  # noqa: PLC0415  # as in `_producer`
+            from confluent_kafka import KafkaException  # noqa: PLC0415  # as in `_new_producer`
 
         deadline = time.monotonic() + self.connection.timeout_s
         while (
@@ -224,9 +233,9 @@ class SendToKafkaStep:
 
     def _make_commits_topic(self) -> None:
         with optional_package("confluent_kafka"):
-            from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_producer`
-            from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # as in `_producer`
-            from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415  # as in `_producer`
+            from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_new_producer`
+            from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # as in `_new_producer`
+            from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415  # as in `_new_producer`
 
         admin = new_client(AdminClient, self.connection, {})
         # List all topics: asked for a single one, a broker may create it without compaction.
@@ -241,6 +250,19 @@ class SendToKafkaStep:
 
     def _errors(self) -> AbstractContextManager[None]:
         return _errors(self.topic, self.commit.dataset_urn)
+
+
+def _new_producer(connection: KafkaConnection, name: str) -> Any:
+    """Return a producer with this transactional id, not connected yet.
+
+    Raises:
+        EnvironmentFaultError: the client's package is not installed, or refuses a setting.
+    """
+    with optional_package("confluent_kafka"):
+        from confluent_kafka import Producer  # noqa: PLC0415  # optional package
+
+    own = {"transactional.id": name, "transaction.timeout.ms": _TRANSACTION_MS, "linger.ms": 20}
+    return new_client(Producer, connection, own, {"compression.type": "lz4"})
 
 
 @contextmanager
@@ -260,7 +282,7 @@ def _errors(topic: str, dataset_urn: str | None = None) -> Iterator[None]:
 def _noted_commits(connection: KafkaConnection, commits_topic: str) -> dict[str, NotedCommit]:
     """Return the last commit of each branch of a dataset, by key in the commits topic."""
     with optional_package("confluent_kafka"):
-        from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition  # noqa: PLC0415  # as in `_producer`
+        from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition  # noqa: PLC0415  # as in `_new_producer`
 
     own = {
         "group.id": "gobblin-commits-reader",
@@ -269,45 +291,65 @@ def _noted_commits(connection: KafkaConnection, commits_topic: str) -> dict[str,
         "enable.partition.eof": True,
     }
     consumer = new_client(Consumer, connection, own)
-    found: dict[str, NotedCommit] = {}
+    found: dict[tuple[str, int], NotedCommit | None] = {}
     try:
-        if commits_topic not in consumer.list_topics(timeout=connection.timeout_s).topics:
+        topics = consumer.list_topics(timeout=connection.timeout_s).topics
+        if commits_topic not in topics:
             return {}
-        consumer.assign([TopicPartition(commits_topic, 0, OFFSET_BEGINNING)])
-        for message in _messages(consumer, connection.timeout_s):
-            name = message.key().decode()
-            if message.value() is None:
-                found.pop(name, None)  # somebody deleted the note
-            else:
+        # A topic that was made by hand, or by the broker, may have several partitions.
+        partitions = sorted(topics[commits_topic].partitions)
+        consumer.assign([TopicPartition(commits_topic, number, OFFSET_BEGINNING) for number in partitions])
+        for message in _messages(consumer, connection.timeout_s, {*partitions}):
+            name = (message.key() or b"").decode(errors="replace")  # other programs' messages may have any key
+            note = None  # somebody deleted the note
+            if message.value() is not None:
                 at = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
-                found[name] = NotedCommit(message.value().decode(), at)
+                note = NotedCommit(message.value().decode(errors="replace"), at)
+            found[name, message.partition()] = note
     finally:
         consumer.close()
-    return found
+    newest: dict[str, NotedCommit] = {}
+    for (name, _), note in found.items():
+        # A note is in two partitions if some were added since: a name goes to another one then.
+        if note is not None and (name not in newest or _is_later(note, newest[name])):
+            newest[name] = note
+    return newest
 
 
-def _produce(producer: Any, topic: str, key: str | bytes | None, value: str, headers: Any) -> None:
+def _is_later(note: NotedCommit, other: NotedCommit) -> bool:
+    return note.published_at is not None and (other.published_at is None or note.published_at > other.published_at)
+
+
+def _produce(producer: Any, topic: str, key: str | bytes | None, value: str, headers: Any) -> bool:
+    """Send a message; False if the producer does not send messages of its size."""
+    with optional_package("confluent_kafka"):
+        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_new_producer`
+
     while True:
         try:
             producer.produce(topic, value, key, headers=headers)
         except BufferError:
             producer.poll(0.1)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                return False
+            raise
         else:
-            return
+            return True
 
 
-def _messages(consumer: Any, timeout_s: float) -> Iterator[Any]:
-    """Yield the messages up to the end of the only partition; raises KafkaException."""
+def _messages(consumer: Any, timeout_s: float, unread: set[int]) -> Iterator[Any]:
+    """Yield the messages up to the ends of these partitions; raises KafkaException."""
     with optional_package("confluent_kafka"):
-        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_producer`
+        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_new_producer`
 
-    while True:
+    while unread:
         message = consumer.poll(timeout_s)
         if message is None:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         if message.error() is None:
             yield message
         elif message.error().code() == KafkaError._PARTITION_EOF:
-            return
+            unread.discard(message.partition())
         else:
             raise KafkaException(message.error())

@@ -240,6 +240,7 @@ class JudgesMerges(Generic[KeyOptionsT]):
         self._context = context
         self.needs_all_units = self.deletes_missing = options.delete_missing
         self.on_again = _again(options)
+        self.keeps_order = bool(options.valid_at)
 
     @property
     def _what(self) -> str:

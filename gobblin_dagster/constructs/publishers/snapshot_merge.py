@@ -17,6 +17,8 @@ from gobblin_dagster.constructs.publishers.history import keep_history
 from gobblin_dagster.constructs.publishers.merge_files import FileMerge, Read
 from gobblin_dagster.constructs.publishers.merge_rule import JudgesMerges, KeyOptions, plain
 from gobblin_dagster.constructs.publishers.tables import open_parquet, unified_schema
+from gobblin_dagster.constructs.types.plain import plain_schema
+from gobblin_dagster.constructs.types.plain_parquet import plain_batches
 from gobblin_dagster.constructs.types.wider import is_wider
 from gobblin_dagster.constructs.writers.partitions import folder_values
 from gobblin_dagster.core.commit import PublishedFile
@@ -125,7 +127,7 @@ def _reader(path: str, levels: Mapping[str, pa.Scalar]) -> Read:
     def read(names: list[str] | None) -> Iterator[pa.RecordBatch]:
         with open_parquet(path) as file:
             there = [name for name in names if name in file.schema_arrow.names] if names is not None else None
-            for batch in file.iter_batches(_BATCH_ROWS, columns=there):
+            for batch in plain_batches(file, _BATCH_ROWS, there):
                 for name, value in levels.items():
                     batch = batch.append_column(name, pa.repeat(value, batch.num_rows))  # noqa: PLW2901  # only more
                 yield batch
@@ -136,7 +138,7 @@ def _reader(path: str, levels: Mapping[str, pa.Scalar]) -> Read:
 def _schema(step: str, new: pa.Schema, files: list[tuple[PublishedFile, pq.FileMetaData]]) -> pa.Schema:
     """Return all columns, those of the snapshot first, each in the widest of its types; raises StepRefusedError."""
     columns: dict[str, pa.Field] = {}
-    for fields in (*(footer.schema.to_arrow_schema() for _, footer in files), new):
+    for fields in (*(plain_schema(footer.schema.to_arrow_schema()) for _, footer in files), new):
         for field in fields:
             kind = plain(field.type)
             known = columns.setdefault(field.name, pa.field(field.name, kind)).type

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
 import sqlalchemy as sa
 
+from gobblin_dagster.constructs.clients.sql import MYSQL
 from gobblin_dagster.constructs.publishers.sql_mysql import TABLE_OPTIONS
-from gobblin_dagster.constructs.publishers.sql_names import exact
+from gobblin_dagster.constructs.publishers.sql_names import exact, folds_tables, own_name
 from gobblin_dagster.core.constructs import NotedCommit
+from gobblin_dagster.core.errors import StorageError
 
 LEDGER = "gobblin_commits"
 _NEVER = "-"
 """Sorts before all times. Not an empty text: some databases store it as null, which equals nothing."""
+
+_WAIT_S = 60
+"""How long MySQL and MariaDB let a load wait for another one of the same table; the step is tried again then."""
 
 
 def ledger_table(schema: str) -> sa.Table:
@@ -34,6 +40,25 @@ def ledger_table(schema: str) -> sa.Table:
     )
 
 
+def wait_for_turn(connection: sa.Connection, schema: str, table: str) -> None:
+    """Wait until no other load holds a table, and hold it to the end of the transaction (MySQL: of the connection).
+
+    Nobody sees the ledger's rows of a load that is not over: two that ask at once whose table it is would both take it
+    for theirs. SQLite needs no lock for it, as only one transaction writes.
+
+    Raises:
+        StorageError: the other load takes too long.
+    """
+    place = f"{schema or connection.dialect.default_schema_name}.{own_name(table, folds_tables(connection))}"
+    lock = hashlib.sha256(place.encode()).digest()
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(int.from_bytes(lock[:8], signed=True))))
+        return
+    is_held = sa.select(sa.func.get_lock(lock.hex(), _WAIT_S))
+    if connection.dialect.name in MYSQL and not connection.scalar(is_held):
+        raise StorageError(operation="publish to table", path=table, problem="another run loads rows into it")
+
+
 def newest_commits(
     connection: sa.Connection, ledger: sa.Table, job: str, tables: Mapping[str, str]
 ) -> dict[str, Collection[NotedCommit]]:
@@ -45,7 +70,7 @@ def newest_commits(
         connection: connection to the database.
         ledger: table from `ledger_table`; it may not exist.
         job: name of the job.
-        tables: name of the table in the ledger, by dataset.urn.
+        tables: name of the table, by dataset.urn; in this ledger's schema, whose name may be left out.
     """
     looked = sa.inspect(connection)
     if not looked.has_table(ledger.name, ledger.schema):
@@ -75,10 +100,22 @@ def newest_commits(
         .select_from(lines.join(newest, is_newest))
         .group_by(*place, newest.c.moment)
     )
+    folds = folds_tables(connection)
+    wanted = {urn: own_name(table, folds) for urn, table in tables.items()}
     return {
         urn: {
             NotedCommit(commit_id, None if at == _NEVER else datetime.fromisoformat(at)) for commit_id in (first, last)
         }
-        for urn, table, at, first, last in connection.execute(query)
-        if tables.get(urn) == table
+        # The newest last: it counts if the table had several names.
+        for urn, table, at, first, last in sorted(connection.execute(query), key=lambda line: str(line[2]))
+        if wanted.get(urn) == own_name(table, folds)
     }
+
+
+def existing_tables(connection: sa.Connection, schema: str, tables: Collection[str]) -> set[str]:
+    """Return those of the tables of a schema that exist; their names may begin with that of the schema."""
+    looked = sa.inspect(connection)
+    listed = {*looked.get_table_names(schema or None)} if len(tables) > 1 else set()
+    names = {table: table.rpartition(".")[2] for table in tables}
+    # Views, and names in another case, are not among those that are listed.
+    return {table for table, name in names.items() if name in listed or looked.has_table(name, schema or None)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -99,24 +100,29 @@ def merge_rows(
         raise StepRefusedError(step=f"upsert to table {table.name}", problem=problem)
     columns = [sa.Column(column.name, column.type) for column in table.columns]
     staged = sa.Table(
-        f"gobblin_{table.name}", sa.MetaData(), *columns, sa.Column(_ROW, sa.BigInteger), prefixes=["TEMPORARY"]
+        _staged_name(table.name), sa.MetaData(), *columns, sa.Column(_ROW, sa.BigInteger), prefixes=["TEMPORARY"]
     )
     staged.create(connection)
     load_rows(connection, staged, _numbered(batches))
-    _require_key(connection, staged, key)
+    _require_key(connection, table.name, staged, key)
     # Not as `sa.text`, in which `:b` of a name would be a parameter.
     connection.exec_driver_sql(_merge_statement(connection, table, staged, key, newest_by))
     staged.drop(connection)
 
 
-def _require_key(connection: sa.Connection, staged: sa.Table, key: Sequence[str]) -> None:
+def _staged_name(table: str) -> str:
+    """Return a name that no table has: a temporary table would hide it. It is short, however long the table's is."""
+    return f"gobblin_{hashlib.sha256(table.encode()).hexdigest()[:32]}"
+
+
+def _require_key(connection: sa.Connection, table: str, staged: sa.Table, key: Sequence[str]) -> None:
     """Raise StepRefusedError for rows without a key: other databases refuse them too, but SQLite assigns a number."""
     for name in key:
         if connection.execute(
             sa.select(sa.literal(1)).select_from(staged).where(staged.c[name].is_(None)).limit(1)
         ).first():
             problem = f"column {name!r} of the key is null in some rows; quarantine them with the row policy `not_null`"
-            raise StepRefusedError(step=f"upsert to table {staged.name.removeprefix('gobblin_')}", problem=problem)
+            raise StepRefusedError(step=f"upsert to table {table}", problem=problem)
 
 
 def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -57,6 +57,12 @@ def may_fold_tables(backend: str) -> bool:
     return backend not in _EXACT_CASE
 
 
+def own_name(full_name: str, folds: bool) -> str:
+    """Return the name of a table without that of its schema, in lower case if the database `folds` names."""
+    name = full_name.rpartition(".")[2]
+    return name.lower() if folds else name
+
+
 def exact(connection: sa.Connection, text: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
     """Return a text to be compared exactly.
 

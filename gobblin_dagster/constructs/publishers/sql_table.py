@@ -14,14 +14,21 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 
 from gobblin_dagster.constructs.clients.environment import to_store
-from gobblin_dagster.constructs.clients.sql import column_name, make_engine, parse_url
-from gobblin_dagster.constructs.publishers.sql_ledger import LEDGER, ledger_table, newest_commits
+from gobblin_dagster.constructs.clients.sql import column_name, make_engine, parse_url, table_place
+from gobblin_dagster.constructs.publishers.sql_ledger import (
+    LEDGER,
+    existing_tables,
+    ledger_table,
+    newest_commits,
+    wait_for_turn,
+)
 from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows, unfit_for_upsert
 from gobblin_dagster.constructs.publishers.sql_mysql import TABLE_OPTIONS, prepare, require_transactions
 from gobblin_dagster.constructs.publishers.sql_names import (
     exact,
     folds_tables,
     may_fold_tables,
+    own_name,
     unfit_columns,
     unfit_name,
 )
@@ -38,6 +45,7 @@ from gobblin_dagster.constructs.types.schema_text import schema_text, type_from_
 from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, PublishView
 from gobblin_dagster.core.errors import (
     EnvironmentFaultError,
+    InvalidSpecError,
     StepRefusedError,
     StorageError,
     UsageError,
@@ -68,7 +76,7 @@ class SqlTableOptions(SpecModel):
     mode: Mode = "append"
     """`append`: add rows. `upsert`: a row replaces the one with its `key`, unless that one is newer by the job's
     `extract.delta_fields`; if they are equal, the last one is kept. `replace`: the table has only the rows of the
-    newest publication, and serves one dataset and branch."""
+    newest publication, and serves one job, dataset and branch."""
     key: tuple[str, ...] = ()
     """Columns that identify a row, for `upsert`; primary key of a table that is created. Default:
     `extract.primary_keys`."""
@@ -109,6 +117,7 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
         self.needs_all_units = options.mode == "replace"
         self.on_again = options.mode
         self.ledger = f"table {LEDGER}, beside table {options.table},"
+        self.places = self._database.places_of(self._full_name("dataset"), LEDGER)
 
     def unfit_extract(self, extract: Extract) -> str:
         if self._options.mode == "upsert" and not (self._options.key or extract.primary_keys):
@@ -130,13 +139,15 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
         return ()
 
     def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
-        if self._options.mode == "replace":
-            return {}  # none can be published twice
         tables = {urn: self._full_name(urn) for urn in datasets}
         found: dict[str, Collection[NotedCommit]] = {}
         with self._database.connection(f"ask {LEDGER} beside table {self._options.table}") as connection:
             for schema in {table.rpartition(".")[0] for table in tables.values()}:
-                found |= newest_commits(connection, ledger_table(schema), self._context.job, tables)
+                there = {urn: table for urn, table in tables.items() if table.rpartition(".")[0] == schema}
+                noted = newest_commits(connection, ledger_table(schema), self._context.job, there)
+                # A table that was dropped has none of its commits.
+                here = existing_tables(connection, schema, {there[urn] for urn in noted})
+                found |= {urn: commits for urn, commits in noted.items() if there[urn] in here}
         return found
 
     def targets_of(self, datasets: Collection[str]) -> Mapping[str, str]:
@@ -238,6 +249,12 @@ class LoadSqlTableStep:
         with self._connection() as connection:
             return self._is_noted(connection)
 
+    def is_lost(self) -> bool:
+        with self._connection() as connection:
+            return not self._is_noted(connection) or not sa.inspect(connection).has_table(
+                self.table, self.schema or None
+            )
+
     def execute(self, storage: Storage) -> None:
         try:
             schema = unified_schema(self.table, self.commit.paths) if self.commit.files else None
@@ -286,6 +303,7 @@ class LoadSqlTableStep:
 
     def _load(self, connection: sa.Connection, storage: Storage, table: sa.Table | None) -> None:
         if self.mode == "replace" or self.is_own:
+            wait_for_turn(connection, self.schema, self.table)
             self._require_alone(connection)
         if self.mode == "replace" and _columns(connection, self._table()) is not None:
             connection.execute(sa.delete(self._table()))
@@ -320,26 +338,33 @@ class LoadSqlTableStep:
         return connection.execute(query).first() is not None
 
     def _require_alone(self, connection: sa.Connection) -> None:
-        """Raise StepRefusedError if the table has rows of other datasets or branches."""
-        columns, ours = self._ledger.c, (self.commit.dataset_urn, self.commit.branch)
-        table, name = exact(connection, columns.table_name), self._full_name
-        is_ours = sa.func.lower(columns.table_name) == name.lower() if folds_tables(connection) else table == name
-        query = sa.select(columns.dataset_urn, columns.branch).where(is_ours)
-        others = query.where(
-            sa.or_(
-                *(
-                    exact(connection, column) != value
-                    for column, value in zip((columns.dataset_urn, columns.branch), ours, strict=True)
-                )
-            )
+        """Raise StepRefusedError if the table has rows of other datasets or branches, or others would be replaced."""
+        columns, commit = self._ledger.c, self.commit
+        ours = {columns.dataset_urn: commit.dataset_urn, columns.branch: commit.branch}
+        if self.mode == "replace":
+            ours[columns.job] = commit.job
+        is_other = sa.or_(*(exact(connection, column) != value for column, value in ours.items()))
+        others = (
+            sa.select(columns.table_name, columns.dataset_urn, columns.branch, columns.job)
+            .where(columns.table_name.iendswith(self.table, autoescape=True), is_other)
+            .distinct()
         )
-        other = connection.execute(others.limit(1)).first()
-        if other is not None:
-            problem = (
-                f"by {LEDGER}, the table also has rows of dataset {other[0]!r}, branch {other[1]!r}; give each its own "
-                "table (`{dataset}` in `table` keeps letters, digits and `_` of the dataset.urn)"
-            )
-            raise StepRefusedError(step=self.describe(), problem=problem)
+        # The ledger is in the schema of all its tables, so that only their own names count: `orders`, `main.orders`.
+        folds = folds_tables(connection)
+        name = own_name(self.table, folds)
+        found = (tuple(other) for table, *other in connection.execute(others) if own_name(table, folds) == name)
+        other = next(found, None)
+        if other is None:
+            return
+        urn, branch, job = other
+        is_of_job = job != commit.job
+        problem = (
+            f"by {LEDGER}, the table also has rows of dataset {urn!r}, branch {branch!r}"
+            + (f", of job {job!r}" if is_of_job else "")
+            + "; give each its own table (`{dataset}` in `table` keeps letters, digits and `_` of the dataset.urn)"
+            + (f", or, if this job took the place of that one, delete its rows from {LEDGER}" if is_of_job else "")
+        )
+        raise StepRefusedError(step=self.describe(), problem=problem)
 
     @property
     def _full_name(self) -> str:
@@ -407,6 +432,13 @@ class _Database:
             return self._url().get_backend_name()
         except EnvironmentFaultError:
             return ""
+
+    def places_of(self, *tables: str) -> tuple[str, ...]:
+        """Return tables as URLs; none if the URL of the database cannot be parsed or is not set here."""
+        try:
+            return tuple(table_place(self._url(), table) for table in tables)
+        except (EnvironmentFaultError, InvalidSpecError):
+            return ()
 
     def _url(self) -> sa.URL:
         text = self.url or resolved({}, {"url": self.url_env})["url"]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +20,8 @@ from pydantic import BaseModel
 
 from gobblin_dagster.constructs.clients.environment import from_environment
 from gobblin_dagster.constructs.types.arrow import parts_of
+from gobblin_dagster.constructs.types.plain import plain_schema
+from gobblin_dagster.constructs.types.plain_parquet import plain_batches
 from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
 from gobblin_dagster.core.errors import StepRefusedError, StorageError, UsageError
@@ -116,6 +118,20 @@ class TableCommit:
         return [file.path for file in self.files]
 
 
+@runtime_checkable
+class KnowsLosses(Protocol):
+    """A step of a table or topic that knows better than by `verify` whether its rows were lost since."""
+
+    def is_lost(self) -> bool:
+        """Return True if the target, as it is now, was made or brought back without the commit.
+
+        `verify` may differ: a note can outlive its rows, and a history forgets its oldest commits.
+
+        Raises:
+            StorageError, StepRefusedError, EnvironmentFaultError: the target cannot be asked.
+        """
+
+
 class TablePublisher(ABC, Generic[OptionsT]):
     """Put a branch's Parquet files into a table or topic, in one step that can check there whether it is done."""
 
@@ -159,22 +175,22 @@ def open_parquet(path: str) -> pq.ParquetFile:
 
 
 def batches_of(paths: Sequence[str], rows: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of published files in batches of at most `rows`; keeps at most one row group in memory.
+    """Yield the rows of published files in plain batches of at most `rows`; keeps at most one row group in memory.
 
     Given `columns`, files without one of them are left out.
     """
     for path in paths:
         with open_parquet(path) as file:
             if columns is None or set(columns) <= set(file.schema_arrow.names):
-                yield from file.iter_batches(rows, columns=columns)
+                yield from plain_batches(file, rows, columns)
 
 
 def unified_schema(table: str, paths: Sequence[str]) -> pa.Schema:
-    """Return one schema for files that may differ in columns or in the width of types; raises StepRefusedError."""
+    """Return one plain schema for files that may differ in columns or the width of types; raises StepRefusedError."""
     schemas = []
     for path in paths:
         with open_parquet(path) as file:
-            schemas.append(file.schema_arrow.remove_metadata())
+            schemas.append(plain_schema(file.schema_arrow.remove_metadata()))
     try:
         return pa.unify_schemas(schemas, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:

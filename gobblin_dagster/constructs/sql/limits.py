@@ -160,7 +160,11 @@ def _watch(limits: Limits) -> None:
 def _interrupt_late() -> None:
     while True:
         time.sleep(_TICK_S)
-        with _lock:
-            watched = list(_watched)
-        for limits in watched:
-            limits.interrupt_if_late()
+        _look()  # a function of its own, so that nothing keeps the connection of a thread that ended while this sleeps
+
+
+def _look() -> None:
+    with _lock:
+        watched = list(_watched)
+    for limits in watched:
+        limits.interrupt_if_late()

@@ -28,7 +28,7 @@ def refuse_nanoseconds(batch: pa.RecordBatch) -> None:
 
 
 def stable_schema(got: pa.Schema, given: pa.Schema) -> pa.Schema:
-    """Return the result's schema; a column named as an input column gets that input's time zone and large or view type.
+    """Return the result's schema; a column named as an input column gets that input's time zone and large type.
 
     DuckDB loses both.
     """
@@ -45,8 +45,8 @@ def _stable_type(got: pa.DataType, before: pa.DataType | None) -> pa.DataType:
         return got
     if pa.types.is_timestamp(got) and pa.types.is_timestamp(before) and got.tz and before.tz:
         return pa.timestamp(got.unit, before.tz)
-    if pa.types.is_string(got) and (pa.types.is_large_string(before) or pa.types.is_string_view(before)):
+    if pa.types.is_string(got) and pa.types.is_large_string(before):
         return before
-    if pa.types.is_binary(got) and (pa.types.is_large_binary(before) or pa.types.is_binary_view(before)):
+    if pa.types.is_binary(got) and pa.types.is_large_binary(before):
         return before
     return got

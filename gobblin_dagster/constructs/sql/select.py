@@ -43,7 +43,8 @@ class SqlSelect:
         self._shown = select_list if shown is None else shown
         self._construct = construct
         self._context = context
-        self._named = f"{construct} of dataset {context.dataset_urn!r}: {shorten(self._shown)!r}"
+        of = f"dataset {context.dataset_urn!r}" if context.dataset_urn else f"job {context.job!r}"
+        self._named = f"{construct} of {of}: {shorten(self._shown)!r}"
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema of the results for batches of `schema`; evaluates no row."""
@@ -63,20 +64,23 @@ class SqlSelect:
 
     def _evaluate(self, shown: str, schema: pa.Schema, evaluate: Callable[[Session], T]) -> T:
         """Return what a statement gives; one that lacks memory that other statements hold gets a session of its own."""
-        is_alone = thread_session().prepared_statements < 2
+        is_alone = self._session().prepared_statements < 2
         try:
             with self._blame(shown, schema):
-                return evaluate(thread_session())
+                return evaluate(self._session())
         except ConvertError as error:
             if is_alone or not isinstance(error.__cause__, _TOO_LARGE):
                 raise
         with self._blame(shown, schema):
-            return evaluate(thread_session())
+            return evaluate(self._session())
+
+    def _session(self) -> Session:
+        return thread_session((self._context.base_dir, self._context.job))
 
     @contextmanager
     def _blame(self, expression: str, schema: pa.Schema) -> Iterator[None]:
         """Run a statement within the limits; turn its failure into a ConvertError that names the expression."""
-        session_limits = thread_session().limits
+        session_limits = self._session().limits
         session_limits.expression = self._named
         try:
             with session_limits:
@@ -98,7 +102,7 @@ class SqlSelect:
                 reason = _reason(error)
             failed = self.error(f"{shorten(expression)!r}: {reason}; columns: {columns_text(schema)}")
             is_of_process = is_late or (is_too_large and session_limits.is_outer_lower)
-            raise replace(failed, is_of_rows=not is_of_process) from error
+            raise replace(failed, is_of_rows=not is_of_process, is_of_memory=is_too_large) from error
 
     def error(self, problem: str) -> ConvertError:
         """Return an error that names dataset, branch and construct."""

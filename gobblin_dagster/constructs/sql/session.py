@@ -1,7 +1,8 @@
-"""DuckDB connections, one per thread of a process, and the statements that each has prepared.
+"""DuckDB connections, one per thread and job of a process, and the statements that each has prepared.
 
-Expressions see their batch alone: no files, no network, no extensions, no Python variables, and no setting that could
-change that. `limits` bounds the memory and time of a statement. Times are in UTC.
+Expressions see their batch alone: no files, no network, no extensions, no Python variables, no expressions of another
+job (`duckdb_prepared_statements()` shows those of a connection), and no setting that could change that. `limits` bounds
+the memory and time of a statement. Times are in UTC.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import pyarrow as pa
 
 from gobblin_dagster.constructs.sql.limits import Limits
 from gobblin_dagster.constructs.sql.schemas import refuse_nanoseconds, refuse_same_names, stable_schema
-from gobblin_dagster.constructs.types.arrow import value_type, with_parts
+from gobblin_dagster.constructs.types.arrow import no_rows, value_type, with_parts
 
 MEMORY_LIMIT = "512MB"
 """What the tables of one connection may hold; an expression that needs more fails its work unit."""
@@ -83,7 +84,7 @@ class Statement:
         finally:
             self._cell.batches = []
         batches = table.combine_chunks().to_batches()
-        return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=self.schema)
+        return batches[0] if batches else no_rows(self.schema)
 
     def close(self) -> None:
         """Remove the statement from the connection."""
@@ -119,10 +120,15 @@ def _readable_type(kind: pa.DataType) -> pa.DataType:
 
 
 class Session:
-    """A locked connection and its prepared statements."""
+    """A locked connection and its prepared statements.
 
-    def __init__(self) -> None:
+    Args:
+        owner: whose expressions it runs.
+    """
+
+    def __init__(self, owner: tuple[str, ...] = ()) -> None:
         self.pid = os.getpid()
+        self.owner = owner
         self._names = itertools.count()
         self._prepared: OrderedDict[tuple[str, pa.Schema], Statement] = OrderedDict()
         self._connection = duckdb.connect(
@@ -142,6 +148,8 @@ class Session:
         self._connection.execute(f"SET max_temp_directory_size = '{DISK_LIMIT}'")
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET TimeZone = 'UTC'")
+        # DuckDB would write it to standard output after two seconds.
+        self._connection.execute("SET enable_progress_bar = false")
         self._connection.execute("SET lock_configuration = true")
         self.limits = Limits(self._connection)
         _sessions.add(self)
@@ -188,11 +196,19 @@ def _close_sessions() -> None:
             session.close()
 
 
-def thread_session() -> Session:
-    """Return the session of this thread; a forked process gets its own, because it must not use its parent's."""
+def thread_session(owner: tuple[str, ...] = ()) -> Session:
+    """Return the session of this thread; a forked process gets its own, because it must not use its parent's.
+
+    Args:
+        owner: the project and job whose expressions will run. A session of another owner is closed: they could read the
+            expressions prepared in it, with values of variables.
+    """
     session: Session | None = getattr(_local, "session", None)
+    if session is not None and session.pid == os.getpid() and session.owner != owner:
+        forget_session()
+        session = None
     if session is None or session.pid != os.getpid():
-        session = _local.session = Session()
+        session = _local.session = Session(owner)
     return session
 
 

@@ -2,7 +2,8 @@
 
 DuckDB looks for an interrupt only between two steps of a statement, and a function of one value is one step: for two
 texts of a million letters, `levenshtein` takes hours. Nothing but the end of the process ends that. Work units run in
-processes that may end: the unit is then run alone, and fails with the last line that its process wrote.
+processes that may end: the unit is then run alone, and fails with the last line that its process wrote. So does a
+command: `check` and `plan` prepare expressions, for which DuckDB evaluates constants, and merges run in the driver.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _may_end = False
 
 
 def let_process_end() -> None:
-    """Allow this process to be ended; for processes that run nothing but work units or one command."""
+    """Allow this process to be ended; for processes that run nothing but work units or commands."""
     global _may_end  # noqa: PLW0603 - a fact of the process
     _may_end = True
 

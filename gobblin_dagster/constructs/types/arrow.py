@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import AfterValidator, BeforeValidator
@@ -97,10 +98,10 @@ def _parts(kinds: Iterable[pa.DataType]) -> Iterator[tuple[pa.DataType, tuple[in
     waiting = [(kind, (0, 0)) for kind in kinds]
     while waiting:
         kind, (lists, structs) = waiting.pop()
-        if pa.types.is_dictionary(kind):
-            kind = kind.value_type
         yield kind, (lists, structs)
-        if pa.types.is_map(kind):
+        if pa.types.is_dictionary(kind):
+            waiting.append((kind.value_type, (lists, structs)))
+        elif pa.types.is_map(kind):
             waiting += [(kind.key_type, (lists + 1, structs)), (kind.item_type, (lists + 1, structs))]
         else:
             around = (lists + 1, structs) if is_list(kind) else (lists, structs + 1)
@@ -200,6 +201,27 @@ def _with_parts(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType])
         make = pa.large_list if pa.types.is_large_list(kind) else pa.list_
         return make(*with_parts([kind.value_field], change))
     return change(kind)
+
+
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch without rows; Arrow's other ways to make one do not know ids (UUID) and unions inside of lists."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
+
+
+def with_items(values: pa.Array, items: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return lists of the same lengths with other items, as the type `kind`: a list or a large list.
+
+    Args:
+        values: lists in any layout.
+        items: one for each of `pc.list_flatten(values)`.
+        kind: type of the result.
+    """
+    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    is_large = pa.types.is_large_list(kind)
+    make = pa.LargeListArray if is_large else pa.ListArray
+    places = pa.array(offsets.astype(np.int64 if is_large else np.int32))
+    return make.from_arrays(places, items, type=kind, mask=values.is_null())
 
 
 def _known(name: str) -> str:

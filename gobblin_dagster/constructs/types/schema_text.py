@@ -21,6 +21,13 @@ _NAMED: dict[str, pa.DataType] = {
 _TIMESTAMP = re.compile(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]")
 _DECIMAL = re.compile(r"decimal(128|256)\((\d+), (-?\d+)\)")
 _NOT_NULL = " not null"
+_DICTIONARY = re.compile(r"dictionary<values=([^<>=]+), indices=u?int\d+, ordered=[01]>")
+_VIEW = re.compile(r"(?<=[ <_])(string|binary|list)_view(?=<|>|,| not null|$)", re.MULTILINE)
+"""Columns that earlier versions published as such: see `plain.py`."""
+_NAME_OF_ITEMS = re.compile(r"(?<=list<)[^<>:,]+(?=: )")
+_NAME_IN_MAP = re.compile(r" \('[^<>]*?'\)(?=[,>]| not null| \(')")
+"""Names of the parts of lists and maps: each library has others, pyarrow names them after the column. They are no part
+of the type: types that differ in them are equal."""
 _NESTED = re.compile(r"(struct|list|large_list|map)<(.*)>")
 _LISTS = {"list": pa.list_, "large_list": pa.large_list}
 
@@ -31,8 +38,17 @@ def schema_text(schema: pa.Schema) -> str:
 
 
 def type_texts(text: str) -> dict[str, str]:
-    """Parse the result of `schema_text`; return the type's text by column name."""
-    parts = (line.partition(": ") for line in text.splitlines())
+    """Parse the result of `schema_text`; return the type's text by column name. Equal types have equal texts.
+
+    Example:
+        >>> type_texts("name: dictionary<values=string_view, indices=int8, ordered=0>")
+        {'name': 'string'}
+        >>> type_texts("tags: list<element: map<string, int8 ('tags')>>")
+        {'tags': 'list<item: map<string, int8>>'}
+    """
+    plain = _VIEW.sub(r"\1", _DICTIONARY.sub(r"\1", text))
+    plain = _NAME_IN_MAP.sub("", _NAME_OF_ITEMS.sub("item", plain))
+    parts = (line.partition(": ") for line in plain.splitlines())
     return {name: kind for name, _, kind in parts}
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gobblin_dagster.constructs.types.arrow import is_list, is_text
+from gobblin_dagster.constructs.types.arrow import is_list, is_text, with_items
 from gobblin_dagster.constructs.types.iso_times import refuse_odd_times
 
 _INFINITE = r"(?i)^[+-]?inf(inity)?$"
@@ -15,13 +14,20 @@ _INFINITE = r"(?i)^[+-]?inf(inity)?$"
 def strict_cast(values: pa.Array, target: pa.DataType) -> pa.Array:
     """Cast, and raise ArrowInvalid also where Arrow's cast rounds, overflows, or converts 7 to true.
 
-    Struct fields are matched by name, as Arrow does: missing ones become null, others are dropped.
+    Struct fields are matched by name, as Arrow does: missing ones become null, others are dropped. Lists and structs
+    are cast part by part: pyarrow (26.0.1) breaks slices of those that have a part of nulls only.
     """
     source = values.type
     if pa.types.is_struct(source) and pa.types.is_struct(target):
         return _struct(values, target)
-    if is_list(source) and pa.types.is_list(target):
-        return _list(values, target)
+    if is_list(source) and (pa.types.is_list(target) or pa.types.is_large_list(target)):
+        items = strict_cast(pc.list_flatten(values), target.value_type)
+        if items.null_count and not target.value_field.nullable:
+            raise pa.ArrowInvalid("a list has an item without a value")
+        return with_items(values, items, target)
+    if isinstance(source, pa.UuidType) and is_text(target):
+        # Arrow's cast takes the 16 bytes for a text.
+        return pa.array([None if one is None else str(one) for one in values.to_pylist()], target)
     is_number = pa.types.is_integer(source) or pa.types.is_floating(source)
     if is_number and pa.types.is_decimal(target):
         # By text: of a float, the shortest digits; and Arrow casts an integer only to decimals of 19 digits or more.
@@ -46,14 +52,10 @@ def _struct(values: pa.StructArray, target: pa.StructType) -> pa.StructArray:
     ]
     if not columns:
         return values.cast(target)
+    for field, column in zip(target, columns, strict=True):
+        if not field.nullable and pc.and_(column.is_null(), values.is_valid()).true_count:
+            raise pa.ArrowInvalid(f"the field {field.name!r} has no value")
     return pa.StructArray.from_arrays(columns, fields=list(target), mask=values.is_null())
-
-
-def _list(values: pa.Array, target: pa.ListType) -> pa.ListArray:
-    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
-    offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
-    items = strict_cast(pc.list_flatten(values), target.value_type)
-    return pa.ListArray.from_arrays(offsets, items, type=target, mask=values.is_null())
 
 
 def _refuse_overflow(values: pa.Array, done: pa.Array) -> None:

@@ -76,6 +76,10 @@ class AvroWriter(FileWriter):
         )
         return _AvroEncoder(writer, self._columns)
 
+    def _why_not_held(self, table: pa.Table, error: Exception) -> str:
+        # All types are known since the writer was made: it is a value.
+        return f"the format cannot hold the rows: {error}"
+
 
 class _Appending:
     """A stream for fastavro, which would otherwise check whether the file already has records."""

@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from gobblin_dagster.constructs.types.strict_cast import strict_cast
+
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -70,7 +72,16 @@ class AvroColumns:
 
     def plain(self, table: pa.Table) -> pa.Table:
         """Return rows that can be encoded directly; raises ArrowInvalid for values that would lose digits."""
-        return table.cast(self._exact).cast(self._plain)
+        columns = []
+        for values, exact, plain in zip(table.columns, self._exact, self._plain, strict=True):
+            if values.null_count and not plain.nullable:
+                raise pa.ArrowInvalid(f"column {plain.name!r} has nulls, which its type does not allow")
+            try:
+                parts = [strict_cast(strict_cast(part, exact.type), plain.type) for part in values.chunks]
+                columns.append(pa.chunked_array(parts, plain.type))
+            except pa.ArrowInvalid as error:
+                raise pa.ArrowInvalid(f"column {plain.name!r}: {error}") from error
+        return pa.Table.from_arrays(columns, schema=self._plain)
 
 
 def _named(field: pa.Field, column: str, above: str) -> _Kind:
@@ -88,7 +99,8 @@ def _optional(field: pa.Field, kind: _Kind) -> Any:
 
 
 def _kind(kind: pa.DataType, column: str, path: str) -> _Kind:
-    if kind in _SIMPLE:
+    is_extension = isinstance(kind, pa.BaseExtensionType)  # classes of users have no hash
+    if not is_extension and kind in _SIMPLE:
         return _SIMPLE[kind]
     if pa.types.is_dictionary(kind):
         return _kind(kind.value_type, column, path)

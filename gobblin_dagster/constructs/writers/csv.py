@@ -9,6 +9,7 @@ import pyarrow.csv as pacsv
 from pydantic import AfterValidator, StringConstraints
 
 from gobblin_dagster.constructs.types.iso_times import refuse_odd_times
+from gobblin_dagster.constructs.types.utf8 import refuse_bad_bytes
 from gobblin_dagster.constructs.writers.files import Encoder, FileOptions, FileWriter
 from gobblin_dagster.constructs.writers.output import Codec
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
@@ -27,7 +28,8 @@ class CsvWriter(FileWriter):
     """Write delimited text in UTF-8. Null is an empty field, empty text is `""`.
 
     Refuses nested values, which CSV cannot hold; nulls in a single column, because readers skip empty lines; and times
-    that ISO 8601 cannot write: years before 1 or after 9999, offsets with seconds (local mean times).
+    that ISO 8601 cannot write: years before 1 or after 9999, offsets with seconds (local mean times); and bytes that
+    are not UTF-8.
 
     Source: gobblin-core `SimpleDataWriterBuilder` after a CSV converter.
     """
@@ -63,6 +65,7 @@ class _CsvEncoder:
         for field, values in zip(table.schema, table.columns, strict=True):
             for part in values.chunks:
                 refuse_odd_times(field.name, part)
+                refuse_bad_bytes(field.name, part)
         self._writer.write_table(table)
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from gobblin_dagster.constructs.types.arrow import has_part, levels_of
 from gobblin_dagster.constructs.types.columns import convert_error
+from gobblin_dagster.constructs.types.utf8 import refuse_bad_text
 from gobblin_dagster.constructs.writers.levels import Partition
 from gobblin_dagster.constructs.writers.output import Codec, StagedOutput
 from gobblin_dagster.constructs.writers.partitions import Partitioner
@@ -107,6 +108,14 @@ def refuse_negative_scale(schema: pa.Schema, construct: str, context: ConstructC
     for field in schema:
         if has_part(field.type, lambda kind: pa.types.is_decimal(kind) and kind.scale < 0):
             problem = f"column {field.name!r}: the format cannot hold {field.type}; cast it to a scale of 0 or more"
+            raise convert_error(problem, construct, context)
+
+
+def refuse_lists_of_none(schema: pa.Schema, construct: str, context: ConstructContext) -> None:
+    """Raise ConvertError for lists of a fixed size of 0: Arrow writes them to Parquet and cannot open the file."""
+    for field in schema:
+        if has_part(field.type, lambda kind: pa.types.is_fixed_size_list(kind) and kind.list_size == 0):
+            problem = f"column {field.name!r}: the format cannot hold {field.type}; leave it out, or use `to_json`"
             raise convert_error(problem, construct, context)
 
 
@@ -254,13 +263,27 @@ class FileWriter(ABC):
         self._gathered_bytes -= file.gathered_bytes
         table = file.take(self._partitioner.schema)
         try:
+            for field, values in zip(table.schema, table.columns, strict=True):
+                for part in values.chunks:
+                    refuse_bad_text(field.name, part)
             with file.output.guarded("write"):
                 if file.encoder is None:
                     file.encoder = self.encoder(file.output.stream, self._partitioner.schema)
                 file.encoder.write(table)
         except (ValueError, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:  # ArrowInvalid is a ValueError
-            problem = f"the format cannot hold the rows: {error}"
-            raise convert_error(problem, self._construct, self._context) from error
+            raise convert_error(self._why_not_held(table, error), self._construct, self._context) from error
+
+    def _why_not_held(self, table: pa.Table, error: Exception) -> str:
+        """Return why rows cannot be encoded; names the first column whose type the format does not have."""
+        for at, field in enumerate(table.schema):
+            nothing = table.select([at]).slice(0, 0)  # Arrow makes no empty table of a union
+            try:
+                self.encoder(pa.BufferOutputStream(), nothing.schema).write(nothing)
+            except (ValueError, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+                stored = getattr(field.type, "storage_type", field.type)
+                into = "`to_json`" if pa.types.is_nested(stored) else "`columns`, e.g. `columns: {NAME: string}`"
+                return f"column {field.name!r}: the format has no type for {field.type}; convert it to text with {into}"
+        return f"the format cannot hold the rows: {error}"
 
     def _close(self, folder: str) -> None:
         file = self._files.pop(folder)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from gobblin_dagster.constructs.sql.literal import sql_text
@@ -9,6 +11,7 @@ from gobblin_dagster.constructs.sql.select import SqlSelect
 from gobblin_dagster.constructs.types.arrow import is_binary, is_list, levels_of
 from gobblin_dagster.constructs.types.columns import convert_error
 from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.errors import ConvertError
 
 _FIRST, _LAST = "0001-01-01", "9999-12-31"
 """First and last day that ISO 8601 writes with four digits of the year."""
@@ -49,7 +52,25 @@ class JsonRows:
         self._require_text(batch)
         # Columns are named by position, because names may differ in case only, which SQL ignores.
         positional = pa.RecordBatch.from_arrays(batch.columns, names=[f"c{at}" for at in range(batch.num_columns)])
-        return self._select.run(positional).column(0)
+        try:
+            return self._select.run(positional).column(0)
+        except ConvertError as error:
+            raise self._with_column(error, positional) from error
+
+    def _with_column(self, error: ConvertError, positional: pa.RecordBatch) -> ConvertError:
+        """Return an error of DuckDB that names the column: its text names none, or the position."""
+        if error.is_of_memory or not error.is_of_rows or self._schema is None:
+            return error
+        for at, field in enumerate(self._schema):
+            select = SqlSelect(
+                f"to_json({_value(f'c{at}', field.type, 0)})::VARCHAR AS record", self._construct, self._context, ""
+            )
+            try:
+                select.run(positional.select([at]))
+            except ConvertError as failed:
+                reason = failed.problem.removeprefix("'': ").rpartition("; columns: ")[0]
+                return replace(error, problem=f"column {field.name!r} ({field.type}) as JSON: {reason}")
+        return error
 
     def _require_text(self, batch: pa.RecordBatch) -> None:
         """Raise ConvertError for text that is not UTF-8: DuckDB would return an empty text for the whole object."""
@@ -69,10 +90,13 @@ class JsonRows:
                     f"{MAX_LISTS} lists and {MAX_LEVELS} levels"
                 )
                 raise convert_error(problem, self._construct, self._context)
-        try:
-            pairs = [f"{sql_text(field.name)}, {_value(f'c{at}', field.type, 0)}" for at, field in enumerate(schema)]
-        except ValueError as error:
-            raise convert_error(str(error), self._construct, self._context) from error
+        pairs = []
+        for at, field in enumerate(schema):
+            try:
+                value = _value(f"c{at}", field.type, 0)
+            except ValueError as error:
+                raise convert_error(f"column {field.name!r}: {error}", self._construct, self._context) from error
+            pairs.append(f"{sql_text(field.name)}, {value}")
         return f"json_object({', '.join(pairs)})"
 
 
@@ -93,6 +117,8 @@ def _value(sql: str, kind: pa.DataType, depth: int) -> str:
         return f"to_json(map({keys}, {values}))"
     if pa.types.is_nested(kind):
         raise ValueError(f"values of type {kind} have no JSON form")
+    if pa.types.is_float16(kind):
+        raise ValueError(f"values of type {kind} have no JSON form: use a float32")
     if kind == pa.duration("ns") or pa.types.is_interval(kind):
         raise ValueError(f"values of type {kind} have no JSON form: nanoseconds would be lost")
     return _scalar(sql, kind)
@@ -121,6 +147,11 @@ def _scalar(sql: str, kind: pa.DataType) -> str:
         return f"base64({sql})"
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
         return sql
+    if pa.types.is_decimal256(kind) or (pa.types.is_decimal(kind) and kind.scale < 0):
+        raise ValueError(f"values of type {kind} have no JSON form: use a decimal128 with a scale of 0 or more")
+    if pa.types.is_decimal(kind) and kind.precision == kind.scale:
+        # DuckDB leaves out the zero before the point of such a type, without which a text is no number of JSON.
+        return f"regexp_replace({sql}::VARCHAR, '^(-?)[.]', '\\10.')"
     return f"{sql}::VARCHAR"
 
 

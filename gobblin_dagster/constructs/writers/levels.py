@@ -15,6 +15,7 @@ from gobblin_dagster.constructs.sql.select import SqlSelect
 from gobblin_dagster.constructs.sql.syntax import SqlExpression
 from gobblin_dagster.constructs.types.columns import convert_error
 from gobblin_dagster.constructs.types.iso_times import refuse_odd_times, refuse_odd_years
+from gobblin_dagster.constructs.types.zones import wall_times
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.spec.job import SpecModel
@@ -161,7 +162,7 @@ class _Time:
             column = column.cast(pa.timestamp(column.type.unit, self._declared.timezone))
         refuse_odd_years(self._declared.column, column)
         # By the wall clock: the hour that occurs twice a year has one folder.
-        column = pc.local_timestamp(column) if is_aware else column
+        column = wall_times(column) if is_aware else column
         return pc.floor_temporal(column, unit=self._declared.granularity)
 
     def texts(self, values: pa.Array) -> list[str | None]:

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from gobblin_dagster.constructs.types.arrow import no_rows
+
 FEWEST_ROWS = 10_000
 """Fewest rows for which the check pays off."""
 SAMPLE = 8_192
@@ -42,7 +44,7 @@ def dictionary_columns(schema: pa.Schema, encodings: Encodings) -> list[str] | b
     if not any(pa.types.is_nested(field.type) for field in schema):
         return [name for name in schema.names if name not in encodings]
     stream = pa.BufferOutputStream()
-    pq.write_table(schema.empty_table(), stream)
+    pq.write_table(pa.Table.from_batches([no_rows(schema)]), stream)
     columns = pq.ParquetFile(pa.BufferReader(stream.getvalue())).schema
     return [
         columns.column(number).path for number in range(len(columns)) if columns.column(number).path not in encodings

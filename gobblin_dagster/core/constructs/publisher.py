@@ -212,10 +212,11 @@ class KeepsLedger(Protocol):
     """Optional addition to `DataPublisher`: its target (a table, a topic) records the ids of the commits that it holds.
 
     Implement it if publishing a commit twice would add its rows twice, or put older rows in the place of newer ones.
-    Before a run reads anything, the engine asks each target once, unless its rows take the place of those with their
-    keys (trait `on_again`) and `extract.delta_fields` or a full extract tells which one is newer. If the target holds
-    commits that the state store does not know, the store was lost or restored from an old backup, and the engine
-    refuses the dataset.
+    Before a run reads anything, the engine asks each target once, unless each publication replaces all rows. If the
+    target holds commits that the state store does not know, the store was lost or restored from an old backup, and the
+    engine refuses the dataset; not if rows take the place of those with their keys (trait `on_again`) and
+    `extract.delta_fields` or the trait `keeps_order` tells which one is newer. If the target lacks the newest commit of
+    the store, it was itself lost or restored, and the dataset is refused too.
     """
 
     ledger: str

@@ -152,16 +152,19 @@ class ChecksPositions(Protocol):
 
 @runtime_checkable
 class ReadsPaths(Protocol):
-    """Optional addition to `Source`: it finds files by their paths.
+    """Optional addition to `Source`: it finds files, tables or topics by their names.
 
     The engine refuses a job whose source would read the job's own output: each run would read all earlier ones again.
     """
 
     def would_read(self, path: str) -> bool:
-        """Return whether a file at an absolute path or URL would be read; the file need not exist.
+        """Return whether a file at an absolute path or URL would be read, or a table or topic; it need not exist.
 
         Called on the driver when the job file is checked.
         """
+
+    def named_datasets(self) -> Sequence[str]:
+        """Return the names of datasets that the job file spells out; none if any name may come. Called as the other."""
 
 
 @runtime_checkable

@@ -1,8 +1,9 @@
-"""Texts that look like URLs."""
+"""Texts that look like URLs, and texts that become parts of them."""
 
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote
 
 _ONE_SLASH = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+):/(?!/)")
 
@@ -20,3 +21,24 @@ def one_slash_problem(text: str) -> str:
     if match is None:
         return ""
     return f"{text[:80]!r} has one slash behind its scheme; write {match['scheme']}://{text[match.end() - 1 :][:60]}"
+
+
+def climbs(text: str) -> bool:
+    """Return whether a text leads to the folder above as a part of a path or of a URL, where `%2e` is a dot.
+
+    Example:
+        >>> climbs("a/../b"), climbs("%2e%2E%2fb"), climbs("a..b/50%")
+        (True, True, False)
+    """
+    return ".." in re.split(r"[/\\]", unquote(text))
+
+
+def stays_inside(path: str) -> bool:
+    """Return whether a path is a relative one that does not leave its folder, wherever it is put in.
+
+    Example:
+        >>> stays_inside("in/2026"), stays_inside("/in"), stays_inside("s3:%2F%2Fb/c"), stays_inside("in/%2e%2e/b")
+        (True, False, False, False)
+    """
+    decoded = unquote(path)
+    return "\\" not in decoded and not any(part in ("", ".", "..") for part in decoded.split("/"))

@@ -530,22 +530,21 @@ class Committer:
 
     def _abort(self, sequence: CommitSequence, epoch: int, reason: str) -> None:
         """Undo a sequence with lost staged files; if that cannot be done safely, quarantine it."""
+        because = f"{reason.rstrip('.')}."
         group = sequence.group
         leader = self._store.load_sequence(group.leader) if group is not None else None
         if leader is not None and leader.id != sequence.id and leader.state is SequenceState.COMMITTED:
-            raise self._quarantine(
-                sequence, f"{reason.rstrip('.')}. Other datasets of its run are published, so it is not undone"
-            )
+            raise self._quarantine(sequence, f"{because} Other datasets of its run are published, so it is not undone")
         # The steps of a group begin only after its leader is stored. The caller holds the lease that storing it needs,
         # so no other run can store it now.
         has_begun = group is None or leader is not None
         if has_begun and not self._storage.is_move_atomic:
             # A copy by a run that is only frozen may appear after the undo: a duplicate for readers of the folder.
             raise self._quarantine(
-                sequence, f"{reason.rstrip('.')}. Moves of this storage are copies, so it cannot be undone safely"
+                sequence, f"{because} Moves of this storage are copies, so it cannot be undone safely"
             )
         if has_begun and not all(traits_of(step, StepTraits).is_undoable for step in sequence.steps):
-            raise self._quarantine(sequence, f"{reason.rstrip('.')}. It has steps that cannot be undone")
+            raise self._quarantine(sequence, f"{because} It has steps that cannot be undone")
         self._store.start_abort(sequence.id, epoch, reason)
         self._finish_abort(sequence, epoch)
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
 
-from gobblin_dagster.core.errors import CorruptRecordError, DatasetBusyError, UsageError
+from gobblin_dagster.core.errors import (
+    CorruptRecordError,
+    DatasetBusyError,
+    GobblinDagsterError,
+    StaleEpochError,
+    UsageError,
+)
 from gobblin_dagster.core.lease import DamagedLease, Lease, LeaseOwner
 from gobblin_dagster.state.store import LeaseGrant, StateStore
 
@@ -143,10 +149,26 @@ class LeaseKeeper:
         with self._lock:
             return frozenset(self._lost)
 
-    def renew(self) -> None:
-        """Renew all held leases once; the background thread calls it."""
+    def secure(self, urns: Collection[str]) -> dict[str, GobblinDagsterError]:
+        """Renew the leases of datasets that are to be published; return the errors of those that were taken over.
+
+        These are not taken back: the run that has them would lose its work, too. It may also have deleted the files
+        that this run staged.
+
+        Raises:
+            TransientError: the store cannot be reached.
+        """
+        self.renew(urns)
+        if not (lost := self.lost.intersection(urns)):
+            return {}
+        holders, now = self._store.load_leases(self._job), self._store.now()
+        return {urn: _taken_over(self._held[urn], holders.get(urn), now, self._ttl) for urn in sorted(lost)}
+
+    def renew(self, urns: Collection[str] | None = None) -> None:
+        """Renew all held leases once, or those of some datasets; the background thread calls it."""
         with self._lock:
-            leases = {urn: lease for urn, lease in self._held.items() if urn not in self._lost}
+            asked = self._held if urns is None else {urn: self._held[urn] for urn in urns if urn in self._held}
+            leases = {urn: lease for urn, lease in asked.items() if urn not in self._lost}
         if not leases:
             return
         renewed = self._store.renew_leases(self._job, list(leases.values()), self._ttl)
@@ -160,6 +182,25 @@ class LeaseKeeper:
                 self.renew()
             except Exception as error:  # noqa: BLE001  # the next renewal may succeed in time
                 log.warning("Leases of job %r were not renewed: %s", self._job, error)
+
+
+def _taken_over(
+    ours: Lease, holder: Lease | None, now: datetime, ttl: timedelta
+) -> StaleEpochError | CorruptRecordError:
+    """Return the error for a lease that another run took over, with what its holder's lease shows of the clocks."""
+    if isinstance(holder, DamagedLease):
+        return holder.error
+    if holder is None:
+        return StaleEpochError(dataset_urn=ours.dataset_urn, ours=ours.epoch, current=0)
+    gap = timedelta(minutes=round(holder.clock_gap(ours, now, ttl) / timedelta(minutes=1)))
+    shown = f"{abs(gap)} {'ahead of' if gap > timedelta() else 'behind'}" if gap else ""
+    return StaleEpochError(
+        dataset_urn=ours.dataset_urn,
+        ours=ours.epoch,
+        current=holder.epoch,
+        holder="" if holder.is_left else str(holder.owner),
+        clock_gap=shown,
+    )
 
 
 def busy_error(lease: Lease) -> DatasetBusyError | CorruptRecordError:

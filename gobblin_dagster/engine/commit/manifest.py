@@ -20,11 +20,12 @@ from typing import Any
 
 from gobblin_dagster.core.commit import PublishedFile, canonical_json
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import CorruptRecordError, UsageError
+from gobblin_dagster.core.errors import CorruptRecordError, StorageError, UsageError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.utils.json_text import parse_json
 from gobblin_dagster.engine.commit.links import paths_inside
+from gobblin_dagster.engine.commit.lost_files import lost_file
 from gobblin_dagster.engine.layout import MANIFEST_DIR, internal_dir
 from gobblin_dagster.state.store import StateStore
 
@@ -178,6 +179,10 @@ def fill_manifests(
 
     Returns:
         The urns of datasets with a missing manifest.
+
+    Raises:
+        StorageError: the files are gone too: written now, the manifest would hide that the output was set back.
+        OSError: the storage refused.
     """
     missing = [
         state
@@ -185,6 +190,15 @@ def fill_manifests(
         if state.snapshot and storage.size(manifest_path(output_root, job, state.dataset_urn, state.snapshot)) is None
     ]
     for state in missing:
+        if path := lost_file(storage, store, output_root, state):
+            raise StorageError(
+                operation=f"write the manifest of snapshot {state.snapshot}, which lists",
+                path=path,
+                problem="the file is gone, and so are all that this commit added: the output was deleted, or restored "
+                "from an older copy. Restore its newest one; or `gobblin verify --repair` writes the manifest, and "
+                "runs then go on behind the rows that are gone.",
+                dataset_urn=state.dataset_urn,
+            )
         write_manifest(
             storage, store, output_root=output_root, job=job, dataset_urn=state.dataset_urn, snapshot=state.snapshot
         )
@@ -307,11 +321,28 @@ def _is_inside(path: str, root: str) -> bool:
 
 
 def list_manifests(storage: Storage, output_root: str, job: str, dataset_urn: str) -> list[int]:
-    """Return the numbers of the snapshots that have a manifest and have not expired, in order."""
+    """Return the numbers of the snapshots that have a manifest and have not expired, in order.
+
+    Raises:
+        CorruptRecordError: all snapshots are marked as expired, which `gobblin clean` never does.
+    """
+    numbers, markers = list_all_manifests(storage, output_root, job, dataset_urn)
+    oldest, newest = max(markers, default=1), max(numbers, default=0)
+    if markers and oldest > newest:
+        raise CorruptRecordError(
+            what=f"Marker {expiry_marker(output_root.rstrip('/'), job, dataset_urn, oldest)}",
+            problem=f"it marks snapshots below {oldest} as expired, but the newest manifest is of snapshot {newest}. "
+            "`gobblin verify --repair` deletes a false marker, and writes missing manifests",
+        )
+    return [number for number in numbers if number >= oldest]
+
+
+def list_all_manifests(storage: Storage, output_root: str, job: str, dataset_urn: str) -> tuple[list[int], list[int]]:
+    """Return the numbers of a dataset's manifests, of expired snapshots too, and those of its markers, in order."""
     names = storage.list_names(manifest_dir(output_root, job, dataset_urn))
     found = [match for match in map(_NAME.fullmatch, names) if match]
-    oldest = max((int(match[1]) for match in found if match[2] == "oldest"), default=1)
-    return sorted(int(match[1]) for match in found if match[2] == "json" and int(match[1]) >= oldest)
+    numbers, markers = ([int(match[1]) for match in found if match[2] == ending] for ending in ("json", "oldest"))
+    return sorted(numbers), sorted(markers)
 
 
 def _encode(root: str, job: str, dataset_urn: str, content: _Content) -> bytes:

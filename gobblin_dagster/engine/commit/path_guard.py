@@ -34,7 +34,7 @@ def check_paths(sequence: CommitSequence) -> None:
 
     Targets must be below the output root and outside its internal folder. Staging folders must be inside the internal
     folder and not among the manifests; if the sequence is staged beside the output, they must be apart from the output
-    root. Sources must be in a staging folder of the sequence.
+    root. Sources must be in a staging folder of the sequence. No two moves have the same target.
 
     Raises:
         StepRefusedError: one of these does not hold.
@@ -60,7 +60,11 @@ def check_paths(sequence: CommitSequence) -> None:
     def may_give(folder: str) -> bool:
         return any(folder == staging or is_below(folder, staging) for staging in sequence.staging_dirs)
 
+    targets: set[str] = set()
     for step in renames_of(sequence.steps):
+        if step.target in targets:
+            raise StepRefusedError(step=step.describe(), problem="another step of the sequence has the same target")
+        targets.add(step.target)
         folder, _, name = step.target.rpartition("/")
         if not may_receive(folder) or name in {"", ".", "..", INTERNAL_DIR}:
             raise StepRefusedError(

@@ -101,7 +101,8 @@ class StepSequence:
 
         If it returned True, another call verifies the steps and does nothing else. If it returned False, the sequence
         waits for the next `commit` of `get_commit_sequence`, also in another process. After the third failed redo it is
-        quarantined, and each further call fails until it is removed.
+        quarantined, and each further call fails until it is removed. If a file that it moves is lost or holds other
+        bytes, it is undone as by `CommitStepStore.remove`.
         """
         try:
             if not self._store.exists(self.store_name, self.dataset_urn):
@@ -197,7 +198,8 @@ class CommitStepStore:
     def remove(self, store_name: str, dataset_urn: str | None = None) -> bool:
         """Give up the waiting steps of a dataset, or of a whole store; False if there were none or it is not safe.
 
-        A stored sequence is undone; a quarantined one is only ended, its files stay.
+        A stored sequence is undone: the files that it was to move are deleted where they are, unless other bytes were
+        written there since then. A quarantined sequence is only ended, its files stay.
         """
         urns = self._urns(store_name) if dataset_urn is None else [dataset_urn]
         removed = [self._remove(store_name, urn) for urn in urns]
@@ -227,13 +229,19 @@ class CommitStepStore:
         return True
 
     def get_commit_sequence(self, store_name: str, dataset_urn: str = "") -> StepSequence:
-        """Return the waiting steps of a dataset: stored ones, else those put here; raises UsageError if none."""
+        """Return the waiting steps of a dataset: stored ones, else those put here.
+
+        Raises:
+            UsageError: there are none.
+            StepRefusedError: the steps that were put here could never be committed together.
+        """
         stored = self._waiting(store_name, dataset_urn)
         if stored:
             sequence = decode_sequence(stored[0], self._store.places)
             steps: Iterable[AnyStep] = (*sequence.steps, *watermark_steps(sequence))
         elif self.exists(store_name, dataset_urn):
             steps = self._drafts[store_name][dataset_urn]
+            check_paths(self._sequence(store_name, dataset_urn, steps, None))
         else:
             raise UsageError(problem=f"No commit steps wait for dataset {dataset_urn!r} of {store_name}.")
         bound = [BoundStep(step, self._store, self._storage) for step in steps]

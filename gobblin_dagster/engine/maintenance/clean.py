@@ -7,13 +7,14 @@ Before the staging of a dead run is deleted, its leases are taken over, so that 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.core.commit import WAITING, CommitReport, CommitSequence, PublishedFile, SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import CorruptRecordError, GobblinDagsterError
+from gobblin_dagster.core.errors import CorruptRecordError, GobblinDagsterError, StorageError
 from gobblin_dagster.core.ids import new_commit_id, new_run_id, run_began_at, who
 from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.core.run_record import RECENT_RUNS
@@ -28,6 +29,7 @@ from gobblin_dagster.engine.commit.steps import DeleteFilesStep, MarkExpiredStep
 from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.engine.maintenance.prune import PrunedCommits, prune
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.snapshots.lost_store import StoreCheck
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.startpoints import StartpointManager
 from gobblin_dagster.state.store import StateStore
@@ -100,7 +102,10 @@ def clean(project: Project, job: JobSpec, *, dry_run: bool = False, store: State
             # Manifests that a killed run left out after its leases were taken over, or that an error kept from being
             # written.
             states, _ = open_store.load_readable_states(job.job)
-            fill_manifests(project.storage(job), open_store, project.output_root(job), job.job, states)
+            storage, root = project.storage(job), project.output_root(job)
+            for urn, state in states.items():
+                with suppress(CorruptRecordError, StorageError):  # `gobblin verify` tells it
+                    fill_manifests(storage, open_store, root, job.job, {urn: state})
         expired = _Expiry(project, job, open_store, leases).clean(dry_run=dry_run)
         startpoints = _expired_startpoints(job, open_store, dry_run=dry_run)
         commits = tuple(prune(job, open_store, project.spec.history_runs, dry_run=dry_run))
@@ -202,6 +207,7 @@ class _Expiry:
         self._leases = leases
         self._clock: Clock = project.clock
         self._root = project.output_root(job)
+        self._check = StoreCheck.of(project, job, store)
         self._committer = Committer.of(job.commit, store, project.storage(job))
 
     def clean(self, *, dry_run: bool) -> Iterable[ExpiredSnapshots]:
@@ -245,6 +251,7 @@ class _Expiry:
         urn = expired.dataset_urn
         try:
             epoch = self._leases.take(urn)
+            self._check.require_snapshots(urn)
             sequence = self._sequence(expired, state, after)
             self._committer.prepare(sequence, epoch)
             self._committer.publish(sequence, epoch, verify_sources=False)

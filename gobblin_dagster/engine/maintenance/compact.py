@@ -30,6 +30,7 @@ from gobblin_dagster.engine.maintenance.file_merger import FileMerger, likeness
 from gobblin_dagster.engine.maintenance.rewrite import Rewriting
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import load_step_types, publisher_traits
+from gobblin_dagster.engine.snapshots.lost_store import StoreCheck
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
 from gobblin_dagster.state.store import StateStore
 
@@ -145,6 +146,7 @@ class _Compactor:
         self._storage: Storage = project.storage(job)
         self._root = project.output_root(job)
         self._run_id = new_run_id(project.clock.now())
+        self._check = StoreCheck.of(project, job, store)
         self._committer = Committer.of(job.commit, store, self._storage)
         self._writers = {branch.name: job.writer_of(branch) for branch in job.fork.branches}
         self._writers[QUARANTINE_BRANCH] = QUARANTINE_WRITER
@@ -167,6 +169,8 @@ class _Compactor:
             state = self._store.load_dataset_states(self._job.job, [urn])[urn]
             compaction = self.plan(state)
             try:
+                if compaction.merges:
+                    self._check.require_snapshots(urn)
                 # If the lease was inherited from a killed run, only this call knows that its manifest may be missing.
                 fill_manifests(self._storage, self._store, self._root, self._job.job, {urn: state})
                 return self._publish(compaction, state, leases.epoch(urn)) if compaction.merges else compaction

@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from gobblin_dagster.constructs.types.arrow import no_rows
 from gobblin_dagster.constructs.writers.parquet import ParquetWriter
 from gobblin_dagster.constructs.writers.quarantine import BY_CONVERTER, QUARANTINE_SCHEMA
 from gobblin_dagster.core.commit import CommitSequence, ManualChange, PublishedFile
@@ -36,6 +37,8 @@ from gobblin_dagster.engine.commit.manifest import fill_manifests
 from gobblin_dagster.engine.maintenance.rewrite import Rewriting
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import branch_writers, dataset_folders, load_step_types, make_publishers
+from gobblin_dagster.engine.snapshots.lost_store import StoreCheck
+from gobblin_dagster.engine.snapshots.rejected_rows import open_quarantined
 from gobblin_dagster.engine.task.context import TaskInput
 from gobblin_dagster.engine.task.work_unit import run_part
 from gobblin_dagster.spec.job import PRE_FORK, QUARANTINE_BRANCH, BranchSpec, ExecutionSpec, ForkSpec, JobSpec
@@ -54,6 +57,10 @@ class Replay(ShownAsFacts):
     published: Mapping[str, int] = field(default_factory=dict)
     """Rows written, by branch."""
     rejected_again: int = 0
+    dropped: int = 0
+    """Rows that a policy or converter of the job, as it is now, drops for good."""
+    untaken: int = 0
+    """Rows that no branch of the fork took."""
     snapshot: int = 0
     """Number of the snapshot with the published rows; 0 in a dry run, or if there was nothing to replay."""
 
@@ -64,6 +71,8 @@ class Replay(ShownAsFacts):
             "kept": self.kept,
             "published": ", ".join(f"{branch} {rows:,}" for branch, rows in self.published.items()),
             "rejected again": self.rejected_again or None,
+            "dropped": self.dropped or None,
+            "untaken": self.untaken or None,
             "snapshot": self.snapshot or None,
         }
 
@@ -111,9 +120,10 @@ def replay_quarantine(
         store: an open state store, which stays open; default: open one and close it.
 
     Raises:
-        UsageError: nothing was published of the dataset.
+        UsageError: nothing was published of the dataset, or the store was restored from an older copy.
         DatasetBusyError: a run holds it.
         UnfinishedSequenceError: one of its commit sequences is unfinished or quarantined.
+        StorageError: the rows are committed, as the message says, and their manifest could not be written.
         GobblinDagsterError: the rows failed in the pipeline; nothing was published.
     """
     load_step_types(job)
@@ -125,11 +135,16 @@ def replay_quarantine(
             epoch = leases.take(dataset_urn)
             # Under the lease, so the commit demands the state that is read here.
             state = work.state(dataset_urn)
+            check = StoreCheck.of(project, job, open_store)
+            check.require_snapshots(dataset_urn)
+            check.require_commits(dataset_urn)
             # If the lease was inherited from a killed run, only this call knows that its manifest may be missing.
             fill_manifests(project.storage(job), open_store, project.output_root(job), job.job, {dataset_urn: state})
             done = work.run(state, epoch, who)
             leases.leave(work.committer.unfinished)
-            return done
+    if dataset_urn in work.committer.unseen:
+        raise work.committer.unseen[dataset_urn]
+    return done
 
 
 class _Replayer:
@@ -155,7 +170,7 @@ class _Replayer:
         rows: Counter[str] = Counter()
         kept = 0
         for file in self._files(state):
-            for group in self._groups(file):
+            for group in self._groups(state.dataset_urn, file):
                 if self._is_wanted(group):
                     rows[group.rule] += group.origin.num_rows
                 else:
@@ -171,7 +186,8 @@ class _Replayer:
         units: list[TaskState] = []
 
         def stage() -> CommitSequence:
-            touched = [file for file in self._files(state) if any(map(self._is_wanted, self._groups(file)))]
+            urn = state.dataset_urn
+            touched = [file for file in self._files(state) if any(map(self._is_wanted, self._groups(urn, file)))]
             units.extend(self._run_units(rewriting, touched))
             rest = self._stage_rest(rewriting, touched)
             return self._sequence(rewriting, touched, units, rest, who)
@@ -182,6 +198,8 @@ class _Replayer:
             planned,
             published=came.branch_rows,
             rejected_again=came.rows_quarantined,
+            dropped=came.rows_rejected - came.rows_quarantined,
+            untaken=came.rows_untaken,
             snapshot=sequence.after.snapshot,
         )
 
@@ -190,16 +208,10 @@ class _Replayer:
         held = self._store.load_snapshot(self._job.job, state.dataset_urn, state.snapshot)
         return sorted((f for f in held if f.branch == QUARANTINE_BRANCH), key=lambda file: (file.snapshot, file.path))
 
-    def _groups(self, file: PublishedFile) -> Iterator[_Group]:
+    def _groups(self, dataset_urn: str, file: PublishedFile) -> Iterator[_Group]:
         """Yield the rows of a quarantine file, grouped as they were rejected together."""
-        import pyarrow.parquet as pq  # noqa: PLC0415 - slow to load, and `gobblin quarantine list` imports this module
-
-        from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415 - loads pyarrow's file systems, as slowly
-
-        filesystem, (path,) = arrow_files([file.path])
-        with filesystem.open_input_file(path) as opened:
-            reader = pq.ParquetFile(opened, pre_buffer=False)
-            rows = pa.RecordBatch.from_pylist([], schema=reader.schema_arrow)
+        with open_quarantined(dataset_urn, file) as reader:
+            rows = no_rows(reader.schema_arrow)
             for number in range(reader.num_row_groups):
                 # A merged file may be cut between rows of one group.
                 parts = pa.Table.from_batches([rows, *reader.read_row_group(number).to_batches()])
@@ -239,7 +251,7 @@ class _Replayer:
         state = rewriting.before
         wanted: dict[tuple[_Entry, str], list[_Group]] = {}
         for file in files:
-            for group in self._groups(file):
+            for group in self._groups(state.dataset_urn, file):
                 if self._is_wanted(group) and group.entry is not None and group.rows is not None:
                     wanted.setdefault((group.entry, str(group.rows.schema)), []).append(group)
         units = []
@@ -274,7 +286,7 @@ class _Replayer:
         )
         writer = ParquetWriter(ParquetWriter.Options(), context, writer_context=where)
         for file in files:
-            for group in self._groups(file):
+            for group in self._groups(urn, file):
                 if not self._is_wanted(group):
                     writer.write(group.origin)
         return list(writer.finish())

@@ -93,7 +93,8 @@ class Rewriting:
             version=before.version + 1,
             snapshot=before.snapshot + bool(moves or removed),
             run_id=self.run_id,
-            updated_at=now,
+            # Rows that stay as they were are no newer than before, and commits of tables after them stay unknown.
+            updated_at=before.updated_at if totals is None else now,
             totals=replace(
                 counts,
                 files=counts.files + len(moves),
@@ -104,6 +105,7 @@ class Rewriting:
         targets, permissions = [move.target for move in moves], permissions_of(self.job)
         sequence = replace(
             CommitSequence.to(after, commit_id=self.commit_id, output_root=self.output_root),
+            created_at=now,
             steps=(*rename_moves(moves), *permission_steps(self.output_root, targets, permissions), *steps),
             files=tuple(published_file(move, after.snapshot) for move in moves),
             staging_dirs=(self.staging_dir,),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from gobblin_dagster.core.commit import CommitReport, CommitSequence, ManualChange, PublishedFile
 from gobblin_dagster.core.dataset_state import DatasetState, Rollback
@@ -16,13 +15,11 @@ from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import require_only_files
+from gobblin_dagster.engine.snapshots.history import list_snapshots
+from gobblin_dagster.engine.snapshots.lost_store import StoreCheck
+from gobblin_dagster.engine.snapshots.reader import _require_readable, _require_whole
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
-
-if TYPE_CHECKING:
-    pass
-from gobblin_dagster.engine.snapshots.history import list_snapshots
-from gobblin_dagster.engine.snapshots.reader import _require_readable, _require_whole
 
 
 # -- rollback ----------------------------------------------------------------------------------------------------------
@@ -105,10 +102,11 @@ def rollback(
     stays open; default: open one and close it.
 
     Raises:
-        UsageError: as `plan_rollback`.
+        UsageError: as `plan_rollback`; or the store was restored from an older copy.
         DatasetBusyError: a run holds the dataset.
         UnfinishedSequenceError: one of its commit sequences is unfinished or quarantined.
-        StorageError: a file of the snapshot is missing or damaged.
+        StorageError: a file of the snapshot is missing or damaged; or the rollback is committed, as the message then
+            says, and its manifest could not be written.
         WatermarkMovedError: the dataset moved meanwhile.
     """
     with project.use_store(store) as open_store:
@@ -131,10 +129,13 @@ def apply_rollback(
     )
     with project.lease_keeper(job, store, after.run_id) as leases:
         epoch = leases.take(urn)
+        StoreCheck.of(project, job, store).require_snapshots(urn)
         # Under the lease, so that `gobblin clean` cannot delete them meanwhile.
         _require_whole(storage, plan.files, job.commit.parallelism)
         committer = Committer.of(job.commit, store, storage)
         committer.prepare(sequence, epoch)
         committer.publish(sequence, epoch, verify_sources=False)
         leases.leave(committer.unfinished)
+    if urn in committer.unseen:
+        raise committer.unseen[urn]
     return sequence.id

@@ -39,7 +39,7 @@ from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.places import AS_STORED, Places
 from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.serialization import from_document, to_document
-from gobblin_dagster.core.startpoint import ALL_JOBS, Startpoint, StartpointEvent, StartpointKey
+from gobblin_dagster.core.startpoint import ALL_JOBS, DamagedStartpoint, Startpoint, StartpointEvent, StartpointKey
 from gobblin_dagster.core.utils.json_text import parse_json
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
@@ -121,6 +121,8 @@ def _lines(store: StateStore, jobs: Sequence[str], is_selected: Callable[[str], 
 def _startpoint_lines(store: StateStore, job: str, is_selected: Callable[[str], bool]) -> Iterator[str]:
     for startpoint in store.list_startpoints(job):
         if is_selected(startpoint.dataset_urn):
+            if isinstance(startpoint, DamagedStartpoint):
+                raise startpoint.error
             yield canonical_json({"startpoint": to_document(startpoint)})
     for event in store.load_startpoint_events(job):
         if is_selected(event.startpoint.dataset_urn):

@@ -25,7 +25,8 @@ from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
 from gobblin_dagster.engine.commit.links import paths_inside
 from gobblin_dagster.engine.commit.manifest import (
     derive_manifests,
-    list_manifests,
+    expiry_marker,
+    list_all_manifests,
     manifest_dir,
     manifest_fault,
     manifest_path,
@@ -51,6 +52,8 @@ class Differs(StrEnum):
     """The manifest can be read, but differs from the store."""
     MANIFEST_UNKNOWN = "manifest unknown"
     """The manifest of a snapshot that the store does not know."""
+    MARKER_WRONG = "marker wrong"
+    """Readers of manifests take other snapshots as expired than the store does."""
     RECORD_DAMAGED = "record damaged"
     """The store's record of the dataset cannot be read, so nothing was compared."""
 
@@ -59,7 +62,7 @@ _OURS = re.compile(r"[0-9a-f]{32}-")
 """Beginning of the names of all files that runs write: the id of their commit."""
 _OF_ONE_FILE = (errno.ELOOP, errno.EACCES, errno.EPERM, errno.EIO)
 """Errors of a single file: all others can still be compared."""
-_MENDABLE = (Differs.MANIFEST_MISSING, Differs.MANIFEST_CUT, Differs.MANIFEST_EDITED)
+_MANIFESTS = (Differs.MANIFEST_MISSING, Differs.MANIFEST_CUT, Differs.MANIFEST_EDITED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,8 @@ class Difference:
     path: str
     detail: str = ""
     is_repaired: bool = False
+    can_be_repaired: bool = False
+    """True if `repair` mends it: it is derived from the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +194,7 @@ class _Verifier:
         files = [one.file for one in history if _is_readable(state, one)]
         faults = in_parallel(self._file_fault, files, self._job.commit.parallelism)
         differences = [*filter(None, faults), *self._manifest_faults(state)]
+        differences += self._marker_faults(state, differences)
         size = sum(file.size_bytes for file in files)
         return VerifiedDataset(state.dataset_urn, state.snapshot, len(files), size, tuple(differences))
 
@@ -223,23 +229,48 @@ class _Verifier:
             try:
                 content = self._storage.read(path)
             except (FileNotFoundError, IsADirectoryError):
-                yield Difference(Differs.MANIFEST_MISSING, path)
+                yield Difference(Differs.MANIFEST_MISSING, path, can_be_repaired=True)
                 continue
             except OSError as error:
                 if error.errno not in _OF_ONE_FILE:
                     raise
-                yield Difference(Differs.MANIFEST_CUT, path, f"it cannot be read: {error.strerror}")
+                detail = f"it cannot be read: {error.strerror}"
+                yield Difference(Differs.MANIFEST_CUT, path, detail, can_be_repaired=True)
                 continue
             fault = manifest_fault(content, expected, self._root, number)
             if not fault and number == state.snapshot and not self._has_schemas(state, content):
                 fault = "it tells readers other types of columns than the state store does"
             if fault:
-                is_cut = fault.startswith("it cannot be read")
-                yield Difference(Differs.MANIFEST_CUT if is_cut else Differs.MANIFEST_EDITED, path, fault)
-        for number in list_manifests(self._storage, self._root, job, urn):
+                what = Differs.MANIFEST_CUT if fault.startswith("it cannot be read") else Differs.MANIFEST_EDITED
+                yield Difference(what, path, fault, can_be_repaired=True)
+        for number in list_all_manifests(self._storage, self._root, job, urn)[0]:
             if number > state.snapshot:
                 detail = f"the newest snapshot that the state store knows is {state.snapshot}"
                 yield Difference(Differs.MANIFEST_UNKNOWN, manifest_path(self._root, job, urn, number), detail)
+
+    def _marker_faults(self, state: DatasetState, others: Collection[Difference]) -> Iterator[Difference]:
+        """Yield the markers of expired snapshots that hide too many, and the one that is missing."""
+        job, urn, oldest = state.job, state.dataset_urn, state.oldest_snapshot
+        numbers, markers = list_all_manifests(self._storage, self._root, job, urn)
+        too_high = [number for number in markers if number > oldest]
+        # A `clean` that was stopped has written its marker, and is finished by the next run.
+        if too_high and oldest < (waiting := self._oldest_of_waiting(state)):
+            too_high = [number for number in too_high if number > waiting]
+        # The store itself may be the older one: then its manifests or files tell that.
+        is_store_older = any(one.what in {Differs.MANIFEST_UNKNOWN, Differs.FILE_MISSING} for one in others)
+        for number in too_high:
+            detail = f"it marks snapshots below {number} as expired; the oldest that the state store keeps is {oldest}"
+            path, is_false = expiry_marker(self._root, job, urn, number), number > max(numbers, default=0)
+            yield Difference(Differs.MARKER_WRONG, path, detail, can_be_repaired=is_false or not is_store_older)
+        if max(markers, default=1) < oldest and any(number < oldest for number in numbers):
+            path = expiry_marker(self._root, job, urn, oldest)
+            detail = f"it is missing: readers of manifests find expired snapshots below {oldest}"
+            yield Difference(Differs.MARKER_WRONG, path, detail, can_be_repaired=True)
+
+    def _oldest_of_waiting(self, state: DatasetState) -> int:
+        stored = self._store.load_sequences(state.job, WAITING, [state.dataset_urn])
+        after = [decode_sequence(one, self._store.places, skip_unknown_steps=True).after for one in stored]
+        return max((one.oldest_snapshot for one in after), default=0)
 
     def _has_schemas(self, state: DatasetState, content: bytes) -> bool:
         """True if the newest manifest, which tells the types of all, tells those of its commit."""
@@ -262,25 +293,32 @@ class _Verifier:
 
     def _repaired(self, dataset: VerifiedDataset, leases: LeaseKeeper) -> VerifiedDataset:
         urn = dataset.dataset_urn
-        if not any(one.what in _MENDABLE for one in dataset.differences):
+        if not any(one.can_be_repaired for one in dataset.differences):
             return dataset
         if busy := leases.acquire([urn]).busy:
             return replace(dataset, note=str(busy_error(busy[urn])))
         state = self._store.load_dataset_states(self._job.job, [urn])[urn]
         # Compared again under the lease: a run may have written some of them since.
         dataset = self._compare(state)
-        broken = {one.path for one in dataset.differences if one.what in _MENDABLE}
+        mendable = [one for one in dataset.differences if one.can_be_repaired]
+        broken = {one.path for one in mendable if one.what in _MANIFESTS}
+        markers = {one.path for one in mendable} - broken
         folder = manifest_dir(self._root, state.job, urn)
-        by_number = {int(posixpath.basename(path).removesuffix(".json")): path for path in broken}
-        for path in sorted(broken):
+        # Markers first, the right one before false ones go: manifests are written from those that they leave readable.
+        if (marker := expiry_marker(self._root, state.job, urn, state.oldest_snapshot)) in markers:
+            self._storage.put_if_absent(marker, b"")
+        for path in sorted(markers - {marker}):
             self._storage.delete(path)
-        # Ascending, because a manifest lists paths of older files as the manifests below it do.
-        for number in sorted(by_number):
-            for _, (content, *_) in derive_manifests(self._storage, self._store, self._root, state.job, urn, [number]):
-                self._storage.put_if_absent(by_number[number], content)
+        # One after the other: a repair that is killed leaves no manifest missing but one, which the next repair
+        # writes. Ascending, because a manifest lists paths of older files as the manifests below it do.
+        numbers = [int(posixpath.basename(path).removesuffix(".json")) for path in sorted(broken)]
+        for number, (content, *_) in derive_manifests(self._storage, self._store, self._root, state.job, urn, numbers):
+            path = manifest_path(self._root, state.job, urn, number)
+            self._storage.delete(path)
+            self._storage.put_if_absent(path, content)
         self._storage.sync_dir(folder)
         leases.settle([urn])
-        mended = tuple(replace(one, is_repaired=one.path in broken) for one in dataset.differences)
+        mended = tuple(replace(one, is_repaired=one.path in broken | markers) for one in dataset.differences)
         return replace(dataset, differences=mended)
 
     # -- what the store does not know

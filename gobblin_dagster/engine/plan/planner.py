@@ -30,7 +30,7 @@ from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.plan.commit_preview import branch_names, commit_outline
 from gobblin_dagster.engine.plan.cost import with_costs
-from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan, Leftover
+from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan, Leftover, left_out
 from gobblin_dagster.engine.plan.packing import pack_units
 from gobblin_dagster.engine.plan.rewind import judge_rewind
 from gobblin_dagster.engine.plan.source_identity import source_identity
@@ -60,7 +60,8 @@ def make_plan(
     packs: int,
     on_work: Callable[[], None] | None = None,
     startpoints: Mapping[str, Startpoint] | None = None,
-    unfit: Callable[[Sequence[str]], Mapping[str, str]] | None = None,
+    unfit: Callable[[Sequence[DatasetPlan]], Mapping[str, str]] | None = None,
+    lost: Callable[[Sequence[DatasetPlan], Mapping[str, DatasetState]], Mapping[str, str]] | None = None,
 ) -> JobPlan:
     """Plan one run of a job.
 
@@ -75,8 +76,10 @@ def make_plan(
         on_work: called once, while planning goes on, as soon as the first work unit is found of a dataset that no
             other run holds.
         startpoints: by dataset.urn, used beside the stored startpoints, and instead of the stored one of its key.
-        unfit: takes all dataset.urns and returns, by urn, why a dataset cannot be published; it fails before it is
+        unfit: takes all datasets and returns, by urn, why one cannot be read or published; it fails before it is
             read.
+        lost: takes all datasets and the states, and returns, by urn, why a dataset must not go on from its state; it
+            fails, also if it has nothing new.
 
     Raises:
         SourceError: the source as a whole cannot be listed. An error of a single dataset is put into its `problem`.
@@ -117,8 +120,13 @@ def make_plan(
         return lease is not None and lease.owner.run_id != run_id and lease.is_held(clock.now())
 
     datasets = tuple(_number_units(ours, on_work, is_held))
-    if unfit is not None and (problems := unfit([dataset.dataset_urn for dataset in datasets])):
+    if unfit is not None and (problems := unfit(datasets)):
         datasets = tuple(_refused(dataset, problems.get(dataset.dataset_urn, "")) for dataset in datasets)
+    if lost is not None and (problems := lost(datasets, states)):
+        datasets = tuple(
+            left_out(one, why) if (why := problems.get(one.dataset_urn)) and not one.problem else one
+            for one in datasets
+        )
     most = spec.execution.max_work_units
     found_units = {dataset.dataset_urn: len(dataset.work_units) for dataset in datasets}
     if most is not None and sum(len(dataset.work_units) for dataset in datasets) > most:

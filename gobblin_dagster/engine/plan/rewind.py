@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import StartpointError
+from gobblin_dagster.core.errors import CorruptRecordError, StartpointError
 from gobblin_dagster.core.traits import PublisherTraits
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.engine.commit.codec import decode_sequence
@@ -45,7 +45,7 @@ def judge_rewind(
     try:
         _require_order(plan, traits, in_parts)
         return _judged(plan, before, again, traits, store, is_limited)
-    except StartpointError as error:
+    except (StartpointError, CorruptRecordError) as error:
         return dataclasses.replace(plan, work_units=(), problem=str(error), code=error.code)
 
 

@@ -26,6 +26,7 @@ from gobblin_dagster.core.constructs import (
 from gobblin_dagster.core.dataset_state import DatasetState, with_committed
 from gobblin_dagster.core.errors import GobblinDagsterError, StartpointError, UsageError
 from gobblin_dagster.core.startpoint import (
+    DamagedStartpoint,
     Oldest,
     Specific,
     Startpoint,
@@ -208,6 +209,10 @@ class _Resolution:
 
     def start(self, startpoints: Sequence[Startpoint]) -> Start:
         """Return the resolved startpoints; errors of this dataset are in its `problem`, never raised."""
+        damaged = next((one for one in startpoints if isinstance(one, DamagedStartpoint)), None)
+        return self._resolved(startpoints) if damaged is None else Start(problem=str(damaged.error))
+
+    def _resolved(self, startpoints: Sequence[Startpoint]) -> Start:
         expired = [one for one in by_precedence(startpoints) if one.is_expired(self._now)]
         stale = tuple(one for one in startpoints if one.is_stale(self._now) and one not in expired)
         told = [_expired_note(one) for one in expired]

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from gobblin_dagster.core.errors import EnvironmentFaultError, SourceError, StepRefusedError, StorageError
+from gobblin_dagster.core.commit import StoredSequence
+from gobblin_dagster.core.errors import (
+    EnvironmentFaultError,
+    SourceError,
+    StepRefusedError,
+    StorageError,
+    UnfinishedSequenceError,
+)
 from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan, left_out, replanned
-from gobblin_dagster.engine.run.store_check import unknown_commits, unknown_snapshots, without_startpoint
+from gobblin_dagster.engine.run.store_check import lost_commits, strange_outputs
 from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.state.startpoints import StartpointManager
 
@@ -45,12 +52,13 @@ def _leased(
     ours = [dataset for dataset in plan.datasets if dataset.dataset_urn in grant.granted]
     if any(versions.get(one.dataset_urn, 0) != one.version_read for one in ours) or _is_pinned_elsewhere(opened, ours):
         plan = opened.plan(runner)
+    plan = _without_unfinished(opened, plan, grant.granted)
     working = [one for one in plan.datasets if one.has_work and one.dataset_urn in grant.granted]
     strange: dict[str, str] = {}
     code = SourceError.code
     try:
-        strange = unknown_snapshots(opened, [one.dataset_urn for one in working], states)
-        strange = unknown_commits(opened, without_startpoint(working)) | strange
+        strange = strange_outputs(opened, [one.dataset_urn for one in working], states)
+        strange = lost_commits(opened, working) | strange
     except (StorageError, StepRefusedError, EnvironmentFaultError) as error:
         # An output or table that cannot be asked now can probably not be published to either, so do not read for it.
         strange, code = {one.dataset_urn: str(error) for one in working} | strange, error.code
@@ -61,6 +69,25 @@ def _leased(
         for dataset in plan.datasets
     ]
     return replanned(plan, datasets), dict(grant.busy)
+
+
+def _without_unfinished(opened: JobContext, plan: JobPlan, ours: Collection[str]) -> JobPlan:
+    """Return the plan without work for datasets whose sequence could not be finished: they could not be published."""
+    leftovers = {one.dataset_urn for one in plan.leftovers} & set(ours)
+    if not leftovers:
+        return plan
+    unfinished = {one.dataset_urn: one for one in opened.store.load_sequences(plan.job, urns=leftovers)}
+    datasets = [
+        left_out(one, str(_unfinished(stored)), UnfinishedSequenceError.code)
+        if (stored := unfinished.get(one.dataset_urn))
+        else one
+        for one in plan.datasets
+    ]
+    return replanned(plan, datasets)
+
+
+def _unfinished(stored: StoredSequence) -> UnfinishedSequenceError:
+    return UnfinishedSequenceError(dataset_urn=stored.dataset_urn, sequence_id=stored.id, reason=stored.reason)
 
 
 def _is_pinned_elsewhere(opened: JobContext, datasets: Sequence[DatasetPlan]) -> bool:

@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from gobblin_dagster.core.commit import CommitSequence, SequenceState
-from gobblin_dagster.core.errors import GobblinDagsterError, StaleEpochError
+from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.failure import describe_failure
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.engine.commit.all_or_none import is_all_or_none, with_held_back
 from gobblin_dagster.engine.commit.batches import Errors, Leased
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.group import GroupCommitter
-from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
+from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
 from gobblin_dagster.state.store import StateStore
@@ -29,15 +29,23 @@ def publish_datasets(
     free, kept_back = _free(sequences, leases)
     errors: Errors = {**kept_back, **_publish_all(opened, committer, free, kept_back)}
     leases.leave(committer.unfinished)
-    return tuple(_result(one, errors, committer, opened.store) for one in decided)
+    never_begun = frozenset(errors if kept_back and is_all_or_none(opened.job) else kept_back)
+    return tuple(_result(one, errors, never_begun, committer, opened.store) for one in decided)
 
 
-def _result(one: DatasetCommit, errors: Errors, committer: Committer, store: StateStore) -> DatasetResult:
-    """Return what became of a dataset; if it is committed, with the error that kept its manifest from being written."""
+def _result(
+    one: DatasetCommit, errors: Errors, never_begun: frozenset[str], committer: Committer, store: StateStore
+) -> DatasetResult:
+    """Return what became of a dataset; if it is committed, with the error that kept its manifest from being written.
+
+    A sequence that was never begun is in no store, so the result does not name it, and nobody needs its staged files.
+    """
     if one.sequence is None:
         return one.result
     urn = one.sequence.dataset_urn
     error = errors[urn]
+    if error is not None and urn in never_begun:
+        return dataclasses.replace(_not_committed(one.result, error), sequence_id="")
     if error is not None and not _is_committed(one.sequence, store):
         return _not_committed(one.result, error)
     unseen = committer.unseen.get(urn) or error
@@ -50,14 +58,8 @@ def _free(
     sequences: Mapping[str, CommitSequence], leases: LeaseKeeper
 ) -> tuple[list[Leased], dict[str, GobblinDagsterError]]:
     """Return the sequences that may be published, with their epochs, and the errors of those that may not."""
-    read_under = leases.epochs()
-    grant = leases.acquire(list(sequences))
-    kept_back: dict[str, GobblinDagsterError] = {urn: busy_error(lease) for urn, lease in grant.busy.items()}
-    for urn, lease in grant.granted.items():
-        if (ours := read_under.get(urn, lease.epoch)) != lease.epoch:
-            # Another run held the lease since then and may have deleted our staged files.
-            kept_back[urn] = StaleEpochError(dataset_urn=urn, ours=ours, current=lease.epoch)
-    free = [(one, grant.granted[urn].epoch) for urn, one in sequences.items() if urn not in kept_back]
+    kept_back = leases.secure(sequences)
+    free = [(one, leases.epoch(urn)) for urn, one in sequences.items() if urn not in kept_back]
     return free, kept_back
 
 

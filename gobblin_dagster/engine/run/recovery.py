@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from gobblin_dagster.core.commit import SequenceState
+from gobblin_dagster.core.commit import SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import EnvironmentFaultError, StepRefusedError, StorageError
 from gobblin_dagster.core.failure import describe_failure
 from gobblin_dagster.core.lease import DamagedLease, Lease
 from gobblin_dagster.engine.commit.committer import Committer, Recovery
 from gobblin_dagster.engine.commit.group import Bundle, GroupCommitter, bundles
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
 from gobblin_dagster.engine.job_context import JobContext
+from gobblin_dagster.engine.plan.lost_output import set_back_outputs
 from gobblin_dagster.engine.results import RecoveredDataset
 from gobblin_dagster.engine.run.crash_cleanup import delete_staging_of, end_records, write_missing_manifests
 from gobblin_dagster.engine.snapshots.audit import audit_dataset
+from gobblin_dagster.engine.snapshots.lost_store import missing_commits
 from gobblin_dagster.state.store import StateStore
 
 
@@ -60,10 +64,36 @@ def recover(opened: JobContext, leases: LeaseKeeper, committer: Committer) -> tu
             ]
         else:
             free.append(bundle)
+    strange = _missing_before(opened, [stored for bundle in free for stored in bundle.sequences])
+    for bundle in free:
+        if reason := next((strange[urn] for urn in sorted(bundle.leases) if urn in strange), ""):
+            recovered += [RecoveredDataset(s.id, s.dataset_urn, s.state, reason=reason) for s in bundle.sequences]
+    free = [bundle for bundle in free if not bundle.leases & strange.keys()]
     recovered += _redo(opened, leases, committer, free)
     recovered += _tidied(opened, leases, [lease for lease in left if lease.dataset_urn in grant.granted])
     leases.leave(committer.unfinished)
     return tuple(recovered)
+
+
+def _missing_before(opened: JobContext, waiting: Sequence[StoredSequence]) -> dict[str, str]:
+    """Return, by dataset.urn, why sequences must not be published: their target lacks an older commit.
+
+    Published there, they would hide the one that is missing.
+    """
+    urns = sorted({stored.dataset_urn for stored in waiting})
+    missing: dict[str, str] = {}
+    # A target that cannot be asked: the steps ask for it too, and say what is wrong with it.
+    with suppress(StorageError, StepRefusedError, EnvironmentFaultError):
+        missing |= missing_commits(opened, urns)
+    what_to_do = (
+        "Restore its newest copy. Else give this commit up (`gobblin commit abandon`), and set a startpoint where the "
+        "missing rows begin (`gobblin startpoint set`; `gobblin state history` shows the ranges of the commits)."
+    )
+    missing = {urn: f"{why} {what_to_do}" for urn, why in missing.items()}
+    with suppress(OSError):
+        root, states = opened.context.output_root, opened.store.load_readable_states(opened.job.job, urns)[0]
+        missing |= set_back_outputs(opened.storage, opened.store, root, opened.job.job, states)
+    return missing
 
 
 def _tidied(opened: JobContext, leases: LeaseKeeper, left: Sequence[Lease]) -> list[RecoveredDataset]:

@@ -5,7 +5,6 @@ The differences between formats are in `DatasetFormat`. Names of folders are rea
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from gobblin_dagster.constructs.formats.published import DatasetFormat, Types, ending_of
 from gobblin_dagster.constructs.registry import registry
+from gobblin_dagster.constructs.types.plain import plain_schema
 from gobblin_dagster.constructs.types.schema_text import type_from_text, type_texts
 from gobblin_dagster.constructs.types.wider import common_type
 from gobblin_dagster.core.errors import UsageError
@@ -23,7 +23,6 @@ from gobblin_dagster.storage.arrow import arrow_files
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
-_DICTIONARY = re.compile(r"dictionary<values=([^<>]+), indices=u?int\d+, ordered=[01]>")
 _SPARK_NAMES: dict[pa.DataType | None, str] = {
     pa.int8(): "byte",
     pa.int16(): "short",
@@ -41,11 +40,7 @@ _SPARK_NAMES: dict[pa.DataType | None, str] = {
 
 def stored_types(schema_text: str) -> dict[str, pa.DataType | None]:
     """Return the types of a stored schema by column; None for nested types (lists, structs)."""
-    kinds = {}
-    for name, text in type_texts(schema_text).items():
-        match = _DICTIONARY.fullmatch(text)
-        kinds[name] = type_from_text(match[1] if match else text)
-    return kinds
+    return {name: type_from_text(text) for name, text in type_texts(schema_text).items()}
 
 
 def arrow_dataset(
@@ -163,9 +158,9 @@ def _arrow_factory(
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         # Some files are older than a wider type that pyarrow does not find itself: times for days, texts of JSON.
         alone = [ds.FileSystemDatasetFactory(filesystem, [path], reading, options).inspect() for path in inside]
-        schema = _unified([_as_stored(kind.arrow_schema(one, types), types) for one in alone])
-    # A column that is null in all of these files.
-    return factory, pa.schema([_typed(field, types) for field in schema])
+        schema = _unified([_as_stored(plain_schema(kind.arrow_schema(one, types)), types) for one in alone])
+    # A column that is null in all of these files; a dictionary of an earlier version.
+    return factory, pa.schema([_typed(field, types) for field in plain_schema(schema)])
 
 
 def _unified(schemas: Sequence[pa.Schema]) -> pa.Schema:

@@ -69,10 +69,10 @@ class PublishedSnapshot(ShownAsTable[_BranchFiles]):
     """Options of the branches' writers, needed to read CSV; not in manifests."""
 
     def paths(self, branch: str | None = None) -> list[str]:
-        """Return the paths (or URLs) of a branch's files.
+        """Return the paths (or URLs) of a branch's files; empty if the job has that branch, and no rows went there.
 
         Raises:
-            UsageError: the snapshot has files, but none of that branch; or no branch is named and it has several.
+            UsageError: nothing shows that there is such a branch; or no branch is named and several have files.
         """
         name = self._branch(branch)
         return [file.path for file in self.files if file.branch == name]
@@ -81,9 +81,11 @@ class PublishedSnapshot(ShownAsTable[_BranchFiles]):
         """Return the folder that holds a branch's files; below it, folder names may be columns (`day=2013-02-06/`).
 
         If the branch's `path` has changed, this is the folder of the first of `paths`; others may be elsewhere.
+
+        Raises:
+            UsageError: as `paths`, or nothing was published.
         """
-        path = self.paths(branch)[0]
-        return DatasetUrn(self.dataset_urn).folder_in(path)
+        return DatasetUrn(self.dataset_urn).folder_in(self._existing(self._branch(branch))[0])
 
     def to_arrow(self, branch: str | None = None) -> ds.Dataset:
         """Return a branch's files as one lazy pyarrow dataset, on whatever storage they are.
@@ -101,12 +103,11 @@ class PublishedSnapshot(ShownAsTable[_BranchFiles]):
         from gobblin_dagster.engine.snapshots.formats import arrow_dataset, stored_types  # noqa: PLC0415
 
         urn = self.dataset_urn
-        if not self.files:
-            raise UsageError(problem=f"Nothing was published of dataset {urn!r}.")
         branch = self._branch(branch)
+        paths = self._existing(branch)
         types = {urn: stored_types(self.schemas.get(branch, ""))}
         return arrow_dataset(
-            {urn: self.paths(branch)}, types, self.writer_options.get(branch, {}), f"dataset {urn!r}, branch {branch!r}"
+            {urn: paths}, types, self.writer_options.get(branch, {}), f"dataset {urn!r}, branch {branch!r}"
         )
 
     @property
@@ -114,6 +115,14 @@ class PublishedSnapshot(ShownAsTable[_BranchFiles]):
         """Rows by branch."""
         branches = sorted({file.branch for file in self.files})
         return {name: sum(file.rows for file in self.files if file.branch == name) for name in branches}
+
+    def _existing(self, branch: str) -> list[str]:
+        """Return the paths of a branch's files; raises UsageError if it has none."""
+        found = self.paths(branch)
+        if not found:
+            where = f" in branch {branch!r}" if self.files else ""
+            raise UsageError(problem=f"Nothing was published of dataset {self.dataset_urn!r}{where}.")
+        return found
 
     def _branch(self, wanted: str | None) -> str:
         """Return the branch that is meant."""
@@ -126,9 +135,10 @@ class PublishedSnapshot(ShownAsTable[_BranchFiles]):
                 return named[0]
             problem = f"Dataset {self.dataset_urn!r} has several branches."
             raise UsageError(problem=problem, hint=f"Name one of {', '.join(known)}.")
-        if wanted not in known:
+        declared = {*known, *self.schemas, *self.writer_options}
+        if wanted not in {*declared, QUARANTINE_BRANCH}:
             problem = f"Dataset {self.dataset_urn!r} has no branch {wanted!r}."
-            raise UsageError(problem=problem, hint=f"It has {', '.join(known)}.")
+            raise UsageError(problem=problem, hint=f"It has {', '.join(sorted(declared))}.")
         return wanted
 
     def _title(self) -> str:

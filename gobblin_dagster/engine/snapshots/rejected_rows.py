@@ -5,16 +5,23 @@ They are the published files of the branch `quarantine`, on the storage of the j
 
 from __future__ import annotations
 
+import logging
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from gobblin_dagster.core.commit import PublishedFile
+from gobblin_dagster.core.errors import CorruptRecordError
+from gobblin_dagster.core.utils.text import count, first_line
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH
 from gobblin_dagster.state.store import StateStore
 
 _BATCH_ROWS = 10_000
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,8 @@ class QuarantinedRow:
 def count_quarantined(store: StateStore, job: str, urns: Sequence[str] | None = None) -> list[QuarantineCount]:
     """Count rejected rows by policy; memory does not grow with the number of rows.
 
+    Of all datasets, those whose records in the store are damaged are left out, with a warning.
+
     Args:
         store: the state store.
         job: name of a job; it need not have a job file any more.
@@ -56,16 +65,25 @@ def count_quarantined(store: StateStore, job: str, urns: Sequence[str] | None = 
 
     Raises:
         TransientError: store or storage cannot be reached.
+        CorruptRecordError: a file of the quarantine is gone, or was changed.
     """
     counts = []
-    states = store.load_readable_states(job)[0] if urns is None else store.load_dataset_states(job, urns)
+    states, damaged = store.load_readable_states(job, urns)
     for urn, state in sorted(states.items()):
         if state.totals.rows_quarantined:
-            files = _files(store, job, urn)
+            try:
+                files = _files(store, job, urn)
+            except CorruptRecordError as error:
+                damaged[urn] = error
+                continue
             found = Counter(
-                policy for part in _parts(files, ["policy"]) for policy in part.column("policy").to_pylist()
+                policy for part in _parts(urn, files, ["policy"]) for policy in part.column("policy").to_pylist()
             )
             counts += [QuarantineCount(job, urn, policy, rows) for policy, rows in sorted(found.items())]
+    for fault in damaged.values():
+        if urns is not None:
+            raise fault
+        log.warning("Not counted: %s", fault)
     return counts
 
 
@@ -83,9 +101,10 @@ def read_quarantined(
 
     Raises:
         TransientError: store or storage cannot be reached.
+        CorruptRecordError: a file of the quarantine is gone, or was changed.
     """
     rows: list[QuarantinedRow] = []
-    for part in _parts(_files(store, job, dataset_urn), list(QuarantinedRow.__slots__)):
+    for part in _parts(dataset_urn, _files(store, job, dataset_urn), list(QuarantinedRow.__slots__)):
         for record in part.to_pylist():
             if len(rows) == limit:
                 return rows
@@ -94,15 +113,16 @@ def read_quarantined(
     return rows
 
 
-def first_quarantined(files: Sequence[PublishedFile], limit: int) -> list[QuarantinedRow]:
+def first_quarantined(dataset_urn: str, files: Sequence[PublishedFile], limit: int) -> list[QuarantinedRow]:
     """Return the origins of the first rejected rows among published files, without the rows themselves.
 
     Raises:
         TransientError: the storage cannot be reached.
+        CorruptRecordError: a file of the quarantine is gone, or was changed.
     """
     columns = [name for name in QuarantinedRow.__slots__ if name != "record"]
     rows: list[QuarantinedRow] = []
-    for part in _parts([file for file in files if file.branch == QUARANTINE_BRANCH], columns):
+    for part in _parts(dataset_urn, [file for file in files if file.branch == QUARANTINE_BRANCH], columns):
         rows += [QuarantinedRow(**record, record="") for record in part.slice(0, limit - len(rows)).to_pylist()]
         if len(rows) == limit:
             break
@@ -113,14 +133,31 @@ def _files(store: StateStore, job: str, dataset_urn: str) -> list[PublishedFile]
     return [file for file in store.load_snapshot(job, dataset_urn) if file.branch == QUARANTINE_BRANCH]
 
 
-def _parts(files: Sequence[PublishedFile], columns: list[str]) -> Iterator[Any]:
+def _parts(dataset_urn: str, files: Sequence[PublishedFile], columns: list[str]) -> Iterator[Any]:
     """Yield record batches of some columns, file by file."""
+    for file in files:
+        with open_quarantined(dataset_urn, file) as reader:
+            yield from reader.iter_batches(batch_size=_BATCH_ROWS, columns=columns)
+
+
+@contextmanager
+def open_quarantined(dataset_urn: str, file: PublishedFile) -> Iterator[Any]:
+    """Open a file of the quarantine as a `ParquetFile`; raises CorruptRecordError if it is gone or no such file."""
     # Imported here because the command line's help does not need it.
+    import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415
 
-    filesystem, paths = arrow_files([file.path for file in files])
-    for path in paths:
+    filesystem, (path,) = arrow_files([file.path])
+    try:
         with filesystem.open_input_file(path) as opened:
-            yield from pq.ParquetFile(opened, pre_buffer=False).iter_batches(batch_size=_BATCH_ROWS, columns=columns)
+            yield pq.ParquetFile(opened, pre_buffer=False)
+    except (FileNotFoundError, pa.ArrowInvalid) as error:
+        is_gone = isinstance(error, FileNotFoundError)
+        problem = "it is gone" if is_gone else f"it was changed after it was published ({first_line(error)})"
+        raise CorruptRecordError(
+            what=f"Dataset {dataset_urn!r}: file {file.path} of the quarantine, with {count(file.rows, 'row')},",
+            problem=f"{problem}. Put it back from a backup; `gobblin verify {shlex.quote(dataset_urn)}` names all "
+            "files that are gone or changed",
+        ) from error

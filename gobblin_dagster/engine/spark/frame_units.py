@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from typing import Any
 
@@ -17,6 +16,7 @@ from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.failure import describe_failure
 from gobblin_dagster.core.serialization import to_json
 from gobblin_dagster.core.task_state import TaskState, WorkingState
+from gobblin_dagster.core.utils.parallel import as_they_end
 from gobblin_dagster.engine.task.context import RunContext, TaskInput
 from gobblin_dagster.engine.task.multi_work_unit import unrun
 from gobblin_dagster.engine.task.partition_merge import merge_parts
@@ -46,11 +46,9 @@ class FrameRun:
     ) -> list[TaskState]:
         """Run all work units and return the TaskStates in order; see `engine.task.runner.TaskRunner.run`."""
         states: dict[str, TaskState] = {}
-        with ThreadPoolExecutor(JOBS_AT_ONCE, thread_name_prefix="spark-frame") as pool:
-            for done in as_completed([pool.submit(self._run_unit, task, stop) for task in tasks]):
-                state = done.result()
-                states[state.work_unit_id] = state
-                on_result(state)
+        for _, state in as_they_end(lambda task: self._run_unit(task, stop), tasks, JOBS_AT_ONCE):
+            states[state.work_unit_id] = state
+            on_result(state)
         return [states[task.unit.id] for task in tasks]
 
     def _run_unit(self, task: TaskInput, stop: threading.Event) -> TaskState:

@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.constructs.sources.spark.errors import said_by_spark
+from gobblin_dagster.constructs.sources.spark.errors import said_by_spark, spark_gone
 from gobblin_dagster.core.constructs import FrameSource
 from gobblin_dagster.core.errors import EnvironmentFaultError, SparkLostError
 from gobblin_dagster.core.failure import describe_failure
@@ -117,7 +117,8 @@ class SparkRunner:
         if issubclass(registry.load(ConstructKind.SOURCE, spec.source.type), FrameSource):
             source = registry.create(ConstructKind.SOURCE, spec.source, runner.construct_context(spec))
             return FrameRun(self.open_session(), runner, source, to_arrow_schema).run(tasks, on_result, stop)
-        self._tell_variables()
+        with _spark_needed():
+            self._tell_variables()
         checkpoints = TaskCheckpoints(open_storage(runner.output_root, durable=False), runner.staging_root)
         texts = [[to_json(task) for task in pack] for pack in packs]
         inline = sum(len(text) for pack in texts for text in pack) <= MAX_CLOSURE_BYTES
@@ -174,7 +175,8 @@ class SparkRunner:
         if self._owns_session:
             for key, value in _READING.items():
                 if key not in self._conf:
-                    self.session.conf.set(key, value)
+                    with _spark_needed():
+                        self.session.conf.set(key, value)
         self._is_read = True
         return self.session
 
@@ -227,6 +229,17 @@ class SparkRunner:
         if self._owns_session:
             with _without_trace():
                 self.session.stop()
+
+
+@contextmanager
+def _spark_needed() -> Iterator[None]:
+    """Raise SparkLostError if the JVM has ended, instead of an error of the connection to it."""
+    try:
+        yield
+    except Exception as error:
+        if (gone := spark_gone(error)) is not None:
+            raise gone from error
+        raise
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.core.constructs import ConstructContext
-from gobblin_dagster.core.secrets import give, hide_environment, remember
+from gobblin_dagster.core.secrets import give, hide_environment, hide_variables, remember
 from gobblin_dagster.core.utils.import_target import find_modules_in
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.layout import staging_dir
@@ -37,6 +37,9 @@ class RunContext:
     """Folders in which the driver finds modules: a notebook may have added some."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Values from the project's `secrets`, by the names in settings of the job such as `key_env`."""
+    hidden_variables: tuple[str, ...] = ()
+    """Names of environment variables whose values the driver hides, whatever file names them: user code of the job may
+    show them."""
 
     @property
     def spec(self) -> JobSpec:
@@ -55,6 +58,7 @@ class RunContext:
     def make_secrets_known(self) -> None:
         """Let this process hide the job's secrets and the environment's, and find those that settings name."""
         hide_environment()
+        hide_variables(self.hidden_variables)
         remember({**self.secrets, **{value: f"${{{name}}}" for name, value in self.variables.items()}})
         give(self.variables, self.variables)
 

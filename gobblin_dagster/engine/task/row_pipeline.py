@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from gobblin_dagster.constructs.converters.blame import on_rows
 from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.types.plain import PlainForm, plain_schema
 from gobblin_dagster.constructs.writers.quarantine import BY_CONVERTER
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, Converter, RowLevelPolicy
 from gobblin_dagster.core.errors import ConvertError, DataQualityError
@@ -26,7 +27,8 @@ Quarantine: TypeAlias = Callable[[Chunk, str, str, str], None]
 class RowPipeline:
     """Runs chunks through converters and row-level policies, and counts the rows that they remove.
 
-    Shape: chunks in have the schema given to `open`, chunks out the schema that `open` returned.
+    Shape: chunks in have the schema given to `open`, chunks out the schema that `open` returned. Rows from the source
+    and from each converter are brought into the plain form, see `constructs/types/plain.py`.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class RowPipeline:
             (spec, registry.create(ConstructKind.ROW_POLICY, spec, dataclasses.replace(context, name=spec.name)))
             for spec in policies
         ]
+        self._forms = [PlainForm() for _ in range(len(converters) + 1)]
         self.rows_filtered = 0
         self.rows_quarantined = 0
         self._rows_unfit = 0
@@ -56,8 +59,9 @@ class RowPipeline:
 
     def open(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema after all converters; raises ConvertError."""
+        schema = plain_schema(schema)
         for _, converter in self._converters:
-            schema = converter.convert_schema(schema)
+            schema = plain_schema(converter.convert_schema(schema))
         return schema
 
     def process(self, chunk: Chunk) -> Iterator[Chunk]:
@@ -112,6 +116,8 @@ class RowPipeline:
         return TolerantConverter(converter, spec.max_errors, drop)
 
     def _convert(self, chunk: Chunk, position: int) -> Iterator[Chunk]:
+        if (batch := self._forms[position].rows(chunk.batch)) is not chunk.batch:
+            chunk = dataclasses.replace(chunk, batch=batch)
         if position == len(self._converters):
             yield chunk
             return

@@ -146,6 +146,8 @@ class _WorkUnitRun:
         self._bytes_read = 0
         self._row_marks: Mapping[str, RowMark] = {}
         self._rows_untaken = 0
+        self._left_out: dict[str, None] = {}
+        """Branches that the schema leaves out although the operator chooses rows for them."""
         self._outcomes: list[PolicyOutcome] = []
         self._quarantined_files: tuple[StagedFile, ...] = ()
         self._failures: list[TaskFailure] = []
@@ -167,7 +169,8 @@ class _WorkUnitRun:
         """Run the work unit without building its TaskState; return True on success."""
         began = time.monotonic()
         try:
-            require_allowed(self._spec, self._run_context.base_dir, self._run_context.allow)
+            context = self._run_context
+            require_allowed(self._spec, context.base_dir, context.allow, context.run_id)
             self._extract()
             self._close()
         except StoppedError:
@@ -258,9 +261,11 @@ class _WorkUnitRun:
             raise ForkBranchMismatchError(what="record", flags=len(flags), branches=len(self._branches))
         require_copies(chunk, [flag for flag, present in zip(flags, self._present, strict=True) if present])
         for runner, flag, present in zip(self._runners, flags, self._present, strict=True):
-            taken = take_flagged(chunk, flag) if present else None
-            if taken is not None:
+            taken = take_flagged(chunk, flag)
+            if taken is not None and present:
                 runner.put(taken)
+            elif taken is not None:
+                self._left_out[runner.branch.name] = None
         self._rows_untaken += _count_untaken(chunk, list(flags), self._present)
 
     def _close(self) -> None:
@@ -324,7 +329,14 @@ class _WorkUnitRun:
             failures=tuple(self._failures),
             schemas={name: schema_text(schema) for name, schema in self.schemas.items()},
             queues={runner.branch.name: runner.stats for runner in self._runners if runner.stats is not None},
-            notes=tuple(hidden(note) for branch in self._branches for note in branch.notes),
+            notes=(
+                *(hidden(note) for branch in self._branches for note in branch.notes),
+                *(
+                    f"rows that the fork operator chooses for branch {name!r} are not published there: its "
+                    "`fork_schema` leaves the branch out."
+                    for name in self._left_out
+                ),
+            ),
             seconds=round(self._seconds, 3),
             extract_s=round(self._extract_clock.seconds, 3),
             convert_s=round(self._convert_clock.seconds, 3),

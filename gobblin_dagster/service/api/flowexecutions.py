@@ -20,14 +20,14 @@ from gobblin_dagster.service.api.records import event_document, execution_docume
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId
 from gobblin_dagster.service.orchestrator.orchestrator import Note, Orchestrator
 from gobblin_dagster.service.security.access import Action
+from gobblin_dagster.service.store.event_rows import list_events
 from gobblin_dagster.service.store.execution_rows import (
     Execution,
     flows_with_executions,
-    list_events,
     list_executions,
     load_execution,
-    load_jobs,
 )
+from gobblin_dagster.service.store.job_rows import load_jobs
 from gobblin_dagster.service.store.store import ServiceStore, Transaction
 
 PART = 200

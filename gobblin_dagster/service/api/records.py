@@ -14,7 +14,9 @@ from gobblin_dagster.service.compiler.explanation import Explanation
 from gobblin_dagster.service.datasets import FlowDataset, lag_s
 from gobblin_dagster.service.model import ExecutionStatus, FlowConfig, FlowId, FlowSpec
 from gobblin_dagster.service.scheduler.scheduler import epoch_ms
-from gobblin_dagster.service.store.execution_rows import Event, Execution, JobExecution
+from gobblin_dagster.service.store.event_rows import Event
+from gobblin_dagster.service.store.execution_rows import Execution
+from gobblin_dagster.service.store.job_rows import JobExecution
 
 _HIDDEN = ("job.schedule", "job.template")
 

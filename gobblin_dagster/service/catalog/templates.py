@@ -8,6 +8,7 @@ template names. There is no templating language.
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, StringConstraints, ValidationError
 
+from gobblin_dagster.core.utils.url_text import climbs, stays_inside
 from gobblin_dagster.spec.document import Loc, read_document, show_loc
 from gobblin_dagster.spec.explain import explain, nearest
 from gobblin_dagster.spec.gobblin.template import GobblinTemplate, job_yaml, read_template
@@ -204,7 +206,7 @@ class TemplateCatalog:
 
     def _gobblin(self, path: Path, uri: str) -> Template:
         """Read a template of Gobblin's."""
-        found = read_template(path, self._root, lambda file: file.relative_to(self._root).as_posix())
+        found = read_template(path, self._root, lambda file: os.path.relpath(file, self._root))
         if found.faults:
             told = "; ".join(fault.text(fault.file or uri) for fault in found.faults[:5])
             raise TemplateError(f"template {uri} has faults: {told}")
@@ -304,12 +306,10 @@ def _type_problem(kind: ParameterType, value: str) -> str | None:
     if kind in _PATTERNS:
         pattern, problem = _PATTERNS[kind]
         return None if re.fullmatch(pattern, value) else problem
-    if kind is ParameterType.VALUE and ("${" in value or ".." in re.split(r"[/\\]", value)):
+    if kind is ParameterType.VALUE and ("${" in value or climbs(value)):
         return "holds `${` or `..`, which values of Gobblin's templates cannot"
-    if kind is ParameterType.PATH:
-        parts = value.split("/")
-        if not value or "\\" in value or "://" in value or any(part in ("", ".", "..") for part in parts):
-            return "is no relative path inside of its folder"
+    if kind is ParameterType.PATH and not stays_inside(value):
+        return "is no relative path inside of its folder"
     return None
 
 

@@ -17,8 +17,9 @@ from gobblin_dagster.core.errors import FlowCompileError
 from gobblin_dagster.service.catalog.flow_config import FlowSettings
 from gobblin_dagster.service.compiler.routed_flow import is_routed, read_routed_flow
 from gobblin_dagster.service.model import Dag, ExecutionId, FlowConfig, FlowId, TakenWay
-from gobblin_dagster.service.store.execution_rows import last_with_jobs, load_jobs
+from gobblin_dagster.service.store.execution_rows import last_with_jobs
 from gobblin_dagster.service.store.flow_rows import load_version
+from gobblin_dagster.service.store.job_rows import load_jobs
 from gobblin_dagster.service.store.store import Transaction
 from gobblin_dagster.service.store.way_rows import load_way, save_way
 from gobblin_dagster.service.topology.model import ANY, Dataset

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gobblin_dagster.core.utils.url_text import stays_inside
 from gobblin_dagster.service.topology.model import ANY, ANYTHING, Dataset
 
 SOURCE = "gobblin.flow.sourceIdentifier"
@@ -81,7 +82,9 @@ def read_routed_flow(properties: Mapping[str, str]) -> tuple[RoutedFlow, list[st
     if not destinations:
         reasons.append(f"the flow names no destination; set {DESTINATIONS}")
     sub_paths = _names(properties, SUB_PATHS, MAX_SUB_PATHS, reasons)
-    reasons += [f"{SUB_PATHS}: {one[:80]!r} is no relative path without `..`" for one in sub_paths if _leaves(one)]
+    reasons += [
+        f"{SUB_PATHS}: {one[:80]!r} is no relative path without `..`" for one in sub_paths if not stays_inside(one)
+    ]
     path = _names(properties, PATH, MAX_SUB_PATHS, reasons)
     if path and len(destinations) > 1:
         reasons.append(f"{PATH} leads to one destination; the flow names {len(destinations)}")
@@ -122,15 +125,6 @@ def _dataset(properties: Mapping[str, str], prefix: str, reasons: list[str]) -> 
         else:
             reasons.append(f"{key} is not known; known are {', '.join(prefix + one for one in _FIELDS)}")
     return Dataset(**fields)
-
-
-def _leaves(path: str) -> bool:
-    return (
-        path.startswith("/")
-        or "\\" in path
-        or "://" in path
-        or any(part in ("", ".", "..") for part in path.split("/"))
-    )
 
 
 def _below(path: str, sub_path: str) -> str:

@@ -11,8 +11,9 @@ from typing import Protocol
 
 from gobblin_dagster.service.executors.messages import RunOrder
 from gobblin_dagster.service.model import ExecutionId, JobKey, JobReport
-from gobblin_dagster.service.store.execution_rows import JobExecution, Order
+from gobblin_dagster.service.store.job_rows import JobExecution
 from gobblin_dagster.service.store.node_rows import Node
+from gobblin_dagster.service.store.order_rows import Order
 from gobblin_dagster.service.topology.model import CapabilitySpec
 
 

@@ -18,7 +18,8 @@ from gobblin_dagster.service.executors.rates import NO_LIMIT, Rate, job_rate, wi
 from gobblin_dagster.service.executors.turns import Turns
 from gobblin_dagster.service.logs import about
 from gobblin_dagster.service.model import ExecutionStatus, JobReport
-from gobblin_dagster.service.store.execution_rows import Order, drop_orders, list_orders, load_job, open_jobs
+from gobblin_dagster.service.store.job_rows import load_job, open_jobs
+from gobblin_dagster.service.store.order_rows import Order, drop_orders, list_orders
 from gobblin_dagster.service.store.store import ServiceStore, Transaction
 
 log = logging.getLogger(__name__)

@@ -10,17 +10,9 @@ from gobblin_dagster.service.executors.messages import RunOrder
 from gobblin_dagster.service.executors.monitor import Taken
 from gobblin_dagster.service.executors.rates import job_rate, with_rate
 from gobblin_dagster.service.model import ExecutionStatus, JobKey, JobReport
-from gobblin_dagster.service.store.execution_rows import (
-    Order,
-    add_orders,
-    list_orders,
-    load_job,
-    open_jobs,
-    take_orders,
-    take_over_jobs,
-    update_job,
-)
+from gobblin_dagster.service.store.job_rows import load_job, open_jobs, update_job
 from gobblin_dagster.service.store.node_rows import load_nodes
+from gobblin_dagster.service.store.order_rows import Order, add_orders, list_orders, take_orders, take_over_jobs
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.topology.model import CapabilitySpec
 

@@ -14,8 +14,9 @@ from typing import Any
 from gobblin_dagster.service.catalog.flow_config import FlowSettings
 from gobblin_dagster.service.catalog.templates import keys_of_body
 from gobblin_dagster.service.model import DagJob, ExecutionId
-from gobblin_dagster.service.store.execution_rows import load_execution, unfinished_jobs
+from gobblin_dagster.service.store.execution_rows import load_execution
 from gobblin_dagster.service.store.flow_rows import load_version
+from gobblin_dagster.service.store.job_rows import unfinished_jobs
 from gobblin_dagster.service.store.store import Transaction
 
 

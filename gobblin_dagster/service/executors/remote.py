@@ -17,7 +17,7 @@ from gobblin_dagster.service.executors.remote_dagster import DagsterExecutor, Gr
 from gobblin_dagster.service.executors.rest import HttpsClient, RestExecutor
 from gobblin_dagster.service.executors.store import StoreExecutor
 from gobblin_dagster.service.model import JobKey, JobReport
-from gobblin_dagster.service.store.execution_rows import open_jobs
+from gobblin_dagster.service.store.job_rows import open_jobs
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.topology.graph import EMPTY, FlowGraph
 from gobblin_dagster.service.topology.model import TopologySpec

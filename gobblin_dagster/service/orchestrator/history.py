@@ -7,13 +7,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from gobblin_dagster.service.store.execution_rows import (
-    Ended,
-    delete_executions,
-    ended_after,
-    over_before,
-    over_beyond,
-)
+from gobblin_dagster.service.store.execution_rows import Ended, delete_executions, ended_after, over_before, over_beyond
 from gobblin_dagster.service.store.store import ServiceStore
 
 BATCH = 500

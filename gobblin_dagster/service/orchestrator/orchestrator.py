@@ -53,26 +53,19 @@ from gobblin_dagster.service.orchestrator.step_rows import (
     save_report,
     save_step,
 )
+from gobblin_dagster.service.store.event_rows import Event, add_event, add_events
 from gobblin_dagster.service.store.execution_rows import (
-    Event,
     Execution,
-    add_event,
-    add_events,
     add_executions,
-    add_jobs,
-    add_orders,
     first_accepted,
     first_in_the_way,
     load_execution,
-    load_job,
-    load_jobs,
-    open_jobs,
     overdue_executions,
-    overdue_jobs,
     update_execution,
-    update_job,
 )
 from gobblin_dagster.service.store.flow_rows import load_version
+from gobblin_dagster.service.store.job_rows import add_jobs, load_job, load_jobs, open_jobs, overdue_jobs, update_job
+from gobblin_dagster.service.store.order_rows import add_orders
 from gobblin_dagster.service.store.store import ServiceStore, Transaction, serialize_changes
 from gobblin_dagster.service.topology.graph import FlowGraph
 

@@ -10,12 +10,7 @@ from dataclasses import dataclass
 
 from gobblin_dagster.core.errors import QuotaExceededError
 from gobblin_dagster.service.model import FlowSpec
-from gobblin_dagster.service.store.execution_rows import (
-    Execution,
-    running_by_group,
-    running_by_owner,
-    running_by_user,
-)
+from gobblin_dagster.service.store.execution_rows import Execution, running_by_group, running_by_owner, running_by_user
 from gobblin_dagster.service.store.store import Transaction
 
 _Count = Callable[..., dict[str, int]]

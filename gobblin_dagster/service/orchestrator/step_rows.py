@@ -31,19 +31,11 @@ from gobblin_dagster.service.orchestrator.dag import (
     flow_status,
     is_over,
 )
-from gobblin_dagster.service.store.execution_rows import (
-    Event,
-    Execution,
-    JobExecution,
-    Order,
-    add_event,
-    add_orders,
-    load_execution,
-    load_jobs,
-    update_execution,
-    update_job,
-)
+from gobblin_dagster.service.store.event_rows import Event, add_event
+from gobblin_dagster.service.store.execution_rows import Execution, load_execution, update_execution
 from gobblin_dagster.service.store.flow_rows import is_last_run, load_flow, save_flow
+from gobblin_dagster.service.store.job_rows import JobExecution, load_jobs, update_job
+from gobblin_dagster.service.store.order_rows import Order, add_orders
 from gobblin_dagster.service.store.store import Transaction, serialize_changes
 
 log = logging.getLogger(__name__)

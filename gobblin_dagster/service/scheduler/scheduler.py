@@ -14,7 +14,8 @@ from gobblin_dagster.service.catalog.flow_config import FlowSettings
 from gobblin_dagster.service.cron import Cron
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId, FlowSpec, Trigger
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
-from gobblin_dagster.service.store.execution_rows import Event, Execution, add_events, add_executions
+from gobblin_dagster.service.store.event_rows import Event, add_events
+from gobblin_dagster.service.store.execution_rows import Execution, add_executions
 from gobblin_dagster.service.store.flow_rows import DueFlow, set_next_fires, take_due
 from gobblin_dagster.service.store.store import ServiceStore, Transaction
 from gobblin_dagster.spec.schedule import CatchUp

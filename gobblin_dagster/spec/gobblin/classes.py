@@ -104,7 +104,7 @@ PASSED: Mapping[str, str] = {
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "TextFileBasedSource": {"format": {"type": "text"}, "read_changed": "again"},
     "HadoopTextInputSource": {"format": {"type": "text"}},
-    "AvroFileSource": {"format": {"type": "avro"}, "read_changed": "again"},
+    "AvroFileSource": {"format": {"type": "avro"}},
     "DatePartitionedAvroFileSource": {"format": {"type": "avro"}},
     "DatePartitionedJsonFileSource": {"format": {"type": "text"}},
     "SimpleJsonSource": {"format": {"type": "text"}},

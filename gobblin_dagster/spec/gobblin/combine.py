@@ -95,7 +95,7 @@ def _matches(patterns: list[str], name: str) -> bool:
 def overlap(texts: Texts) -> str | int | values.Plain | None:
     """Return the distance that is read again for late rows; Gobblin does so only for the extract type SNAPSHOT."""
     given = values.count(texts["source.querybased.low.watermark.backup.secs"])
-    if texts.get("source.querybased.extract.type", "SNAPSHOT").upper() != "SNAPSHOT" or given == 0:
+    if _extract_type(texts) != "SNAPSHOT" or given == 0:
         return None
     return given if _is_simple(texts) else f"{given}s"
 
@@ -103,7 +103,7 @@ def overlap(texts: Texts) -> str | int | values.Plain | None:
 def partition_interval(texts: Texts) -> int | str | None:
     """Return the width of a work unit: hours, or days for APPEND_DAILY; for numbers a plain number."""
     given = values.count(texts.get("source.querybased.partition.interval", "0"))
-    kind = texts.get("source.querybased.extract.type", "SNAPSHOT").upper()
+    kind = _extract_type(texts)
     if kind not in ("SNAPSHOT", "APPEND_DAILY", "APPEND_HOURLY", "APPEND_BATCH"):
         raise ValueError(f"expected SNAPSHOT, APPEND_DAILY, APPEND_HOURLY or APPEND_BATCH, got {kind[:60]!r}")
     watermark = texts.get("source.querybased.watermark.type", "timestamp").lower()
@@ -123,22 +123,33 @@ def max_partitions(texts: Texts) -> int | values.Plain:
     return values.count(texts["source.max.number.of.partitions"]) or 20
 
 
-def split_points(texts: Texts) -> list[str | int]:
-    """Return where work units end."""
-    read = values.whole if _is_simple(texts) else values.position
-    return [read(point) for point in values.words(texts["partitioner.userSpecifiedPartitions"])]
-
-
 def start(texts: Texts) -> str | int:
     """Return the first position; of the watermark type simple a number, whatever date its digits may look like."""
     given = texts["source.querybased.start.value"]
     return values.whole(given) if _is_simple(texts) else values.position(given)
 
 
-def end(texts: Texts) -> str | int:
-    """Return the position to stop before; Gobblin's is inclusive."""
+def end(texts: Texts) -> str | int | None:
+    """Return the position to stop before; Gobblin's is inclusive, and counts only for full extracts of APPEND_...."""
+    if _extract_type(texts) == "SNAPSHOT" or not _is_full(texts):
+        return None
     given = texts["source.querybased.end.value"]
     return values.whole(given) + 1 if _is_simple(texts) else values.after_position(given)
+
+
+def max_watermark(texts: Texts) -> str | None:
+    """Return the age of the newest rows to read; in Gobblin it counts only for extracts of APPEND_... that go on."""
+    if _extract_type(texts) == "SNAPSHOT" or _is_full(texts):
+        return None
+    return texts["source.querybased.append.max.watermark.limit"].upper()
+
+
+def _extract_type(texts: Texts) -> str:
+    return texts.get("source.querybased.extract.type", "SNAPSHOT").upper()
+
+
+def _is_full(texts: Texts) -> bool:
+    return texts.get("extract.is.full", "false").lower() == "true"
 
 
 def _is_simple(texts: Texts) -> bool:
@@ -379,9 +390,9 @@ COMBINED: Mapping[str, Callable[[Texts], Any]] = {
     "source(query).overlap": overlap,
     "source(query).partition_interval": partition_interval,
     "source(query).max_partitions": max_partitions,
-    "source(query).split_points": split_points,
     "source(query).start": start,
     "source(query).end": end,
+    "source(query).max_watermark": max_watermark,
     "source(kafka).value": message_value,
     "source(kafka).bootstrap": bootstrap,
     "source(kafka).group": group,
@@ -399,7 +410,6 @@ COMBINED: Mapping[str, Callable[[Texts], Any]] = {
     "source(files).path": combine_files.file_path,
     "source(files).start": combine_files.start,
     "source(files).lead_time": combine_files.lead_time,
-    "source(files).lookback": combine_files.lookback,
     "converters(csv_text).delimiter": first_letter("converter.csv.to.json.delimiter"),
     "converters(csv_text).quote": first_letter("converter.csv.to.json.enclosedchar"),
 }
@@ -407,18 +417,18 @@ COMBINED: Mapping[str, Callable[[Texts], Any]] = {
 
 _LIMITS = ("extract.limit.enabled", "extract.limit.type")
 _TYPE = ("source.querybased.watermark.type",)
+_EXTRACT = ("source.querybased.extract.type", "extract.is.full")
 ASKED: Mapping[str, tuple[str, ...]] = {
     "source(query).url": ("source.class",),
     "source(query).tables": ("source.querybased.query",),
     "source(query).overlap": ("source.querybased.extract.type", "source.querybased.watermark.type"),
     "source(query).partition_interval": _TYPE,
     "source(query).start": _TYPE,
-    "source(query).end": _TYPE,
-    "source(query).split_points": _TYPE,
+    "source(query).end": (*_TYPE, *_EXTRACT),
+    "source(query).max_watermark": _EXTRACT,
     "source(kafka).group": ("job.name",),
     "source(files).path": ("source.class",),
     "source(files).start": combine_files.DATES,
-    "source(files).lookback": combine_files.DATES,
     "execution.limit.seconds": _LIMITS,
     "execution.limit.rows_per_second": _LIMITS,
 }

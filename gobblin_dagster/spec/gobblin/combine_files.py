@@ -19,6 +19,7 @@ _LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M"}
 def file_path(texts: Mapping[str, str]) -> str:
     """Return the pattern of input files."""
     if given := texts.get("source.filebased.files.to.pull"):
+        _require_alone(texts)
         return _files([values.folder(one) for one in values.words(given)]) if "," in given else values.folder(given)
     if "source.filebased.data.directory" not in texts:
         raise ValueError("source.filebased.data.directory is missing")
@@ -34,6 +35,14 @@ def file_path(texts: Mapping[str, str]) -> str:
     ending = ".avro" if "Avro" in texts.get("source.class", "") else ".json"  # files with other ends are not read
     parts = [folder, prefix, f"{{date:{_strptime(_pattern(texts))}}}", suffix, f"*{ending}"]
     return "/".join(part for part in parts if part)
+
+
+def _require_alone(texts: Mapping[str, str]) -> None:
+    """Raise ValueError if other keys say where files are: most of Gobblin's sources would read there instead."""
+    if "source.filebased.data.directory" in texts:
+        raise ValueError("source.filebased.data.directory names other files; keep one of both")
+    if values.file_system(texts.get("source.filebased.fs.uri", "")):
+        raise ValueError("write the files as whole URLs here, and remove source.filebased.fs.uri")
 
 
 def _files(paths: list[str]) -> str:
@@ -54,9 +63,14 @@ def start(texts: Mapping[str, str]) -> str:
     """Return the first day that is read."""
     form, given = _strptime(_pattern(texts)), texts["date.partitioned.source.min.watermark.value"]
     try:
-        return datetime.strptime(given.strip("/"), form).date().isoformat()
+        found = datetime.strptime(given.strip("/"), form)
     except ValueError:
         raise ValueError(f"expected a date as {_pattern(texts)}, got {given[:60]!r}") from None
+    if (found.hour, found.minute) != (0, 0):
+        raise ValueError(
+            f"expected the beginning of a day, got {given[:60]!r}: what is older of that day would be read"
+        )
+    return found.date().isoformat()
 
 
 def lead_time(texts: Mapping[str, str]) -> str | None:
@@ -66,16 +80,6 @@ def lead_time(texts: Mapping[str, str]) -> str | None:
     if unit not in ("HOUR", "DAY"):
         raise ValueError(f"expected HOUR or DAY, got {unit[:60]!r}")
     return f"{size}{unit[0].lower()}" if size else None
-
-
-def lookback(texts: Mapping[str, str]) -> int:
-    """Return how many dates before the newest one are listed again."""
-    given = texts["date.partitioned.source.lookback.time"].lower()
-    match = re.fullmatch(r"(\d+)([hd])", given)
-    finest = _strptime(_pattern(texts))[-1]
-    if match is None or (match[2], finest) not in {("h", "H"), ("d", "d"), ("d", "H")}:
-        raise ValueError(f"expected days like 2d, or hours like 12h where folders are of hours, got {given[:60]!r}")
-    return int(match[1]) * (24 if (match[2], finest) == ("d", "H") else 1)
 
 
 def _pattern(texts: Mapping[str, str]) -> str:

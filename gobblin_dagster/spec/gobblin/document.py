@@ -55,9 +55,10 @@ def read_gobblin(
     own_classes: Mapping[str, Mapping[str, Any]],
     environ: Mapping[str, str],
     shown: Callable[[Path], str],
+    refused: Callable[[Path], str],
 ) -> GobblinDocument:
     """Read a Gobblin job file; faults are collected, never raised. Arguments as in `read_job`."""
-    job = read_job(path, root, own_classes, environ, shown)
+    job = read_job(path, root, own_classes, environ, shown, refused)
     if unreadable := [fault for fault in job.faults if not fault.path and fault.file == shown(path)]:
         return GobblinDocument(found=unreadable)  # without its keys, faults of single keys would be wrong
     text = to_yaml({name: job.data[name] for name in JobSpec.model_fields if name in job.data})

@@ -15,6 +15,7 @@ ENCRYPTED = re.compile(r"ENC\(.*\)", re.DOTALL)
 """A value encrypted with Gobblin's master password."""
 
 _REFERENCE = re.compile(r"\$\{(?P<name>[^{}]*)\}")
+_NESTED = re.compile(r"\$\{[^{}]*\$\{[^{}]*\}[^{}]*\}?")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MAX_DEPTH = 50
 """The most references inside of referred values; more mean a circle."""
@@ -87,6 +88,13 @@ class Entries:
                 return self._resolved(raw[name].text, raw, problems, depth - 1)
             return ""
 
+        if nested := _NESTED.search(text):
+            # Gobblin replaces neither of both, and goes on with the text as it stands.
+            self.referred.update(match["name"] for match in _REFERENCE.finditer(text))
+            problems.append(
+                f"{nested[0][:60]!r} is a reference inside of a reference; write the name of the key itself"
+            )
+            return ""
         parts, end = [], 0
         for match in _REFERENCE.finditer(text):
             parts += [escaped(text[end : match.start()]), value(match)]

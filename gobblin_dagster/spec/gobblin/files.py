@@ -13,6 +13,7 @@ once.
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -36,7 +37,13 @@ _SECURE = "gobblin.template.isSecure"
 _OVERRIDABLE = "gobblin.template.secure.overridableProperties"
 
 
-def read_entries(path: Path, root: Path, shown: Callable[[Path], str], environ: Mapping[str, str]) -> Entries:
+def read_entries(
+    path: Path,
+    root: Path,
+    shown: Callable[[Path], str],
+    environ: Mapping[str, str],
+    refused: Callable[[Path], str] = lambda _: "",
+) -> Entries:
     """Read a job's file and all that it inherits, and replace references.
 
     An optional reference in HOCON is left out if no file has its key, so files with such references are read twice.
@@ -46,20 +53,26 @@ def read_entries(path: Path, root: Path, shown: Callable[[Path], str], environ: 
         root: the jobs folder: the farthest folder whose common file is read, and the folder of templates.
         shown: returns the name of a file for messages.
         environ: environment variables, to know which optional references have a value.
+        refused: returns why a file must not be read, or an empty text; default: all may.
     """
-    entries, has_optional = _read(path, root, shown, environ, frozenset())
+    entries, has_optional = _read(path, root, shown, environ, frozenset(), refused)
     if has_optional:
-        entries, _ = _read(path, root, shown, environ, frozenset(entries.by_key))
+        entries, _ = _read(path, root, shown, environ, frozenset(entries.by_key), refused)
     entries.resolve()
     entries.lists = frozenset(name for name, value in environ.items() if "," in value)
     return entries
 
 
 def _read(
-    path: Path, root: Path, shown: Callable[[Path], str], environ: Mapping[str, str], known: Collection[str]
+    path: Path,
+    root: Path,
+    shown: Callable[[Path], str],
+    environ: Mapping[str, str],
+    known: Collection[str],
+    refused: Callable[[Path], str],
 ) -> tuple[Entries, bool]:
     """Return all keys with their references not replaced, and whether there are optional references."""
-    reading = _Reading(root, shown, environ, known)
+    reading = _Reading(root, shown, environ, known, refused)
     entries = reading.entries
     entries.inherit(reading.file(path))
     for folder in _folders(path.parent, root):
@@ -81,13 +94,18 @@ def read_template_entries(path: Path, root: Path, shown: Callable[[Path], str]) 
     Returns:
         The keys, and those that must be set, each with the entry that asks for it.
     """
+
+    def refused(path: Path) -> str:
+        is_inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
+        return "" if is_inside else "is outside of the folder of templates"
+
     required: dict[str, Entry] = {}
-    reading = _Reading(root, shown, {}, ())
+    reading = _Reading(root, shown, {}, (), refused)
     reading.template(path, required)
     # Read again: now it is known which keys are set later, and which optional references mean a key that is there.
     known = {*reading.entries.by_key, *required}
     defaults = [reading.entries.by_key[name] for name in required if name in reading.entries.by_key]
-    reading = _Reading(root, shown, {}, known, frozenset(required))
+    reading = _Reading(root, shown, {}, known, refused, frozenset(required))
     reading.template(path, required)
     reading.entries.inherit(defaults)
     reading.entries.faults += reading.faults
@@ -119,6 +137,7 @@ class _Reading:
         shown: Callable[[Path], str],
         environ: Mapping[str, str],
         known: Collection[str],
+        refused: Callable[[Path], str],
         set_later: frozenset[str] = frozenset(),
     ) -> None:
         self.entries = Entries()
@@ -129,12 +148,16 @@ class _Reading:
         """Keys that values in HOCON refer to."""
         self._root = root
         self._shown = shown
+        self._refused = refused
         self._names = {*known, *environ}
         self._set_later = set_later
         """Keys whose own values may be replaced after the reading, so that references to them must stay."""
 
     def file(self, path: Path, depth: int = MAX_DEPTH) -> Iterator[Entry]:
         """Yield the keys of a file and of the files that it includes."""
+        if problem := self._refused(path):
+            self.faults.append(SpecFault("", problem, 1, self._shown(path)))
+            return
         try:
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:

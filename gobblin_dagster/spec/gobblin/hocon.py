@@ -5,14 +5,17 @@ name may be a key or an environment variable; they are replaced when all files o
 Gobblin does not find included files either; so is `+=`, of which pyhocon keeps the last value only.
 Deviations that were found: a value like `10 s` is read as a duration instead of text (refused, with a hint), quoted
 keys keep their quotes (removed here), `x."a.b"` cannot be parsed, numbers lose how they are written (`2024.10` and
-`007` may be names), tabs become spaces and `\u00e4` stays as it is (all three are put right before it reads).
+`007` may be names), tabs become spaces and `\u00e4` stays as it is (all three are put right before it reads). It reads
+whatever file or URL an `include` names, from anywhere in a text, as part of a value too: it cannot any more.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from gobblin_dagster.core.utils.optional_packages import optional_package
@@ -20,8 +23,8 @@ from gobblin_dagster.core.utils.optional_packages import optional_package
 _REFERENCE = re.compile(r"\$\{(?P<optional>\??)\s*(?P<name>[\w.:-]+)\s*\}")
 _MARK = "\ue000{}\ue001"
 _MARKED = re.compile("\ue000(.*?)\ue001")
-_QUIET = r'''""".*?"*"""|"(?:[^"\\\n]|\\.)*"|(?:\#|//)[^\n]*'''
-"""Strings and comments: whatever is in them is text."""
+_QUIET = r'''""".*?"*"""|"(?:[^"\\\n]|\\.)*"|(?:\#|(?<![^\s=,{}\[\]])//)[^\n]*'''
+"""Strings and comments: whatever is in them is text. `http://x` is no comment."""
 _NUMBER = re.compile(
     rf"{_QUIET}|"
     r"(?P<before>[=:\[,\s}][ \t]*)(?P<number>[+-]?(?:\d*\.\d+|\d+)(?:[eE][+-]?\d+)?)(?=[ \t]*(?:[$}\],#\n\r]|//|\Z))",
@@ -29,7 +32,9 @@ _NUMBER = re.compile(
 )
 _CHANGED = re.compile(r"\t|\\[u/]")
 _APPEND = re.compile(rf"{_QUIET}|(?P<append>\+=)", re.DOTALL)
-_INCLUDE = re.compile(r"^\s*include\s+[\"(a-z]", re.MULTILINE)
+_INCLUDE = re.compile(rf"{_QUIET}|(?P<include>\binclude\b\s*(?=\"|\w+\s*\())", re.DOTALL | re.IGNORECASE)
+_parsing = threading.Lock()
+"""pyhocon sets for all threads what its parser takes for blanks, so that one text is read at a time."""
 _LEAF = ".ROOT_VALUE"
 """Suffix that Gobblin adds to a key with a value that is also the prefix of other keys, which HOCON does not allow."""
 
@@ -59,14 +64,15 @@ def read_hocon(
     """
     with optional_package("pyhocon"):
         import pyhocon  # noqa: PLC0415 - asked for where a job is written so
-    if match := _INCLUDE.search(text):
-        problem = "`include` is not followed; put common keys into the folder's file, or name a template"
-        raise HoconError(problem, text.count("\n", 0, match.start(0)) + 1)
-    if match := next((found for found in _APPEND.finditer(text) if found["append"]), None):
-        problem = "`+=` is not followed, as the values before it would be lost; write the whole list"
-        raise HoconError(problem, text.count("\n", 0, match.start()) + 1)
+    for pattern, problem in (
+        (_INCLUDE, "`include` is not followed; put common keys into the folder's file, or name a template"),
+        (_APPEND, "`+=` is not followed, as the values before it would be lost; write the whole list"),
+    ):
+        if match := next((found for found in pattern.finditer(text) if found.lastgroup), None):
+            raise HoconError(problem, text.count("\n", 0, match.start()) + 1)
     try:
-        tree = pyhocon.ConfigFactory.parse_string(_NUMBER.sub(_as_written, text), resolve=False)
+        with _without_includes():
+            tree = pyhocon.ConfigFactory.parse_string(_NUMBER.sub(_as_written, text), resolve=False)
         marks = pyhocon.ConfigTree()
         for match in _REFERENCE.finditer(text):
             name = match["name"]
@@ -85,6 +91,26 @@ def read_hocon(
         if not (isinstance(value, str) and value == _MARK.format(key)):
             line = _line_of(text, key)
             yield key.removesuffix(_LEAF), _text(value, line), line
+
+
+@contextmanager
+def _without_includes() -> Iterator[None]:
+    """Take `include` out of pyhocon's grammar: one that the pattern above does not see must read no file either."""
+    with optional_package("pyhocon"):
+        from pyhocon import config_parser  # noqa: PLC0415 - imported where a job is written so
+        from pyparsing import NoMatch  # noqa: PLC0415 - as said above
+
+    keyword = config_parser.Keyword
+
+    def without_include(word: str, **options: Any) -> Any:
+        return NoMatch() if word == "include" else keyword(word, **options)
+
+    with _parsing:
+        config_parser.Keyword = without_include
+        try:
+            yield
+        finally:
+            config_parser.Keyword = keyword
 
 
 def referred_in(text: str) -> set[str]:

@@ -47,6 +47,7 @@ def read_job(
     own_classes: Mapping[str, Mapping[str, Any]],
     environ: Mapping[str, str],
     shown: Callable[[Path], str],
+    refused: Callable[[Path], str],
 ) -> GobblinJob:
     """Convert a job file with all that it includes and inherits.
 
@@ -56,8 +57,9 @@ def read_job(
         own_classes: `classes` of gobblin.yaml: declarations by class name.
         environ: environment variables, only to know which are set.
         shown: returns the name of a file for messages.
+        refused: returns why a file must not be read, or an empty text.
     """
-    return convert(read_entries(path, root, shown, environ), own_classes)
+    return convert(read_entries(path, root, shown, environ, refused), own_classes)
 
 
 def convert(entries: Entries, own_classes: Mapping[str, Mapping[str, Any]] = MappingProxyType({})) -> GobblinJob:
@@ -157,6 +159,10 @@ class _Conversion:
         highest = max((scope for scope in self._given if scope is not None), default=-1) + 1
         asked = self._given[None].get("fork.branches")
         if asked is None:
+            operator = self._given[None].get("fork.operator.class")
+            if highest > 1 and (operator is None or operator.text.endswith("IdentityForkOperator")):
+                entry = next(iter(self._given[highest - 1].values()))
+                self._fault(entry, f"there is no branch {highest - 1}: without fork.branches there is one; add it")
             return max(highest, 1)
         self._taken.add(("fork.branches", None))
         if not asked.text.isdigit() or int(asked.text) < 1:
@@ -219,6 +225,8 @@ class _Conversion:
             self._put(loc, value, first)
             if name in _TOLD:
                 self._warn(found.get("extract.limit.count.limit", first), _TOLD[name])
+        elif name in _IGNORED:
+            self._warn(first, _IGNORED[name])
 
     def _of_own_class(self, name: str, texts: Mapping[str, str]) -> Any:
         """Return the declaration in `classes` for the class that a field names; None if there is none."""
@@ -248,13 +256,25 @@ class _Conversion:
 
     def _without_watermark(self) -> None:
         """Read tables whole in each run where no column is named and each extract replaces the last."""
-        extract_type = self._find("extract.table.type", None)
-        if self._source_type != "query" or "extract.delta.fields" in self._given[None] or extract_type is None:
+        if self._source_type != "query" or "extract.delta.fields" in self._given[None]:
             return
         source = self._job.data["source"]
-        if extract_type.text.lower() == "snapshot_only" and "column" not in source.get("watermark", {}):
-            source.pop("watermark", None)
-            self._put(("source", "without_watermark"), "full", extract_type)
+        if "column" in source.get("watermark", {}) or "without_watermark" in source or "table_options" in source:
+            return  # `classes` of gobblin.yaml says so already
+        asked = {"extract.table.type": "snapshot_only", "extract.is.full": "true"}
+        found = [self._find(name, None) for name in asked]
+        given = [
+            entry for entry, value in zip(found, asked.values(), strict=True) if entry and entry.text.lower() == value
+        ]
+        source.pop("watermark", None)
+        entry = next(iter(given), None) or self._given[None]["source.class"]
+        self._put(("source", "without_watermark"), "full", entry)
+        if not given:
+            self._fault(
+                entry,
+                "extract.delta.fields is missing: Gobblin would append whole tables in each run; name the column, or "
+                "write extract.is.full=true, so that each extract replaces the last",
+            )
 
     def _zone(self) -> None:
         """Set the zone that Gobblin takes for a source without one: in ours, other rows would be read."""
@@ -518,9 +538,18 @@ class _Conversion:
         output = self._job.data.pop("output", {})
         self._put(("output",), {"path": path} | output, finals[0])
         for name in ("file_mode", "dir_mode", "group"):
+            self._same_for_all(f"output.{name}")
             for one in self._scopes():
                 if name not in self._job.data["output"]:
                     self._set_field(f"output.{name}", ("output", name), one)
+
+    def _same_for_all(self, name: str) -> None:
+        """Add a fault where branches ask for different permissions or groups: files of one would have the other's."""
+        for key in lookup.names_of(name):
+            found = [self._find(key, scope) for scope in range(self._branches)]
+            entry = next((one for one in found if one is not None), None)
+            if entry is not None and len({one.text if one else None for one in found}) > 1:
+                self._fault(entry, f"all branches have the same permissions and group; write {key} once, without index")
 
     # Helpers
 
@@ -601,10 +630,16 @@ _STRUCTURAL = frozenset(
 )
 """Fields that are set together with others, not one by one."""
 _TOLD = {
-    "execution.limit.rows": "a work unit ends with the batch that reaches the limit: up to 5,000 rows more are read in "
-    "this run, and none of them again"
+    "execution.limit.rows": "a work unit ends at the first position behind so many rows, for files at the end of a "
+    "file: the rows up to there are read in this run, and none of them again"
 }
 """By field, a note on how it differs from Gobblin."""
+_IGNORED = {
+    "source(query).end": "is not used: as in Gobblin, it bounds full extracts of the types APPEND_... alone",
+    "source(query).max_watermark": "is not used: as in Gobblin, it bounds extracts of the types APPEND_... alone, "
+    "unless they are full",
+}
+"""By field, why its keys do not count in a job of this kind."""
 _TYPING = frozenset({"JsonIntermediateToAvroConverter", "JsonIntermediateToParquetGroupConverter"})
 _SCHEMAS = frozenset({"source.schema", "gobblin.converter.schemaInjector.schema"})
 _PATH_KEYS = ("writer.file.path", "writer.file.pathType", "writer.file.path.type")

@@ -81,6 +81,7 @@ _LOADER = "read by the loader: its keys become keys of the job"
 _PACKING = "Spark's cores and `execution.tasks_per_core` decide how many packs there are"
 _POOL = "Spark's cores decide"
 _LAYOUT = "tablename: no folder of the namespace; the branch and the dataset are folders always, so that none collide"
+_URL = "`classes` of gobblin.yaml can name a source with a `url` of your own"
 _FS = "settings of the file system's own client"
 
 JOB = (
@@ -128,7 +129,7 @@ JOB = (
         "extract.limit.count.limit",
         "execution.limit.rows",
         mark=_RARE,
-        note="a unit ends with the batch that reaches it, of up to 5,000 rows",
+        note="a unit ends at the first position behind so many rows, for files at the end of a file",
     ),
     Key("extract.limit.timeLimit", "execution.limit.seconds", mark=_RARE),
     Key("extract.limit.timeLimitTimeunit", "execution.limit.seconds", mark=_RARE, note="default: seconds"),
@@ -224,14 +225,18 @@ QUERY = (
         "source.querybased.end.value",
         "source(query).end",
         values.after_position,
-        note="inclusive there, exclusive here",
+        note="inclusive there, exclusive here; as there, only of full extracts of the types APPEND_...",
     ),
     _refused(
         "source.querybased.is.watermark.override",
         "`gobblin startpoint set` a watermark: it counts for one run",
         holds=("false",),
     ),
-    Key("source.querybased.append.max.watermark.limit", "source(query).max_watermark", str.upper),
+    Key(
+        "source.querybased.append.max.watermark.limit",
+        "source(query).max_watermark",
+        note="as there, not of the extract type SNAPSHOT, and not of full extracts",
+    ),
     Key(
         "source.querybased.low.watermark.backup.secs",
         "source(query).overlap",
@@ -255,8 +260,14 @@ QUERY = (
     _refused("source.querybased.hour.column", "take one column that holds day and hour"),
     Key("source.timezone", "source(query).timezone", note="default: America/Los_Angeles, as there"),
     Key("source.timezone", "source(files).timezone", note="default: America/Los_Angeles, as there"),
-    _needless("partitioner.hasUserSpecifiedPartitions", "split points are given, or not", _RARE),
-    Key("partitioner.userSpecifiedPartitions", "source(query).split_points", mark=_RARE),
+    _refused(
+        "partitioner.hasUserSpecifiedPartitions",
+        "each run would read these ranges again, and nothing else; convert the job to YAML and give the source "
+        "`start`, `end` and `split_points`",
+        _RARE,
+        holds=("false",),
+    ),
+    _needless("partitioner.userSpecifiedPartitions", "without `hasUserSpecifiedPartitions` they do not count", _RARE),
     _refused("partitioner.isEarlyStopped", "see `execution.max_work_units`", _RARE, holds=("false",)),
     Key("partitioner.allowEqualWatermarkBoundary", mark=_RARE, note="ranges are half-open", holds=("false",)),
     Key("source.conn.host", "source(query).url"),
@@ -264,7 +275,9 @@ QUERY = (
     Key("source.conn.username", "source(query).url"),
     Key("source.conn.password", "source(query).url", note="${env:NAME} only; the variable holds it percent-encoded"),
     _needless("source.conn.driver", "the URL names the database"),
-    Key("source.conn.*", note="`classes` of gobblin.yaml can name a source with a `url` of your own"),
+    _refused("source.conn.database", _URL),
+    _refused("source.conn.sid", _URL),
+    Key("source.conn.*", note=_URL),
 )
 
 KAFKA = (
@@ -312,7 +325,11 @@ FILES = (
         "date.partitioned.source.max.files.per.job", "source(files).max_files_per_run", values.count, note="per dataset"
     ),
     Key("date.partitioned.source.max.workunits.per.job", "execution.max_work_units", values.count),
-    Key("date.partitioned.source.lookback.time", "source(files).lookback", note="late files of these dates are read"),
+    _refused(
+        "date.partitioned.source.lookback.time",
+        "each run would read the files of that time again, and none before it; convert the job to YAML and give the "
+        "source `start` and `lookback`, which reads late files once",
+    ),
     Key("source.filebased.maxFilesPerRun", "source(files).max_files_per_run", values.count, note="per dataset"),
     Key("source.filebased.fs.prior.snapshot.required", mark=_RARE, note="a state without its snapshot is never stored"),
     Key("source.filebased.files.to.pull", "source(files).path", values.words, note="files of one folder, or a pattern"),
@@ -383,7 +400,12 @@ CONVERTERS = (
         values.flattened,
         note="`address.city` becomes a column `addressCity` behind the others",
     ),
-    Key("converter.filter.field", "converters(AvroFilterConverter).column"),
+    Key(
+        "converter.filter.field",
+        "converters(AvroFilterConverter).column",
+        values.column_whole,
+        note="a whole column; a field of one is refused",
+    ),
     Key("converter.filter.value", "converters(AvroFilterConverter).equals"),
     Key("converter.string.filter.pattern", "converters(StringFilterConverter).matches"),
     Key("converter.string.splitter.delimiter", "converters(split).delimiter"),

@@ -12,6 +12,8 @@ from gobblin_dagster.core.utils.json_text import parse_json
 _REFERENCE = re.compile(r"\$\{\w+\}")
 _BRACES = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d+\}")
 """What may hold a brace in a pattern: an escape, a class, or a number of repetitions."""
+_PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]")
+"""Escapes and classes of a pattern."""
 
 
 class Plain(str):
@@ -53,9 +55,16 @@ def patterns(given: str) -> list[str]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", FutureWarning)  # Java intersects classes: [a-z&&[^b]]
-                re.compile(text)
-        except (re.error, FutureWarning) as error:
+                re.compile(text, re.ASCII)
+        except (re.error, ValueError, FutureWarning) as error:
             raise ValueError(f"expected regular expressions, got {pattern[:60]!r}: {error}") from None
+        for part in _PARTS.findall(text):
+            is_nested = part.startswith("[") and "[" in re.sub(r"\\.", "", part[1:])
+            if is_nested or "\\0" in part.replace("\\\\", ""):  # a class inside of a class; octal digits
+                raise ValueError(
+                    f"expected regular expressions, got {pattern[:60]!r}: {part[:20]!r} means something else in Java; "
+                    "write it in another way"
+                )
         if "{" in _BRACES.sub("", text):
             raise ValueError(
                 f"expected regular expressions, got {pattern[:60]!r} with a brace that is not closed; commas separate "
@@ -305,6 +314,16 @@ def columns_whole(given: str) -> list[str]:
     if nested := [name for name in words(given) if "." in name]:
         raise ValueError(f"expected whole columns, got the field {nested[0][:60]!r} of one")
     return words(given)
+
+
+def column_whole(given: str) -> str:
+    """Return the name of a column; raise ValueError for a field inside of a column."""
+    if "." in given:
+        raise ValueError(
+            f"expected a whole column, got the field {given[:60]!r} of one; give the class in `classes` of "
+            "gobblin.yaml: {type: sql, where: \"address.city = 'Oslo'\"}"
+        )
+    return given
 
 
 def retrieved(given: str) -> str:

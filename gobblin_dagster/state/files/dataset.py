@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import logging
 import posixpath
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -32,6 +33,9 @@ from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.state.files.log import VersionLog
 from gobblin_dagster.state.files.records import DatasetHead, Removal, SequenceEntry, SnapshotPart, decode, encode
 from gobblin_dagster.state.parts import mend, part_names, put_together, take_apart
+from gobblin_dagster.state.store import damaged_files
+
+log = logging.getLogger(__name__)
 
 _TRIES = 50
 """How often a change is tried if other writers are faster each time."""
@@ -191,11 +195,17 @@ class DatasetFiles:
     def archived(self, head: DatasetHead, sequence_id: str) -> SequenceEntry | None:
         """Return a sequence of the archive; None if it is not there, or was pruned."""
         entry = self._in_archive(sequence_id)
-        return None if entry is None or entry.sequence.version_read < head.pruned_below else entry
+        return None if entry is None or _is_pruned(entry, head) else entry
 
     def _in_archive(self, sequence_id: str) -> SequenceEntry | None:
         # Read "unreported" first: a file is deleted there only after it was written to "closed".
-        entries = [self._read(SequenceEntry, self._archive_path(kind, sequence_id)) for kind in _ARCHIVES]
+        paths = [self._archive_path(kind, sequence_id) for kind in _ARCHIVES]
+        entries = [self._read(SequenceEntry, path) for path in paths]
+        for path, entry in zip(paths, entries, strict=True):
+            one = None if entry is None else entry.sequence
+            if one is not None and (one.id, one.job, one.dataset_urn) != (sequence_id, self.job, self.dataset_urn):
+                problem = f"it belongs to dataset {one.dataset_urn!r} of job {one.job!r}, as {one.id}"
+                raise CorruptRecordError(what=f"The record {path}", problem=problem)
         return entries[1] or entries[0]
 
     def entries(self, is_ended_too: bool) -> list[SequenceEntry]:
@@ -250,16 +260,25 @@ class DatasetFiles:
         return self._entries_of(head, *kinds)
 
     def _entries_of(self, head: DatasetHead, *kinds: str) -> list[SequenceEntry]:
-        found = (entry for entry in self._archived(*kinds) if entry.sequence.version_read >= head.pruned_below)
+        found = (entry for entry in self._archived(*kinds) if not _is_pruned(entry, head))
         entries = {entry.sequence.id: entry for entry in found}
         if head.entry is not None:
             entries[head.entry.sequence.id] = head.entry
         return list(entries.values())
 
     def _archived(self, *kinds: str) -> list[SequenceEntry]:
+        entries = []
+        for sequence_id in self._archived_ids(*kinds):
+            try:
+                entries.append(self._in_archive(sequence_id))
+            except CorruptRecordError as error:
+                # Its commit has ended. Whoever needs it misses it, for this dataset alone.
+                log.warning("An ended commit sequence is left out: %s", error)
+        return [entry for entry in entries if entry is not None]
+
+    def _archived_ids(self, *kinds: str) -> list[str]:
         names = {name for kind in kinds for name in self.storage.list_names(posixpath.join(self.folder, kind))}
-        ids = [DatasetUrn.from_key(name.removesuffix(".json")).value for name in sorted(names)]
-        return [entry for entry in map(self._in_archive, ids) if entry is not None]
+        return [DatasetUrn.from_key(name.removesuffix(".json")).value for name in sorted(names)]
 
     # -- pruning -------------------------------------------------------------------------------------------------------
     def prune(self, below: int, stored_body: Callable[[str], str]) -> DatasetHead:
@@ -280,7 +299,10 @@ class DatasetFiles:
             after = replace(head, pruned_below=limit)
             if not self._parts_folders():
                 return after
-            kept = [stored_body(entry.sequence.id) for entry in self._entries_of(after, *_ARCHIVES)]
+            ended = {entry.sequence.id for entry in self._archived(*_ARCHIVES) if _is_pruned(entry, after)}
+            ours = {head.entry.sequence.id} if head.entry is not None else set()
+            # Of damaged entries too, which a backup may bring back.
+            kept = [stored_body(one) for one in {*self._archived_ids(*_ARCHIVES), *ours} - ended]
             # `restore` may have to go back to any head that is still there.
             heads = (content.decode(errors="replace") for content in self._log.read_all())
             folder = _parts_folder(number)
@@ -291,7 +313,7 @@ class DatasetFiles:
 
     def vanished(self, head: DatasetHead) -> list[str]:
         """Return the ids of sequences that were pruned, and still have files."""
-        return [e.sequence.id for e in self._archived(*_ARCHIVES) if e.sequence.version_read < head.pruned_below]
+        return [e.sequence.id for e in self._archived(*_ARCHIVES) if _is_pruned(e, head)]
 
     def forget(self, sequence_id: str) -> None:
         """Delete a sequence from the archive."""
@@ -344,7 +366,7 @@ class DatasetFiles:
     def _with_part(self, head: DatasetHead, part: SnapshotPart) -> DatasetHead:
         content = encode(_with_paths(part, self.places.to_stored))
         # The name depends on the content: a repeated commit finds its own part, never the part of a failed attempt.
-        name = f"{part.snapshot:020d}-{hashlib.sha256(content).hexdigest()[:32]}.json"
+        name = _part_name(content, part.snapshot)
         self.storage.put_if_absent(self._part_path(name), content)
         return replace(head, snapshot_part=name)
 
@@ -379,16 +401,30 @@ class DatasetFiles:
         return posixpath.join(self.folder, "snapshots", name)
 
     def _part(self, name: str) -> SnapshotPart:
-        part = self._read(SnapshotPart, self._part_path(name))
-        if part is None:
-            raise CorruptRecordError(what=f"The record {self._part_path(name)}", problem="the file is missing")
-        return _with_paths(part, self.places.from_stored)
+        path = self._part_path(name)
+        try:
+            content = self.storage.read(path)
+            if _part_name(content, int(name[:20])) != name:
+                raise CorruptRecordError(what=f"The record {path}", problem="its content does not match its name")
+            return _with_paths(decode(SnapshotPart, content, path), self.places.from_stored)
+        except FileNotFoundError as error:
+            raise damaged_files(f"The record {path}", "the file is missing") from error
+        except CorruptRecordError as error:
+            raise damaged_files(f"The record {path}", error.problem) from error
 
     def _read(self, cls: type[T], path: str) -> T | None:
         try:
             return decode(cls, self.storage.read(path), path)
         except FileNotFoundError:
             return None
+
+
+def _is_pruned(entry: SequenceEntry, head: DatasetHead) -> bool:
+    return entry.sequence.version_read < head.pruned_below
+
+
+def _part_name(content: bytes, snapshot: int) -> str:
+    return f"{snapshot:020d}-{hashlib.sha256(content).hexdigest()[:32]}.json"
 
 
 def _parts_folder(number: int) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -19,6 +18,7 @@ from gobblin_dagster.core.places import Places
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.utils.json_text import parse_json
+from gobblin_dagster.core.utils.parallel import in_parallel
 from gobblin_dagster.state.files.dataset import DatasetFiles
 from gobblin_dagster.state.files.records import DatasetHead
 
@@ -64,6 +64,7 @@ class StoreFolder:
         storage: holds the files.
         threads: number of datasets that `each` works on at once.
         base: the project's folder, absolute; see `FileStateStore`.
+        address: the folder as a person writes it, for messages; empty: `root`.
 
     Raises:
         StoreVersionError: the store has a newer layout; nothing was changed.
@@ -71,9 +72,10 @@ class StoreFolder:
         TransientError: (all methods) the storage cannot be used now.
     """
 
-    def __init__(self, root: str, storage: Storage, threads: int, base: str) -> None:
+    def __init__(self, root: str, storage: Storage, threads: int, base: str, address: str = "") -> None:
         self.storage = storage
         self.root = root
+        self._address = address or root
         self._threads = threads
         with self.errors():
             self._check_format(base)
@@ -82,7 +84,7 @@ class StoreFolder:
     @property
     def url(self) -> str:
         """Return the store's address, for messages."""
-        return f"files:{self.root}"
+        return f"files:{self._address}"
 
     def path(self, *parts: str) -> str:
         """Return the path of what is in the store, by the names of its folders and its own."""
@@ -143,12 +145,8 @@ class StoreFolder:
 
     def each(self, function: Callable[[S], T], items: Iterable[S]) -> list[T]:
         """Call a function for each item, in threads: most of the time is waiting for a disk or a network."""
-        work = list(items)
         with self.errors():
-            if min(self._threads, len(work)) <= 1:
-                return [function(item) for item in work]
-            with ThreadPoolExecutor(min(self._threads, len(work))) as pool:
-                return list(pool.map(function, work))
+            return in_parallel(function, list(items), self._threads)
 
     def names(self, *parts: str) -> list[str]:
         """Return the decoded names in a folder, without hidden files, which belong to other programs."""

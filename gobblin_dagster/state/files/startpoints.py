@@ -10,14 +10,18 @@ The startpoints themselves are in the heads of their datasets, so that a commit 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from gobblin_dagster.core.clock import Clock
+from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.startpoint import Startpoint, StartpointChange, StartpointEvent, events_of
 from gobblin_dagster.state.files import changes
 from gobblin_dagster.state.files.folder import StoreFolder, segment
 from gobblin_dagster.state.files.records import DatasetHead, decode, encode
+
+log = logging.getLogger(__name__)
 
 
 def _event_order(key: tuple[str, str]) -> tuple[str, int, str]:
@@ -184,7 +188,7 @@ class StartpointFiles:
             self._folder.storage.put_if_absent(path, encode(noted.event))
 
     def load_events(self, job: str, urns: Collection[str] | None = None) -> list[StartpointEvent]:
-        """Return the history, oldest first."""
+        """Return the history, oldest first; a damaged event hides no other."""
         with self._folder.errors():
             begun = self._folder.names("jobs", segment(job), "startpoint_events")
         wanted = [urn for urn in begun if urns is None or urn in urns]
@@ -201,7 +205,10 @@ class StartpointFiles:
         paths = [self._event_path(job, urn, name) for name, urn in keys]
         contents = self._folder.each(self._folder.storage.read, paths)
         for key, content, path in zip(keys, contents, paths, strict=True):
-            found[key] = decode(StartpointEvent, content, path)
+            try:
+                found[key] = decode(StartpointEvent, content, path)
+            except CorruptRecordError as error:
+                log.warning("The event %s is damaged, and left out: %s", path, error.problem)
         return [found[key] for key in sorted(found, key=_event_order)]
 
 

@@ -76,6 +76,7 @@ class FileStateStore:
         threads: number of datasets that methods for many datasets work on at once.
         base: the project's folder, absolute. Paths inside it are stored relative to it; empty stores all paths as they
             are.
+        address: the folder as a person writes it, with its file system, for messages; empty: `root`.
 
     Raises:
         StoreVersionError: the store has a newer layout; nothing was changed.
@@ -86,9 +87,15 @@ class FileStateStore:
     """
 
     def __init__(
-        self, root: str, storage: Storage, clock: Clock = _SYSTEM_CLOCK, threads: int = 8, base: str = ""
+        self,
+        root: str,
+        storage: Storage,
+        clock: Clock = _SYSTEM_CLOCK,
+        threads: int = 8,
+        base: str = "",
+        address: str = "",
     ) -> None:
-        self._folder = StoreFolder(root, storage, threads, base)
+        self._folder = StoreFolder(root, storage, threads, base, address)
         self._clock = clock
         self._startpoints = StartpointFiles(self._folder, clock)
 

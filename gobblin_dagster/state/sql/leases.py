@@ -160,12 +160,11 @@ def _owner_columns(owner: LeaseOwner) -> dict[str, Any]:
 
 def _lease(row: RowMapping) -> Lease | None:
     """Return the lease of a row; None if nobody holds it."""
-    damaged = [name for name in ("epoch",) if not _is_epoch(row[name])]
+    is_sound = {"epoch": _is_epoch(row["epoch"])}
     if row["run_id"] is not None:
-        damaged += [name for name in _TEXTS if not isinstance(row[name], str)]
-        damaged += [name for name in ("pid",) if not isinstance(row[name], int)]
-        damaged += [name for name in ("until",) if row[name] in (None, UNREADABLE)]
-    if damaged:
+        is_sound |= {name: isinstance(row[name], str) for name in _TEXTS}
+        is_sound |= {"pid": isinstance(row["pid"], int), "until": row["until"] not in (None, UNREADABLE)}
+    if damaged := [name for name, sound in is_sound.items() if not sound]:
         names = " and ".join(f"`{name}`" for name in damaged)
         return DamagedLease.of(row["dataset_urn"], f"its row in `{leases.name}` holds no valid {names}")
     if row["run_id"] is None:

@@ -10,9 +10,9 @@ from sqlalchemy import ColumnElement, Connection, Table, exists, insert, or_, se
 
 from gobblin_dagster.core.commit import FileHistory, PublishedFile, body_digest
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.places import Places
 from gobblin_dagster.state.sql.tables import snapshot_files, snapshot_removals
+from gobblin_dagster.state.store import damaged_files
 
 FILE_COLUMNS = tuple(field.name for field in fields(PublishedFile))
 _FILES = select(*(snapshot_files.c[name] for name in (*FILE_COLUMNS, "digest")))
@@ -46,6 +46,9 @@ def load_history(connection: Connection, job: str, dataset_urn: str, places: Pla
     removed: dict[str, list[int]] = {}
     query = select(removals.path, removals.snapshot).where(removals.job == job, removals.dataset_urn == dataset_urn)
     for path, snapshot in connection.execute(query.order_by(removals.snapshot)):
+        if not (isinstance(path, str) and isinstance(snapshot, int) and snapshot > 0):
+            what = f"The record of the snapshot that removed file {path} of dataset {dataset_urn!r} of job {job!r}"
+            raise damaged_files(what, f"it says {snapshot!r}")
         removed.setdefault(places.from_stored(path), []).append(snapshot)
     rows = connection.execute(_FILES.where(files.job == job, files.dataset_urn == dataset_urn))
     found = (_file(places, job, dataset_urn, *row) for row in rows)
@@ -78,5 +81,5 @@ def _file(places: Places, *row: Any) -> PublishedFile:
     job, dataset_urn, branch, path, *rest = facts
     if digest is not None and digest != file_digest(*facts):
         what = f"The record of file {path} of dataset {dataset_urn!r} of job {job!r}"
-        raise CorruptRecordError(what=what, problem="it does not match its digest: another program changed it")
+        raise damaged_files(what, "it does not match its digest: another program changed it")
     return PublishedFile(branch, places.from_stored(path), *rest)

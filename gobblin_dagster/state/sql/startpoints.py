@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Insert, and_, select, update
+from sqlalchemy import ColumnElement, Connection, Insert, Row, and_, select, update
 from sqlalchemy import delete as delete_from
 
 from gobblin_dagster.core import serialization
-from gobblin_dagster.core.startpoint import Startpoint, StartpointChange, StartpointEvent, StartpointKey, events_of
+from gobblin_dagster.core.errors import CorruptRecordError
+from gobblin_dagster.core.startpoint import (
+    DamagedStartpoint,
+    Startpoint,
+    StartpointChange,
+    StartpointEvent,
+    StartpointKey,
+    events_of,
+)
 from gobblin_dagster.database.dialect import insert, is_among
 from gobblin_dagster.state.sql.tables import startpoint_events, startpoints
 
+log = logging.getLogger(__name__)
+
 _KEY = ["job", "dataset_urn", "partition"]
+_ROWS = select(startpoints)
 
 
 def save(connection: Connection, startpoint: Startpoint, at: datetime) -> None:
@@ -67,8 +79,8 @@ def _insert(connection: Connection, startpoint: Startpoint) -> Insert:
 
 def _locked(connection: Connection, key: StartpointKey) -> Startpoint | None:
     # The row is locked until the transaction ends, so that a startpoint that a person sets meanwhile comes after it.
-    body = connection.scalar(select(startpoints.c.body).where(_is(key)).with_for_update())
-    return None if body is None else _load(body)
+    row = connection.execute(_ROWS.where(_is(key)).with_for_update()).one_or_none()
+    return None if row is None else _load(row)
 
 
 def _replace(connection: Connection, startpoint: Startpoint) -> None:
@@ -76,11 +88,11 @@ def _replace(connection: Connection, startpoint: Startpoint) -> None:
 
 
 def load(connection: Connection, job: str, urns: Collection[str] | None) -> list[Startpoint]:
-    """Return startpoints by dataset and partition."""
-    query = select(startpoints.c.body).where(startpoints.c.job == job)
+    """Return startpoints by dataset and partition, damaged ones too (`DamagedStartpoint`)."""
+    query = _ROWS.where(startpoints.c.job == job)
     if urns is not None:
         query = query.where(is_among(connection, startpoints.c.dataset_urn, urns))
-    found = [_load(body) for body in connection.scalars(query)]
+    found = map(_load, connection.execute(query))
     return sorted(found, key=lambda one: (one.dataset_urn, one.partition))
 
 
@@ -109,12 +121,20 @@ def _note(connection: Connection, events: Iterable[StartpointEvent]) -> None:
 
 
 def load_events(connection: Connection, job: str, urns: Collection[str] | None) -> list[StartpointEvent]:
-    """Return the history, oldest first; events of one instant in the order in which they were written."""
+    """Return the history, oldest first; events of one instant in the order in which they were written.
+
+    A damaged one hides no other.
+    """
     columns = startpoint_events.c
-    query = select(columns.body).where(columns.job == job).order_by(columns.number)
+    query = select(columns.dataset_urn, columns.body).where(columns.job == job).order_by(columns.number)
     if urns is not None:
         query = query.where(is_among(connection, columns.dataset_urn, urns))
-    events = [serialization.from_json(StartpointEvent, body) for body in connection.scalars(query)]
+    events = []
+    for urn, body in connection.execute(query):
+        try:
+            events.append(serialization.from_json(StartpointEvent, body))
+        except CorruptRecordError as error:
+            log.warning("An event of the startpoints of dataset %r is damaged, and left out: %s", urn, error.problem)
     return sorted(events, key=lambda event: event.at)  # imported ones may be older than those before them
 
 
@@ -138,5 +158,12 @@ def _values(startpoint: Startpoint) -> dict[str, Any]:
     return {"id": startpoint.id, "body": serialization.to_json(startpoint)}
 
 
-def _load(body: str) -> Startpoint:
-    return serialization.from_json(Startpoint, body, older_formats=Startpoint.older_formats)
+def _load(row: Row[Any]) -> Startpoint:
+    key = StartpointKey(row.dataset_urn, row.partition, row.job)
+    try:
+        found = serialization.from_json(Startpoint, row.body, older_formats=Startpoint.older_formats)
+    except CorruptRecordError as error:
+        return DamagedStartpoint.of(key, row.id, error.problem)
+    if (found.key, found.id) != (key, row.id):
+        return DamagedStartpoint.of(key, row.id, f"its row holds that of {found.key} with the id {found.id}")
+    return found

@@ -30,8 +30,8 @@ VERSION_TABLE = "gobblin_schema_version"
 dataset_states = Table(
     "gobblin_dataset_states",
     metadata,
-    Column("job", Text, primary_key=True),
-    Column("dataset_urn", Text, primary_key=True),
+    Column("job", StoredText, primary_key=True),
+    Column("dataset_urn", StoredText, primary_key=True),
     Column("version", BigInteger, nullable=False),
     Column("body", StoredText, nullable=False),
     # NULL if an older program wrote the row.
@@ -41,8 +41,8 @@ dataset_states = Table(
 leases = Table(
     "gobblin_leases",
     metadata,
-    Column("job", Text, primary_key=True),
-    Column("dataset_urn", Text, primary_key=True),
+    Column("job", StoredText, primary_key=True),
+    Column("dataset_urn", StoredText, primary_key=True),
     # The epoch must never go back, so rows are never deleted: releasing a lease sets the owner to NULL.
     Column("epoch", BigInteger, nullable=False),
     Column("run_id", Text),
@@ -59,8 +59,8 @@ sequences = Table(
     # Order of insertion; `created_at` may be wrong, because clocks of several drivers differ.
     Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
     Column("id", StoredText, nullable=False, unique=True),
-    Column("job", Text, nullable=False),
-    Column("dataset_urn", Text, nullable=False),
+    Column("job", StoredText, nullable=False),
+    Column("dataset_urn", StoredText, nullable=False),
     Column("run_id", StoredText, nullable=False),
     Column("version_read", BigInteger, nullable=False),
     Column("state", Text, nullable=False),
@@ -87,8 +87,8 @@ Index("gobblin_sequences_by_version", sequences.c.job, sequences.c.version_read,
 snapshot_files = Table(
     "gobblin_snapshot_files",
     metadata,
-    Column("job", Text, primary_key=True),
-    Column("dataset_urn", Text, primary_key=True),
+    Column("job", StoredText, primary_key=True),
+    Column("dataset_urn", StoredText, primary_key=True),
     # A published path is never used again: the primary key refuses a second file with the same path.
     Column("path", Text, primary_key=True),
     Column("snapshot", BigInteger, nullable=False),
@@ -102,8 +102,8 @@ snapshot_files = Table(
 snapshot_removals = Table(
     "gobblin_snapshot_removals",
     metadata,
-    Column("job", Text, primary_key=True),
-    Column("dataset_urn", Text, primary_key=True),
+    Column("job", StoredText, primary_key=True),
+    Column("dataset_urn", StoredText, primary_key=True),
     Column("path", Text, primary_key=True),
     # Part of the key: a rollback may bring a file back, and a later snapshot may remove it again.
     Column("snapshot", BigInteger, primary_key=True, autoincrement=False),
@@ -112,11 +112,11 @@ snapshot_removals = Table(
 startpoints = Table(
     "gobblin_startpoints",
     metadata,
-    Column("job", Text, primary_key=True),
-    Column("dataset_urn", Text, primary_key=True),
+    Column("job", StoredText, primary_key=True),
+    Column("dataset_urn", StoredText, primary_key=True),
     # Empty for the whole dataset.
-    Column("partition", Text, primary_key=True),
-    Column("id", Text, nullable=False),
+    Column("partition", StoredText, primary_key=True),
+    Column("id", StoredText, nullable=False),
     Column("body", StoredText, nullable=False),
 )
 
@@ -124,8 +124,8 @@ startpoint_events = Table(
     "gobblin_startpoint_events",
     metadata,
     Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
-    Column("job", Text, nullable=False),
-    Column("dataset_urn", Text, nullable=False),
+    Column("job", StoredText, nullable=False),
+    Column("dataset_urn", StoredText, nullable=False),
     Column("body", StoredText, nullable=False),
 )
 Index("gobblin_startpoint_events_by_job", startpoint_events.c.job, startpoint_events.c.dataset_urn)
@@ -134,8 +134,8 @@ body_parts = Table(
     "gobblin_body_parts",
     metadata,
     # Long texts that bodies of states and sequences have in common, by digest; never changed.
-    Column("job", Text, primary_key=True),
-    Column("dataset_urn", Text, primary_key=True),
+    Column("job", StoredText, primary_key=True),
+    Column("dataset_urn", StoredText, primary_key=True),
     Column("name", Text, primary_key=True),
     Column("body", StoredText, nullable=False),
 )
@@ -152,7 +152,7 @@ runs = Table(
     "gobblin_runs",
     metadata,
     Column("run_id", Text, primary_key=True),
-    Column("job", Text, primary_key=True),
+    Column("job", StoredText, primary_key=True),
     Column("started_at", UtcDateTime, nullable=False),
     Column("body", StoredText, nullable=False),
 )

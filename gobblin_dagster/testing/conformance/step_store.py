@@ -168,8 +168,30 @@ class StepStoreConformance(OpensStore):
         sequence = Lake(tmp_path).steps(store).begin(JOB, URN).rename(str(source), str(target)).end()
         source.write_text("RECORDS")
         assert not sequence.commit()
-        assert not target.exists()
+        assert (target.exists(), source.read_text()) == (False, "RECORDS")
         assert JOB not in store.list_jobs() or URN not in store.load_dataset_states(JOB)
+
+    def test_folder_in_the_place_of_a_file_keeps_the_file_where_it_is(self, store: StateStore, tmp_path: Path) -> None:
+        """A target that is a folder is refused; the file that was to be moved there stays."""
+        source, target = tmp_path / "task-output/1", tmp_path / "job-output/1"
+        source.parent.mkdir()
+        target.mkdir(parents=True)
+        source.write_text("records")
+        steps = Lake(tmp_path).steps(store)
+        assert not steps.begin(JOB, URN).rename(str(source), str(target)).end().commit()
+        [stored] = store.load_sequences(states=set(SequenceState))
+        assert stored.state is SequenceState.QUARANTINED
+        assert "the target exists and is no file" in stored.reason
+        assert source.read_text() == "records"
+
+    def test_two_files_for_one_place_are_refused_before_any_is_moved(self, store: StateStore, lake: Lake) -> None:
+        """Two moves to one target are refused when the sequence is ended, not when it is committed."""
+        builder = lake.steps(store).begin(JOB, URN)
+        for name in FILES[:2]:
+            builder.rename(str(lake.task_output / name), str(lake.job_output / FILES[0]))
+        with pytest.raises(StepRefusedError, match="another step of the sequence has the same target"):
+            builder.end()
+        assert not lake.job_output.exists()
 
     def test_watermark_moves_on_from_where_it_was(self, store: StateStore, lake: Lake) -> None:
         """A watermark moves on from where the store has it, and never back."""

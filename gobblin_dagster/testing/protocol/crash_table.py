@@ -28,7 +28,7 @@ from sqlalchemy import create_engine, text
 
 from gobblin_dagster.database.engine import parse_url
 from gobblin_dagster.storage import open_storage
-from gobblin_dagster.testing.protocol.invariants import Harm
+from gobblin_dagster.testing.protocol.harm import Harm
 from gobblin_dagster.testing.protocol.power_loss import failed_syncs, power_losses, torn_writes
 from gobblin_dagster.testing.protocol.random_faults import storms
 from gobblin_dagster.testing.protocol.scenario import Example, Shape, StoreKind

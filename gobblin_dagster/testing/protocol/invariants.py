@@ -10,7 +10,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TypeAlias
 
 from gobblin_dagster.core.commit import UNFINISHED, PublishedFile, SequenceState, StoredSequence
@@ -20,34 +19,8 @@ from gobblin_dagster.core.places import Places
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.manifest import read_manifest
 from gobblin_dagster.engine.commit.steps.permissions import PermissionStorage
+from gobblin_dagster.testing.protocol.harm import Harm, Violation
 from gobblin_dagster.testing.protocol.scenario import JOB, PERMISSIONS, Example, records
-
-
-class Harm(StrEnum):
-    """The harm that a broken invariant does to a user."""
-
-    LOST = "lost"
-    """Records that will never be published (I1)."""
-    DUPLICATED = "duplicated"
-    """Records published twice (I2)."""
-    AHEAD = "ahead"
-    """A watermark or manifest that promises missing or incomplete data (I3, I12)."""
-    TORN = "torn"
-    """A reader saw part of a commit (I4, I9)."""
-    REGRESSED = "regressed"
-    """A version, snapshot or watermark went down (I5)."""
-    ORPHAN = "orphan"
-    """A visible file that no snapshot and no unfinished sequence lists (I10)."""
-    STUCK = "stuck"
-    """Unfinished sequences or staged files after a recovery (I8, I13)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """One broken invariant."""
-
-    harm: Harm
-    detail: str
 
 
 @dataclass(frozen=True, slots=True)

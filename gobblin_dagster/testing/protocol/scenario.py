@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from sqlalchemy import Engine, Executable, Interval, delete, literal, update
 
@@ -38,10 +38,8 @@ from gobblin_dagster.state.sql.tables import leases, metadata
 from gobblin_dagster.state.store import LeaseGrant, StateStore
 from gobblin_dagster.storage import MemoryStorage
 from gobblin_dagster.testing.faults import FaultPoints, Halted, counted_storage, counted_store
+from gobblin_dagster.testing.protocol.harm import Violation
 from gobblin_dagster.testing.protocol.storages import StorageSetup
-
-if TYPE_CHECKING:
-    from gobblin_dagster.testing.protocol.invariants import Violation
 
 JOB = "kafka_to_lake"
 URN = "MyTopic"

@@ -37,14 +37,8 @@ from gobblin_dagster.testing.faults import (
     lose_answer,
     run_in_child,
 )
-from gobblin_dagster.testing.protocol.invariants import (
-    Harm,
-    Seen,
-    Violation,
-    check_instant,
-    check_recovered,
-    tree_digest,
-)
+from gobblin_dagster.testing.protocol.harm import Harm, Violation
+from gobblin_dagster.testing.protocol.invariants import Seen, check_instant, check_recovered, tree_digest
 from gobblin_dagster.testing.protocol.scenario import FIRST_BATCH, JOB, SECOND_BATCH, Example
 
 KILLS: dict[str, Action] = {"crash before": crash_before, "crash after": crash_after}

@@ -63,13 +63,40 @@ def test_rows_are_messages_with_keys_and_no_file_is_in_the_output(tmp_path: Path
     assert not list((tmp_path / "lake/test").rglob("*.parquet"))
 
 
-def test_rows_are_sent_once_whatever_fails(
+def test_rows_are_sent_once_whatever_fails_and_whatever_else_is_in_the_commits_topic(
     tmp_path: Path, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.new_topic("repeated")
+    broker.new_topic("repeated.commits", partitions=3)  # a topic that we make has one
+    others = broker.producer()
+    for key in (None, b"\xff", b"gobblin/numbers"):
+        others.produce("repeated.commits", b"\xff", key)
+    others.flush(30)
     check_exactly_once(
         tmp_path, publisher(broker, "repeated"), lambda: numbers(broker, "repeated"), SendToKafkaStep, monkeypatch
     )
+
+
+def test_setting_that_the_client_refuses_is_told_before_reading_and_can_be_corrected(
+    tmp_path: Path, broker: KafkaBroker
+) -> None:
+    broker.new_topic("settings")
+    good = publisher(broker, "settings")
+    (result,) = run(tmp_path, table_job(good | {"config": {"acks": "0"}}, {"c": {"rows": 2}})).datasets
+    assert "`acks` must be set to `all`" in result.failures[0].message
+    assert result.rows_read == 0
+    assert run(tmp_path, table_job(good, {"c": {"rows": 2}})).status is RunStatus.SUCCEEDED
+
+
+def test_message_that_is_too_large_is_named_with_what_to_do_and_waits(tmp_path: Path, broker: KafkaBroker) -> None:
+    broker.new_topic("large")
+    small = publisher(broker, "large") | {"config": {"message.max.bytes": "1000"}}
+    add = {"type": "add", "columns": {"text": "x" * 1500}}
+    (result,) = run(tmp_path, table_job(small, {"c": {"rows": 2}}, converters=[add])).datasets
+    assert result.failures[0].code == "quarantined"
+    assert "message 1 has 1,5" in result.failures[0].message
+    assert "`config: {message.max.bytes: ...}`" in result.failures[0].message
+    assert numbers(broker, "large") == []
 
 
 @pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "set_back"])

@@ -16,7 +16,8 @@ import pytest
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowConfig, FlowId
 from gobblin_dagster.service.server import CoreServices
-from gobblin_dagster.service.store.execution_rows import load_execution, load_jobs
+from gobblin_dagster.service.store.execution_rows import load_execution
+from gobblin_dagster.service.store.job_rows import load_jobs
 from gobblin_dagster.service.worker_node import WorkerNode
 from gobblin_dagster.spec.load import load_project
 from tests.services.kafka import KafkaBroker

@@ -76,6 +76,30 @@ def test_unknown_job_is_a_document_that_names_it(cli: Cli, project: Path, comman
     assert called.err.startswith("error[usage]: ")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_document_that_cannot_be_written_is_told_beside_what_was_wrong(project: Path) -> None:
+    command = [sys.executable, "-m", "gobblin_dagster", "run", "nojob", "--output", "json"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, cwd=project, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert [line.partition(": ")[0] for line in done.stderr.splitlines()[:2]] == ["error[usage]", "error[system]"]
+    assert "Traceback" not in done.stderr
+    assert "Standard output cannot be written: No space left on device." in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_named(
+    project: Path, unbuffered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "gobblin_dagster", "check"]
+        done = subprocess.run(command, cwd=project, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("error[system]: Standard output cannot be written: No space left on device. What the")
+
+
 def test_faulty_job_file_is_a_document_with_each_fault(cli: Cli, project: Path) -> None:
     write_job(project, {"a": {"rows": 1}}, surprise=1, execution={"packs": "x"})
     error = cli("plan", "--output=json").json()["error"]

@@ -102,5 +102,18 @@ class Misspelt(FirstOnly):
     fork_shema = FirstOnly.fork_schema
 
 
+class OtherFlags:
+    """A fork operator whose flags are whatever its option says."""
+
+    def __init__(self, record: Any = (True, True), schema: Any = (True, True)) -> None:
+        self._record, self._schema = record, schema
+
+    def fork_record(self, record: dict[str, Any]) -> Any:
+        return self._record
+
+    def fork_schema(self, schema: pa.Schema) -> Any:
+        return self._schema
+
+
 class NoForkRecord:
     """Lacks the methods of a fork operator."""

@@ -252,3 +252,9 @@ def test_modules_and_variables_are_judged_by_whole_names() -> None:
     assert all(map(lists.module_problem, ("shopping:f", "tools.text:dirty", "os:system", "shop2.x:f")))
     assert [lists.variable_problem(one) for one in ("SHOP_URL", "LAKE")] == ["", ""]
     assert all(map(lists.variable_problem, ("LAKE2", "STATE_URL", "shop_url")))
+
+
+def test_pattern_allows_no_reference_inside_of_a_name() -> None:
+    lists = AllowLists(environment=("SHOP_*", "*"))
+    assert lists.variable_problem("SHOP_URL") == ""
+    assert lists.variable_problem("SHOP_${BAD}").startswith("the environment variable SHOP_${BAD} is not in")

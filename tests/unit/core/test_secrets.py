@@ -29,6 +29,8 @@ SECRET = "s3cr3t-Word!9"
         (f"{SECRET}{SECRET}", "${PW}${PW}"),
         (f"cut short: {SECRET[:6]}…", "cut short: ${PW}…"),
         (f"cut short: {SECRET[:6]}...", "cut short: ${PW}..."),
+        (f"cut by MySQL: near 'x = '{SECRET[:6]}' at line 1", "cut by MySQL: near 'x = '${PW}' at line 1"),
+        (f"(1064, 'near \\'{SECRET[:6]}\\' at line 2')", "(1064, 'near \\'${PW}\\' at line 2')"),
         (f"cut at the end {SECRET[:-1]}", "cut at the end ${PW}"),
         (f"a word that only begins alike: {SECRET[:6]}ive", f"a word that only begins alike: {SECRET[:6]}ive"),
         ("nothing", "nothing"),
@@ -51,8 +53,12 @@ ODD = "Pa'ss\"w\\o%r/d é+$7"
         ascii([ODD]),
         f"GET /x?key={quote(ODD)}&z={quote_plus(ODD)}",
         f"GET /x?{urlencode({'key': ODD})}",
+        f"GET /x?key={quote(ODD).replace('%C3%A9', '%c3%a9').replace('%2B', '%2b').replace('%5C', '%5c')}",
+        "LINE 1: select '{}' as x".format(ODD.replace("'", "''")),
+        json.dumps({"sql": "select '{}' as x".format(ODD.replace("'", "''"))}),
+        'a,"{}"'.format(ODD.replace('"', '""')),
     ],
-    ids=["list", "nested", "json", "ascii", "quoted", "encoded"],
+    ids=["list", "nested", "json", "ascii", "quoted", "encoded", "small", "sql", "sql in json", "csv"],
 )
 def test_values_are_hidden_as_libraries_quote_them(text: str) -> None:
     remember({ODD: "${PW}"})

@@ -21,7 +21,7 @@ from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.storage.memory import MemoryStorage
-from gobblin_dagster.storage.schemes import Scheme
+from gobblin_dagster.storage.scheme import Scheme
 
 
 # -- a format of columns -----------------------------------------------------------------------------------------------

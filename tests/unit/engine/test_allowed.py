@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gobblin_dagster.core.allow import AllowLists
-from gobblin_dagster.engine.allowed import faults_of
+from gobblin_dagster.core.errors import InvalidSpecError
+from gobblin_dagster.engine.allowed import faults_of, require_allowed
 from gobblin_dagster.engine.check import check_project
 from gobblin_dagster.spec.job import JobSpec
 
@@ -117,6 +118,27 @@ def test_catalog_of_pyicebergs_own_configuration_is_refused(tmp_path: Path, monk
     assert refused(LISTS) == []
 
 
+def test_link_that_leads_out_between_two_runs_of_a_process_is_refused(tmp_path: Path) -> None:
+    inside, place = tmp_path / "in", tmp_path / "in" / "place"
+    (inside / "good").mkdir(parents=True)
+    place.symlink_to("good")
+    spec, lists = job(spark(path="in/place/x.json")), AllowLists(paths=(str(inside), str(tmp_path / "lake")))
+    require_allowed(spec, str(tmp_path), lists)
+    require_allowed(spec, str(tmp_path), lists, "run-1")
+    place.unlink()
+    place.symlink_to("/etc")
+    for run_id in ("", "run-2"):
+        with pytest.raises(InvalidSpecError, match="below none of"):
+            require_allowed(spec, str(tmp_path), lists, run_id)
+
+
+def test_variable_that_hadoop_would_put_into_an_option_is_refused(tmp_path: Path) -> None:
+    source = spark(path="in/x.json", options={"fs.s3a.proxy.username": "${env.OTHER}"})
+    (fault,) = faults_of(job(source), str(tmp_path), AllowLists(environment=("SHOP_*",)))
+    assert (fault.path, "`allow.environment`" in fault.problem) == ("source.options.fs.s3a.proxy.username", True)
+    assert faults_of(job(source), str(tmp_path), AllowLists(sources=("spark",))) == ()
+
+
 def test_sql_of_spark_is_allowed_where_only_sources_are_listed(tmp_path: Path) -> None:
     spec = job({"type": "spark", "query": "select 1"})
     assert faults_of(spec, str(tmp_path), AllowLists(sources=("spark",))) == ()
@@ -178,3 +200,44 @@ def job(source: dict[str, Any]) -> JobSpec:
     return JobSpec.model_validate(
         {"job": "j", "source": source, "extract": {"namespace": "s", "table": "t"}, "output": {"path": "lake"}}
     )
+
+
+TABLE = {"type": "sql_table", "url_env": "PLACE", "table": "t"}
+
+
+@pytest.mark.parametrize(
+    ("publisher", "value", "problem"),
+    [
+        (TABLE, "postgresql://u:s3cr3t-word@evil:5432/db", "the host 'evil:5432' is not in `allow.hosts`"),
+        (TABLE, "sqlite:////etc/x.db", "is below none of `allow.paths`"),
+        (
+            {
+                "type": "kafka_topic",
+                "brokers": "broker:9092",
+                "topic": "t",
+                "config_env": {"bootstrap.servers": "PLACE"},
+            },
+            "evil:1",
+            "is not in `allow.hosts`",
+        ),
+        (TABLE, "postgresql://u:s3cr3t-word@broker:9092/db", ""),
+        (
+            {"type": "kafka_topic", "brokers": "broker:9092", "topic": "t", "config_env": {"sasl.password": "PLACE"}},
+            "any:thing",
+            "",
+        ),
+    ],
+    ids=["server", "file", "broker", "allowed", "password"],
+)
+def test_servers_and_files_that_variables_name_are_checked(
+    publisher: dict[str, Any], value: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job may name any variable that is there, such as the URL of another job's database."""
+    monkeypatch.setenv("PLACE", value)
+    source = {"type": "kafka", "brokers": "broker:9092", "topics": ["orders"]}
+    body = job(source).model_dump() | {"fork": {"branches": [{"name": "main", "publisher": publisher}]}}
+    faults = faults_of(JobSpec.model_validate(body), str(tmp_path), LISTS)
+    assert [problem in fault.problem and "variable PLACE" in fault.problem for fault in faults] == [True] * bool(
+        problem
+    )
+    assert not any("s3cr3t-word" in fault.problem for fault in faults)

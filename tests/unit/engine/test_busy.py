@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,8 +11,10 @@ import pytest
 
 from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.lease import LeaseOwner
-from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
+from gobblin_dagster.core.task_state import TaskState
 from gobblin_dagster.engine.commit.listener import SilentListener
+from gobblin_dagster.engine.listener import RunListener
 from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.testing.inline_runner import InlineRunner
@@ -75,3 +77,26 @@ def test_run_beside_one_that_publishes_is_busy(tmp_path: Path) -> None:
 
     assert run_job(project(tmp_path, job), job, runner=InlineRunner(), commit_listener=Beside()).exit_code == 0
     assert [(one.status, one.recovered[0].is_busy) for one in seen] == [(RunStatus.BUSY, True)]
+
+
+@pytest.mark.parametrize("scope", ["dataset", "job"])
+def test_run_that_lost_its_leases_leaves_no_staged_files(tmp_path: Path, scope: str) -> None:
+    """Another run reads the rows again, and its recovery never looks for files of a run that did not die."""
+    names = ["a"] if scope == "dataset" else ["a", "b"]
+    job = job_spec({name: {"rows": 5} for name in names}, commit={"scope": scope})
+    taken = ExitStack()
+
+    class TakenOver(RunListener):
+        def task_done(self, state: TaskState, done: int, total: int) -> None:
+            if state.dataset_urn == "a":
+                with closing(project(tmp_path, job).open_store()) as store:
+                    leases = store.load_leases(job.job)
+                    store.leave_leases(job.job, {"a": leases["a"].epoch})
+                taken.enter_context(held(tmp_path, job, "a"))
+
+    with taken:
+        result = run(tmp_path, job, listener=TakenOver())
+    assert {(one.outcome, one.sequence_id) for one in result.datasets} == {(DatasetOutcome.FAILED, "")}
+    assert "run other-run" in result.datasets[0].problem
+    assert not list((tmp_path / "lake" / "_gobblin" / "staging").iterdir())
+    assert run(tmp_path, job).exit_code == 0

@@ -15,19 +15,25 @@ from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
+from gobblin_dagster.core.startpoint import ALL_JOBS, Oldest, StartpointKey
 from gobblin_dagster.engine.commit.listener import SilentListener
 from gobblin_dagster.engine.listener import RunListener
 from gobblin_dagster.engine.maintenance.clean import clean
+from gobblin_dagster.engine.maintenance.startpoint_history import startpoint_history
 from gobblin_dagster.engine.maintenance.state_change import apply_change, plan_reset
+from gobblin_dagster.engine.maintenance.state_export import export_state, plan_import, read_export, run_import
 from gobblin_dagster.engine.maintenance.state_history import history
 from gobblin_dagster.engine.maintenance.verify import Differs, verify
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.engine.run.job_run import plan_job, run_job
+from gobblin_dagster.engine.run.startpoint_preview import removable
+from gobblin_dagster.engine.snapshots.rejected_rows import count_quarantined
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.state import StateStore
 from gobblin_dagster.state.lookup import find_damage
+from gobblin_dagster.state.startpoints import StartpointManager
 from gobblin_dagster.testing.inline_runner import InlineRunner
 
 from .jobs import by_urn, job_spec
@@ -159,6 +165,86 @@ def test_record_of_a_file_that_was_edited_is_refused_for_its_dataset_alone(tmp_p
     assert [one.differences[0].what for one in done.datasets if one.differences] == [Differs.RECORD_DAMAGED]
 
 
+def test_record_of_a_file_that_was_edited_stops_no_other_dataset_and_is_written_again_by_an_import(
+    tmp_path: Path,
+) -> None:
+    url = "sqlite:///state.db"
+    policy = {"name": "few", "type": "range", "column": "id", "min": 1, "on_violation": "quarantine"}
+    job = job_spec({"a": {"rows": 3}, "b": {"rows": 3}}, row_policies=[policy])
+    project = _project(tmp_path, url, job)
+    run_job(project, job, runner=InlineRunner())
+    with closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
+        database.execute("update gobblin_snapshot_files set rows = 7 where dataset_urn = 'a'")
+    with closing(project.open_store()) as store, StartpointManager(store) as startpoints:
+        assert {one.dataset_urn for one in count_quarantined(store, "numbers")} == {"b"}
+        for urn in ("a", "b"):
+            startpoints.write(StartpointKey(urn, "", "numbers"), Oldest(), why="again", on_rewind="replace")
+    (tmp_path / "lake/_gobblin/manifests/numbers/a/0000000001.json").unlink()
+    clean(project, job)
+    result = by_urn(run_job(project, job, runner=InlineRunner()))
+    assert (result["a"].outcome, result["b"].outcome) == (DatasetOutcome.FAILED, DatasetOutcome.COMMITTED)
+    assert "`gobblin state import`" in result["a"].failures[0].message
+
+    with closing(project.open_store()) as store:
+        exported = list(export_state(store, ["numbers"], lambda _: True))
+    other = _project(tmp_path, "sqlite:///new.db", job)
+    with closing(other.open_store()) as store:
+        run_import(store, plan_import(store, read_export(exported)))
+    assert by_urn(run_job(other, job, runner=InlineRunner()))["a"].rows_read == 3
+    assert verify(other, job).is_whole
+
+
+@pytest.mark.parametrize("harm", ["cut", "that of another dataset"])
+def test_damaged_archive_or_part_of_plain_files_stops_no_other_dataset(tmp_path: Path, harm: str) -> None:
+    url = "files:state"
+    for rows in (3, 5, 8):
+        _run(tmp_path, url, rows)
+    a, b = (tmp_path / "state/jobs/numbers/datasets" / urn for urn in ("a", "b"))
+
+    def strike(kind: str, second: str) -> None:
+        ours, theirs = (
+            next(path for path in (folder / kind).iterdir() if second in path.read_text()) for folder in (a, b)
+        )
+        ours.write_text("cut" if harm == "cut" else theirs.read_text())
+
+    strike("unreported", '"version_read":1')
+    job = job_spec({"a": {"rows": 8}, "b": {"rows": 8}}, commit={"keep_snapshots": 1})
+    project = _project(tmp_path, url, job)
+    clean(project, job)
+    with closing(project.open_store()) as store:
+        assert {one.dataset_urn: one.version_read for one in store.load_unreported("numbers", 4)}.keys() == {"a", "b"}
+        with pytest.raises(CorruptRecordError, match="history of dataset 'a'"):
+            list(export_state(store, ["numbers"], lambda _: True))
+        assert list(export_state(store, ["numbers"], lambda urn: urn == "b"))
+        assert startpoint_history(store, ["numbers"]) == []
+    strike("snapshots", '"snapshot":2')
+    with closing(project.open_store()) as store:
+        with pytest.raises(CorruptRecordError, match="`gobblin state import`"):
+            store.load_snapshot("numbers", "a")
+        assert store.load_snapshot("numbers", "b")
+
+
+@pytest.mark.parametrize("harm", ["path = x'ff'", "snapshot = 'x'", "snapshot = -1"])
+def test_record_of_a_removal_that_is_damaged_stops_verify_and_clean_for_its_dataset_alone(
+    tmp_path: Path, harm: str
+) -> None:
+    url = "sqlite:///state.db"
+    _run(tmp_path, url, 3)
+    job = job_spec({"a": {"rows": 3}, "b": {"rows": 3}})
+    project = _project(tmp_path, url, job)
+    for urn in ("a", "b"):
+        with closing(project.open_store()) as store, StartpointManager(store) as startpoints:
+            startpoints.write(StartpointKey(urn, "", "numbers"), Oldest(), why="again", on_rewind="replace")
+    _run(tmp_path, url, 3)
+    with closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
+        database.execute(f"update gobblin_snapshot_removals set {harm} where dataset_urn = 'a' and path like '%all%'")
+    done = verify(project, job)
+    assert [(one.dataset_urn, one.differences[0].what) for one in done.datasets if one.differences] == [
+        ("a", Differs.RECORD_DAMAGED)
+    ]
+    clean(project, job)
+
+
 def test_rows_that_were_stored_without_a_digest_are_read(tmp_path: Path) -> None:
     url = "sqlite:///state.db"
     _run(tmp_path, url, 3)
@@ -208,6 +294,62 @@ def test_damaged_lease_stops_its_dataset_alone_and_is_cleared(tmp_path: Path, ha
         assert lease.epoch > epoch
         store.release_leases("numbers", [lease])
     assert by_urn(_run(tmp_path, url, 5))["a"].rows_read == 2
+
+
+STARTPOINTS = {
+    "cut": "body = substr(body, 1, 60)",
+    "that of another dataset": """body = replace(body, '"dataset_urn":"a"', '"dataset_urn":"b"')""",
+    "another id": "id = 'x'",
+    "for all jobs": "job = '*', body = ''",
+}
+
+
+@pytest.mark.parametrize("harm", STARTPOINTS)
+def test_damaged_startpoint_stops_its_dataset_alone_and_is_removed_or_replaced(tmp_path: Path, harm: str) -> None:
+    url = "sqlite:///state.db"
+    _run(tmp_path, url, 3)
+    job = job_spec({"a": {"rows": 5}, "b": {"rows": 5}})
+    project = _project(tmp_path, url, job)
+    with closing(project.open_store()) as store, StartpointManager(store) as startpoints:
+        for urn in ("a", "b"):
+            startpoints.write(StartpointKey(urn, "", "numbers"), Oldest(), why="again", on_rewind="append")
+    with closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
+        database.execute(f"update gobblin_startpoints set {STARTPOINTS[harm]} where dataset_urn = 'a'")
+    result = by_urn(_run(tmp_path, url, 5))
+    assert {urn: one.outcome for urn, one in result.items()} == {
+        "a": DatasetOutcome.FAILED,
+        "b": DatasetOutcome.COMMITTED,
+    }
+    assert "`gobblin startpoint remove" in result["a"].failures[0].message
+    clean(project, job)
+    with closing(project.open_store()) as store, StartpointManager(store) as startpoints:
+        (damaged,) = removable(store, ["numbers", ALL_JOBS], "a")
+        if harm == "another id":
+            startpoints.write(damaged.key, Oldest(), why="again", on_rewind="append")
+        else:
+            assert startpoints.remove(damaged)
+        assert [event.change for event in startpoints.events(damaged.job, ["a"])][-1] in {"removed", "set"}
+        assert list(export_state(store, ["numbers"], lambda _: True))
+    again = by_urn(_run(tmp_path, url, 5))
+    assert {urn: one.rows_read for urn, one in again.items()} == {"a": 5 if harm == "another id" else 2, "b": 0}
+
+
+@pytest.mark.parametrize("url", KINDS)
+def test_damaged_event_of_a_startpoint_hides_no_other(tmp_path: Path, url: str) -> None:
+    with closing(_project(tmp_path, url, job_spec({})).open_store()) as store:
+        startpoints = StartpointManager(store)
+        for urn in ("a", "a", "b"):
+            startpoints.write(StartpointKey(urn, "", "numbers"), Oldest(), why="again")
+        if url.startswith("sqlite"):
+            with closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
+                database.execute("update gobblin_startpoint_events set body = '{' where number = 1")
+        else:
+            min((tmp_path / "state/jobs/numbers/startpoint_events/a").glob("*.json")).write_text("{")
+        assert [(one.startpoint.dataset_urn, one.change) for one in startpoints.events("numbers")] == [
+            ("a", "replaced"),
+            ("a", "set"),
+            ("b", "set"),
+        ]
 
 
 def test_lease_that_is_damaged_while_its_run_reads_keeps_that_dataset_from_being_published(tmp_path: Path) -> None:

@@ -13,11 +13,15 @@ import pytest
 import sqlalchemy as sa
 
 from gobblin_dagster.constructs.publishers import sql_table
+from gobblin_dagster.constructs.publishers.iceberg_steps import IcebergCatalog
 from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep, SqlTablePublisher
 from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.maintenance.abandon import abandon_sequence
 from gobblin_dagster.engine.run.job_run import plan_job
+from gobblin_dagster.engine.run.store_check import refused_datasets
+from gobblin_dagster.engine.snapshots import lost_store
 from gobblin_dagster.spec.job import JobSpec
 from tests.unit.constructs.publishers import test_delta, test_iceberg
 from tests.unit.constructs.publishers.table_jobs import at_commit, check_lost_store, set_back, start_at, table_job
@@ -113,12 +117,66 @@ def test_rows_of_a_commit_that_a_person_abandoned_are_not_loaded_again(
         states = [abandon_sequence(opened, store, waiting.id).state for _ in range(2)]
     assert states == [SequenceState.QUARANTINED, SequenceState.ABORTED]
     (result,) = run(tmp_path, job).datasets
-    assert " notes " in result.failures[0].message
-    assert ("which was abandoned: its rows are there" in result.failures[0].message) == (backend != "delta")
+    assert "which was abandoned: its rows are there" in result.failures[0].message
     assert read() == list(range(20))
     start_at(tmp_path, job, "20")
     assert run(tmp_path, job).status is RunStatus.SUCCEEDED
     assert read() == list(range(30))
+
+
+def test_startpoint_that_an_older_copy_of_the_store_brings_back_decides_nothing(tmp_path: Path) -> None:
+    run(tmp_path, rows(10))
+    start_at(tmp_path, rows(10), "5")
+    shutil.copytree(tmp_path / ".gobblin", tmp_path / "backup")
+    run(tmp_path, rows(20))
+    there = sorted([*range(10), *range(5, 20)])
+    assert table_ids(tmp_path) == there
+    shutil.rmtree(tmp_path / ".gobblin")
+    shutil.copytree(tmp_path / "backup", tmp_path / ".gobblin")
+    (problem,) = problems(tmp_path, rows(30))
+    assert "notes commit " in problem
+    with closing(project(tmp_path, rows(30)).open_store()) as store:
+        assert refused_datasets(JobContext.of(project(tmp_path, rows(30)), rows(30), store)) == {"c": problem}
+    assert run(tmp_path, rows(30)).status is RunStatus.FAILED
+    assert table_ids(tmp_path) == there
+    start_at(tmp_path, rows(30), "20")
+    assert run(tmp_path, rows(30)).status is RunStatus.SUCCEEDED
+    assert table_ids(tmp_path) == [*there, *range(20, 30)]
+
+
+def test_startpoint_of_an_abandoned_commit_does_not_load_its_rows_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path, rows(10))
+    start_at(tmp_path, rows(10), "5")
+    with monkeypatch.context() as patched:
+        at_commit(patched)
+        run(tmp_path, rows(20))
+    there = table_ids(tmp_path)
+    opened = project(tmp_path, rows(30))
+    with closing(opened.open_store()) as store:
+        (waiting,) = store.load_sequences("numbers", {SequenceState.PREPARED})
+        states = [abandon_sequence(opened, store, waiting.id).state for _ in range(2)]
+    assert states[-1] is SequenceState.ABORTED
+    (problem,) = problems(tmp_path, rows(30))
+    assert "which was abandoned: its rows are there" in problem
+    assert run(tmp_path, rows(30)).status is RunStatus.FAILED
+    assert table_ids(tmp_path) == there
+
+
+def test_startpoint_from_before_a_commit_does_not_skip_it_in_a_table_that_was_set_back(tmp_path: Path) -> None:
+    run(tmp_path, rows(10))
+    shutil.copy(tmp_path / "warehouse.db", tmp_path / "copy.db")
+    start_at(tmp_path, rows(10), "20")
+    with closing(project(tmp_path, rows(10)).open_store()) as store:
+        (old,) = store.list_startpoints("numbers")
+        store.delete_startpoint(old, "anna@host")
+    run(tmp_path, rows(20))
+    with closing(project(tmp_path, rows(20)).open_store()) as store:
+        store.save_startpoint(old)  # as if it had been set while that run went on
+    shutil.copy(tmp_path / "copy.db", tmp_path / "warehouse.db")
+    (problem,) = problems(tmp_path, rows(30))
+    assert " lacks commit " in problem
 
 
 @pytest.mark.parametrize("backend", ["iceberg", "delta", "sql_table"])
@@ -143,6 +201,165 @@ def test_target_that_was_set_back_is_refused_until_a_person_says_where_its_missi
     assert run(tmp_path, job).status is RunStatus.SUCCEEDED
     assert run(tmp_path, table_job(publisher, {"c": {"rows": 40}})).status is RunStatus.SUCCEEDED
     assert read() == list(range(40))
+
+
+def test_commit_that_waits_does_not_hide_an_older_one_that_the_table_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path, rows(10))
+    shutil.copy(tmp_path / "warehouse.db", tmp_path / "older.db")
+    run(tmp_path, rows(15))
+    with monkeypatch.context() as patched:
+        at_commit(patched)
+        run(tmp_path, rows(20))
+    shutil.copy(tmp_path / "warehouse.db", tmp_path / "newest.db")
+    shutil.copy(tmp_path / "older.db", tmp_path / "warehouse.db")
+    refused = run(tmp_path, rows(30))
+    (waiting,) = refused.recovered
+    assert (refused.status, waiting.state) == (RunStatus.FAILED, SequenceState.PREPARED)
+    assert " lacks commit " in waiting.reason
+    assert "gobblin commit abandon" in waiting.reason
+    assert table_ids(tmp_path) == list(range(10))
+    opened = project(tmp_path, rows(30))
+    shutil.copytree(tmp_path, tmp_path / "refused", ignore=shutil.ignore_patterns("refused"))
+    shutil.copy(tmp_path / "newest.db", tmp_path / "warehouse.db")
+    assert run(tmp_path, rows(30)).status is RunStatus.SUCCEEDED
+    assert table_ids(tmp_path) == list(range(30))
+    # The other remedy.
+    shutil.rmtree(tmp_path / ".gobblin")
+    shutil.copytree(tmp_path / "refused", tmp_path, dirs_exist_ok=True)
+    with closing(opened.open_store()) as store:
+        states = [abandon_sequence(opened, store, waiting.sequence_id).state for _ in range(2)]
+    assert states == [SequenceState.QUARANTINED, SequenceState.ABORTED]
+    start_at(tmp_path, rows(30), "10")
+    assert run(tmp_path, rows(30)).status is RunStatus.SUCCEEDED
+    assert table_ids(tmp_path) == list(range(30))
+
+
+def test_table_that_is_set_back_after_the_store_was_is_noticed_too(tmp_path: Path) -> None:
+    set_back(tmp_path, APPEND)
+    start_at(tmp_path, rows(30), "20")
+    shutil.copy(tmp_path / "warehouse.db", tmp_path / "copy.db")
+    assert run(tmp_path, rows(30)).status is RunStatus.SUCCEEDED
+    assert table_ids(tmp_path) == list(range(30))
+    shutil.copy(tmp_path / "copy.db", tmp_path / "warehouse.db")
+    (problem,) = problems(tmp_path, rows(40))
+    assert " lacks commit " in problem
+    assert "though it notes an older one" in problem
+
+
+def test_table_that_was_set_back_is_noticed_where_rows_may_come_twice(tmp_path: Path) -> None:
+    twice = {"commit": {"delivery": "at_least_once"}}
+    run(tmp_path, rows(10, **twice))
+    shutil.copy(tmp_path / "warehouse.db", tmp_path / "copy.db")
+    run(tmp_path, rows(20, **twice))
+    shutil.copy(tmp_path / "copy.db", tmp_path / "warehouse.db")
+    (problem,) = problems(tmp_path, rows(30, **twice))
+    assert " lacks commit " in problem
+
+
+@pytest.mark.parametrize("backend", ["iceberg", "delta", "sql_table"])
+def test_target_that_is_gone_is_refused_until_a_person_says_where_its_missing_rows_begin(
+    tmp_path: Path, backend: str
+) -> None:
+    publisher, read = target(tmp_path, backend)
+    run(tmp_path, table_job(publisher, {"b": {"rows": 5}, "c": {"rows": 10}}))
+    for path in [*tmp_path.glob("lake/**/_delta_log"), *tmp_path.glob("*.db")]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    publisher, _ = target(tmp_path, backend)
+    job = table_job(publisher, {"b": {"rows": 5}, "c": {"rows": 30}})
+    opened = project(tmp_path, job)
+    with closing(opened.open_store()) as store:
+        refused = refused_datasets(JobContext.of(opened, job, store))
+    assert refused.keys() == {"b", "c"}
+    assert all("and notes no other" in problem for problem in refused.values())
+    assert problems(tmp_path, job) == [refused["c"]]
+    assert run(tmp_path, job).status is RunStatus.FAILED
+    start_at(tmp_path, job, "0")
+    assert {one.dataset_urn: str(one.outcome) for one in run(tmp_path, job).datasets}["c"] == "committed"
+    assert read() == list(range(30))
+
+
+@pytest.mark.parametrize("backend", ["iceberg", "delta", "sql_table"])
+def test_newer_rows_that_replace_others_are_not_published_alone_to_a_target_that_is_gone(
+    tmp_path: Path, backend: str
+) -> None:
+    publisher, _ = target(tmp_path, backend)
+    merges = publisher | {"mode": "upsert" if backend == "sql_table" else "merge", "key": ["id"]}
+    extract = {"namespace": "test", "table": "numbers", "delta_fields": ["id"]}
+    run(tmp_path, table_job(merges, {"c": {"rows": 10}}, extract=extract))
+    for path in [*tmp_path.glob("lake/**/_delta_log"), *tmp_path.glob("*.db")]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    target(tmp_path, backend)
+    (problem,) = problems(tmp_path, table_job(merges, {"c": {"rows": 30}}, extract=extract))
+    assert "and notes no other" in problem
+
+
+@pytest.mark.parametrize("parts", [{}, {"commit": {"delivery": "at_least_once"}}], ids=["dropped", "at least once"])
+def test_table_that_was_dropped_beside_its_ledger_is_noticed(tmp_path: Path, parts: dict[str, Any]) -> None:
+    run(tmp_path, rows(10, **parts))
+    query(tmp_path, "DROP TABLE numbers")
+    (problem,) = problems(tmp_path, rows(20, **parts))
+    assert "and notes no other" in problem
+
+
+def test_commit_of_another_branch_of_a_shared_table_is_missed(tmp_path: Path) -> None:
+    def job(number: int) -> JobSpec:
+        branches = [
+            {"name": name, "publisher": APPEND, "converters": [{"type": "sql", "where": where}]}
+            for name, where in (("low", "id < 10"), ("high", "id >= 10"))
+        ]
+        return job_spec({"c": {"rows": number}}, fork={"branches": branches})
+
+    run(tmp_path, job(15))
+    shutil.copy(tmp_path / "warehouse.db", tmp_path / "copy")
+    run(tmp_path, job(20))
+    shutil.copy(tmp_path / "copy", tmp_path / "warehouse.db")
+    (problem,) = problems(tmp_path, job(30))
+    assert "though it notes an older one" in problem
+
+
+def test_dataset_whose_commits_are_older_than_many_of_others_is_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lost_store, "_MOST_COMMITS", 1)
+
+    def job(quiet: int, busy: int) -> JobSpec:
+        return table_job(APPEND | {"table": "of_{dataset}"}, {"quiet": {"rows": quiet}, "busy": {"rows": busy}})
+
+    run(tmp_path, job(1, 1))
+    shutil.copy(tmp_path / "warehouse.db", tmp_path / "copy")
+    for busy in range(2, 8):
+        run(tmp_path, job(2, busy))
+    shutil.copy(tmp_path / "copy", tmp_path / "warehouse.db")
+    assert len(problems(tmp_path, job(3, 8))) == 2
+
+
+def test_iceberg_table_that_was_rolled_back_lacks_commits(tmp_path: Path) -> None:
+    publisher, read = file_table(tmp_path, "iceberg")
+    run(tmp_path, table_job(publisher, {"c": {"rows": 10}}))
+    first = _iceberg(publisher).metadata.current_snapshot_id
+    run(tmp_path, table_job(publisher, {"c": {"rows": 20}}))
+    _iceberg(publisher).manage_snapshots().rollback_to_snapshot(first).commit()
+    (problem,) = problems(tmp_path, table_job(publisher, {"c": {"rows": 30}}))
+    assert "though it notes an older one" in problem
+    assert read() == list(range(10))
+
+
+@pytest.mark.parametrize("mode", [{}, {"mode": "merge", "key": ["id"]}], ids=["append", "merge"])
+def test_snapshots_of_iceberg_that_expired_are_not_missed(tmp_path: Path, mode: dict[str, Any]) -> None:
+    publisher = file_table(tmp_path, "iceberg")[0] | mode
+    for busy in (1, 2):
+        run(tmp_path, table_job(publisher, {"c": {"rows": 1}, "busy": {"rows": busy}}))
+    there = _iceberg(publisher)
+    last = there.metadata.current_snapshot_id
+    gone = [one.snapshot_id for one in there.metadata.snapshots if one.snapshot_id != last]
+    there.maintenance.expire_snapshots().by_ids(gone).commit()
+    assert problems(tmp_path, table_job(publisher, {"c": {"rows": 5}, "busy": {"rows": 2}})) == []
+
+
+def _iceberg(publisher: dict[str, Any]) -> Any:
+    return IcebergCatalog("default", publisher["catalog"], {}).load(publisher["table"])
 
 
 @pytest.mark.parametrize("backend", ["iceberg", "delta", "sql_table"])
@@ -240,6 +457,26 @@ def test_commit_that_waits_in_the_store_is_no_sign_of_a_lost_one(
     assert problems(tmp_path, rows(20)) == []
     assert run(tmp_path, rows(30)).status is RunStatus.SUCCEEDED
     assert table_ids(tmp_path) == list(range(30))
+
+
+def test_dataset_whose_commit_cannot_be_finished_is_not_read_in_vain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(step: LoadSqlTableStep, _: Any) -> None:
+        if step.commit.dataset_urn == "c":
+            raise OSError("the table is away")
+
+    job = table_job(APPEND, {"c": {"rows": 20}, "new": {"rows": 5}})
+    with monkeypatch.context() as patched:
+        patched.setattr(LoadSqlTableStep, "execute", fail)
+        run(tmp_path, rows(10))
+        found = {one.dataset_urn: one for one in run(tmp_path, job).datasets}
+    (failure,) = found["c"].failures
+    assert (failure.code, found["c"].rows_read, found["new"].is_committed) == ("sequence-unfinished", 0, True)
+    assert "It could not be finished: " in failure.message
+    assert "the table is away" in failure.message
+    assert run(tmp_path, job).status is RunStatus.SUCCEEDED
+    assert table_ids(tmp_path) == list(range(20))
 
 
 def test_target_is_asked_once_and_not_by_an_idle_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

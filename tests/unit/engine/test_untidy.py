@@ -123,7 +123,8 @@ def test_manifest_that_a_rollback_could_not_write_is_written_by_the_next_run(
     run(tmp_path, job_spec({"a": {"rows": 3}}))
     job = job_spec({"a": {"rows": 5}})
     run(tmp_path, job)
-    rollback(_full(tmp_path, job), job, "a", 1)
+    with pytest.raises(StorageError, match="readers of manifests find it after the next run"):
+        rollback(_full(tmp_path, job), job, "a", 1)
     assert "cleaning up is left to a later run" in caplog.text
     known = functools.partial(list_manifests, LocalStorage(), str(tmp_path / "lake"), "numbers", "a")
     assert known() == [1, 2]

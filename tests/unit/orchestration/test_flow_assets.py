@@ -18,15 +18,9 @@ from gobblin_dagster.orchestration.flow_assets import flow_definitions
 from gobblin_dagster.service.executors.remote_dagster import KEY_TAG
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowConfig, FlowId, Schedule
 from gobblin_dagster.service.server import CoreServices
-from gobblin_dagster.service.store.execution_rows import (
-    Execution,
-    JobExecution,
-    Order,
-    add_orders,
-    list_orders,
-    load_execution,
-    load_jobs,
-)
+from gobblin_dagster.service.store.execution_rows import Execution, load_execution
+from gobblin_dagster.service.store.job_rows import JobExecution, load_jobs
+from gobblin_dagster.service.store.order_rows import Order, add_orders, list_orders
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.services.flow_project import NEVER, URI, make_project, open_core, open_state, run_flow, store_flow
 

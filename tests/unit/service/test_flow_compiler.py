@@ -19,8 +19,9 @@ from gobblin_dagster.service.flow_compiler import ExecutorCompiler
 from gobblin_dagster.service.manager import FlowManager
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowConfig, FlowId, JobReport
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
-from gobblin_dagster.service.store.execution_rows import load_execution, load_jobs
+from gobblin_dagster.service.store.execution_rows import load_execution
 from gobblin_dagster.service.store.flow_rows import newest_version
+from gobblin_dagster.service.store.job_rows import load_jobs
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.store.tables import ways
 from gobblin_dagster.service.store.way_rows import load_way

@@ -15,7 +15,8 @@ from gobblin_dagster.core.errors import FlowChangedError, FlowExistsError, FlowN
 from gobblin_dagster.service.manager import FlowManager
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId, JobReport, Schedule
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
-from gobblin_dagster.service.store.execution_rows import list_events, list_executions
+from gobblin_dagster.service.store.event_rows import list_events
+from gobblin_dagster.service.store.execution_rows import list_executions
 from gobblin_dagster.service.store.store import ServiceStore, Transaction, serialize_changes
 
 from .conftest import Create, flow

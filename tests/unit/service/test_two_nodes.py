@@ -11,7 +11,9 @@ import pytest
 
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowConfig, FlowId, FlowSpec, Schedule
 from gobblin_dagster.service.server import CoreServices
-from gobblin_dagster.service.store.execution_rows import list_events, list_executions, load_jobs
+from gobblin_dagster.service.store.event_rows import list_events
+from gobblin_dagster.service.store.execution_rows import list_executions
+from gobblin_dagster.service.store.job_rows import load_jobs
 from gobblin_dagster.service.store.node_rows import load_nodes
 from gobblin_dagster.spec.project import ServiceSpec
 from tests.services.flow_project import NEVER, URI, make_project

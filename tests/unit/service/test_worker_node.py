@@ -18,7 +18,8 @@ from gobblin_dagster.engine.project import Project
 from gobblin_dagster.service.executors.store import StoreExecutor
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowConfig, FlowId
 from gobblin_dagster.service.server import CoreServices
-from gobblin_dagster.service.store.execution_rows import load_execution, load_jobs
+from gobblin_dagster.service.store.execution_rows import load_execution
+from gobblin_dagster.service.store.job_rows import load_jobs
 from gobblin_dagster.service.store.node_rows import Node, load_nodes, save_node
 from gobblin_dagster.service.store.state_place_rows import add_state_place
 from gobblin_dagster.service.store.worker_rows import list_jobs

@@ -167,8 +167,9 @@ def test_braces_without_quotes_in_flow_style_say_to_quote_the_text() -> None:
     assert line == 2
 
 
-def test_number_that_is_too_long_says_so_and_how_to_mean_a_text() -> None:
-    document = read(f"a: 1\nb: {'9' * 5000}\n")
+@pytest.mark.parametrize("number", ["9" * 5000, "0x" + "f" * 4998, "0o" + "7" * 4998])
+def test_number_that_is_too_long_says_so_and_how_to_mean_a_text(number: str) -> None:
+    document = read(f"a: 1\nb: {number}\n")
     ((place, problem, line),) = document.faults
     assert (place, line) == (("b",), 2)
     assert problem == "a number of 5,000 digits is too long; write it in quotes if a text is meant"

@@ -58,3 +58,8 @@ def test_expand_malformed_reference_is_a_problem(written: str) -> None:
 
 def test_expand_remembers_what_was_read_so_that_it_can_be_hidden() -> None:
     assert expand("${HOST}:${NONE:-1}", ENVIRON).values == (("${HOST}", "db.example"),)
+
+
+def test_reference_in_a_default_is_plain_text_and_reads_no_variable() -> None:
+    found = expand("${OK:-${BAD}}", {"BAD": "secret"})
+    assert (found.text, found.values, found.problems) == ("${BAD}", (), ())

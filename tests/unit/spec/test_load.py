@@ -319,6 +319,72 @@ def test_load_jobs_refuses_one_name_in_two_files_naming_both(tmp_path: Path, mon
     ]
 
 
+def test_load_jobs_refuses_names_of_one_output_that_differ_in_case_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "jobs" / "a.yaml", GOOD)
+    write(tmp_path / "jobs" / "b.yaml", GOOD.replace("job: flights", "job: Flights"))
+    apart = GOOD.replace("job: flights", "job: FLIGHTS").replace("output: {path: ", "output: {path: own/")
+    write(tmp_path / "jobs" / "c.yaml", apart)
+    jobs, errors = load_jobs(tmp_path, ProjectSpec(project="demo"))
+    assert [job.spec.job for job in jobs] == ["FLIGHTS"]
+    assert [error.faults[0].text(error.file).partition(", at least")[0] for error in errors] == [
+        "jobs/a.yaml:1: job: the manifests of job 'flights' would share a folder with "
+        "those of 'Flights' in jobs/b.yaml",
+        "jobs/b.yaml:1: job: the manifests of job 'Flights' would share a folder with "
+        "those of 'flights' in jobs/a.yaml",
+    ]
+
+
+def test_load_jobs_tells_a_link_to_nothing(tmp_path: Path) -> None:
+    write(tmp_path / "jobs" / "a.yaml", GOOD)
+    (tmp_path / "jobs" / "b.yaml").symlink_to("gone.yaml")
+    (tmp_path / "jobs" / "c.yaml").symlink_to("c.yaml")
+    (tmp_path / "jobs" / ".#a.yaml").symlink_to("me@here.17:1")
+    jobs, errors = load_jobs(tmp_path, ProjectSpec(project="demo"))
+    assert [job.spec.job for job in jobs] == ["flights"]
+    assert [(Path(error.file).name, len(error.faults)) for error in errors] == [("b.yaml", 1), ("c.yaml", 1)]
+    assert "No such file" in errors[0].faults[0].problem
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.pull", "include=../.env"),
+        ("a.pull", "include={folder}/.env"),
+        ("a.pull", "gobblin.template.uri=../.env"),
+        ("a.pull", "include=link.txt"),
+        ("a.pull", ""),
+        ("a.yaml", ""),
+    ],
+)
+def test_files_outside_of_the_jobs_folder_are_read_only_below_allowed_paths(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    write(tmp_path / ".env", "TOKEN=its-token\n")
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "link.txt").symlink_to("../.env")
+    if text:
+        write(tmp_path / "jobs" / name, text.format(folder=tmp_path))
+    else:
+        (tmp_path / "jobs" / name).symlink_to("../.env")
+
+    def told(*paths: str) -> str:
+        allow = {"paths": list(paths)}
+        (error,) = load_jobs(tmp_path, ProjectSpec.model_validate({"project": "p", "allow": allow}))[1]
+        return str(error)
+
+    assert "is outside of the jobs folder" in told("lake")
+    assert "its-token" not in told("lake")
+    assert "is outside of the jobs folder" not in told("lake", ".env")
+
+
+def test_load_jobs_of_a_service_needs_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "templates").mkdir()
+    assert load_jobs(tmp_path, ProjectSpec(project="demo")) == ([], [])
+
+
 def test_load_jobs_empty_folder_has_no_jobs(tmp_path: Path) -> None:
     (tmp_path / "jobs").mkdir()
     assert load_jobs(tmp_path, ProjectSpec(project="demo")) == ([], [])
@@ -349,3 +415,15 @@ def test_password_of_the_state_store_is_hidden_and_its_place_is_not(
     assert load_project(tmp_path, environ).state
     assert [secret for secret in hides if secret in hidden(f"login with {secret}")] == []
     assert hidden(shows) == shows
+
+
+def test_values_of_variables_that_settings_name_are_hidden_from_the_start(
+    tmp_path: Path, job_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only when the setting is used: a function of the job may read and raise them before."""
+    monkeypatch.setenv("STAMP", "zaunkoenig-6143")
+    monkeypatch.setenv("SEAL", "rotkehlchen-8125")
+    write(tmp_path / "gobblin.yaml", "project: p\nalerts: {webhook_env: STAMP}\n")
+    load_project(tmp_path)
+    load_job(write(job_file, f"{GOOD}converters: [{{type: hash, columns: [a], key_env: SEAL}}]\n"))
+    assert hidden("zaunkoenig-6143 rotkehlchen-8125") == "${STAMP} ${SEAL}"

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.core.commit import CommitEffect, SequenceState
 from gobblin_dagster.core.errors import CommitStateUnknownError, TransientError, UnfinishedSequenceError
 from gobblin_dagster.state import StateStore, open_store
 from gobblin_dagster.state.patient import patient
-from gobblin_dagster.testing.conformance.state_store.values import JOB, sequence, take
-from gobblin_dagster.testing.faults import Fault, FaultPoints, counted_store, fail_with, lose_answer
+from gobblin_dagster.testing.conformance.state_store.values import JOB, files_of, sequence, state, take
+from gobblin_dagster.testing.faults import Action, Fault, FaultPoints, counted_store, fail_with, lose_answer
 
 
 class Time:
@@ -71,9 +72,16 @@ def test_commit_whose_answer_was_lost_is_left_to_the_committer(store: StateStore
     epoch = take(store).epoch
     store.prepare(one, epoch)
     away, points, _ = waiting(store, Fault(1, lose_answer))
-    from gobblin_dagster.core.commit import CommitEffect
-    from gobblin_dagster.testing.conformance.state_store.values import files_of, state
-
     with pytest.raises(CommitStateUnknownError):
         away.commit(one.id, epoch, CommitEffect(state(1), files_of(one)))
     assert points.trace == ["store.commit"]
+
+
+@pytest.mark.parametrize("action", [fail_with(errno.EIO), lose_answer], ids=["away", "the answer is lost"])
+def test_sequence_that_is_stored_as_committed_at_once_is_stored_once(store: StateStore, action: Action) -> None:
+    one = sequence("one")
+    epoch = take(store).epoch
+    away, points, _ = waiting(store, Fault(1, action))
+    away.record(one, epoch, CommitEffect(state(1), files_of(one)))
+    assert points.trace[0] == "store.record"
+    assert [stored.id for stored in store.load_sequences(JOB, {SequenceState.COMMITTED})] == [one.id]

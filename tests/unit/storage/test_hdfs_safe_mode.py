@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gobblin_dagster.storage.hdfs import PatientClient
+from gobblin_dagster.storage._hdfs_client import PatientClient
 
 
 @dataclass

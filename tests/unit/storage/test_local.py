@@ -57,6 +57,24 @@ def test_read_of_a_pipe_does_not_wait(tmp_path: Path) -> None:
         LocalStorage().read(str(tmp_path))
 
 
+def test_delete_tree_goes_on_if_another_process_deletes_or_renames_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, unlink, struck = LocalStorage(), os.unlink, list[str]()
+    for name in ("a", "below/b", "below/c"):
+        write(storage, tmp_path / "run" / name)
+
+    def after_another(path: str, *, dir_fd: int | None = None) -> None:
+        if path not in struck:
+            struck.append(path)
+            unlink(path, dir_fd=dir_fd)
+        unlink(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", after_another)
+    storage.delete_tree(str(tmp_path / "run"))
+    assert (sorted(struck), names(tmp_path)) == (["a", "b", "c"], [])
+
+
 def test_finish_syncs_the_file(tmp_path: Path, synced: list[str]) -> None:
     path = write(LocalStorage(), tmp_path / "a")
     assert synced == [path]

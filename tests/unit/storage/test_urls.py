@@ -4,7 +4,9 @@ import pytest
 
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.storage import HdfsStorage, LocalStorage, MemoryStorage, S3Storage, open_storage, storage_path
+from gobblin_dagster.storage import LocalStorage, MemoryStorage, open_storage, storage_path
+from gobblin_dagster.storage.hdfs import HdfsStorage
+from gobblin_dagster.storage.s3 import S3Storage
 
 
 @pytest.mark.parametrize(
@@ -56,6 +58,17 @@ def test_open_storage_refuses_credentials_and_never_shows_them(url: str) -> None
     with pytest.raises(UsageError, match="holds a user or a key") as caught:
         open_storage(url)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["/lake", "//lake", "lake//in", "lake/./in", "x/../lake", ".."])
+@pytest.mark.parametrize("store", ["s3://bucket/", "hdfs://node:8020/", "memory://test/"])
+def test_folders_without_a_name_of_their_own_are_refused(store: str, path: str) -> None:
+    """Commits compare paths as texts: each run failed at its commit."""
+    for call in (open_storage, storage_path):
+        with pytest.raises(UsageError, match=r"has an empty folder name, `\.` or `\.\.` in it"):
+            call(store + path)
+    assert storage_path(f"{store}lake//") == "/lake"
+    assert storage_path(store) == "/"
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,22 @@ def test_command_has_streams_folder_terminal_and_exit_code_of_the_client(root: P
     assert (status["commands"], status["runs_now"]) == (2, None)
 
 
+def test_command_whose_client_cannot_be_told_errors_ends_as_always(root: Path) -> None:
+    call(root, "say", "hello")  # the worker runs now
+    with Path("/dev/full").open("wb") as full:
+        client = subprocess.run(
+            [sys.executable, "-c", CLIENT, str(root), "say"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=full,
+            check=False,
+        )
+    assert client.returncode == 7
+    status = ask_worker(root, "status")
+    assert status is not None
+    assert status["commands"] == 2
+
+
 def test_second_client_is_refused_while_a_command_runs(root: Path) -> None:
     first = waiting(root, "wait")
     assert call(root, "say") == (1, "", "refused: another command runs\n")

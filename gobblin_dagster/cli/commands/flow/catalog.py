@@ -11,8 +11,9 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from gobblin_dagster.cli.commands.flow.connect import FlowArgument, UrlOption, connect, group_and_name
+from gobblin_dagster.cli.commands.flow.connect import FlowArgument, UrlOption, connect
 from gobblin_dagster.cli.context import Output, OutputOption
+from gobblin_dagster.cli.flow_jobs import group_and_name
 from gobblin_dagster.cli.render.console import console, instant, print_facts, print_table
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.errors import UsageError

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from gobblin_dagster.cli.commands.flow.connect import FlowArgument, UrlOption, connect, group_and_name
+from gobblin_dagster.cli.commands.flow.connect import FlowArgument, UrlOption, connect
 from gobblin_dagster.cli.commands.state.change import YesOption
 from gobblin_dagster.cli.confirm import confirm
 from gobblin_dagster.cli.context import Output, OutputOption
+from gobblin_dagster.cli.flow_jobs import group_and_name
 from gobblin_dagster.cli.render.console import console
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.errors import FlowCompileError, UsageError

@@ -1,4 +1,4 @@
-"""What all commands about flows share: the way to the service, and names of flows."""
+"""What all commands about flows share: the way to the service, and their arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import typer
 
 from gobblin_dagster.cli.context import project_root
 from gobblin_dagster.client import FlowClient
-from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.spec.load import load_project
 from gobblin_dagster.spec.project import TOKEN_FILE
 
@@ -42,11 +41,3 @@ def connect(ctx: typer.Context, url: str | None) -> FlowClient:
         token = (root / TOKEN_FILE).read_text(encoding="ascii").strip()
     host = f"[{service.host}]" if ":" in service.host else service.host
     return FlowClient(f"http://{host}:{service.port}", token)
-
-
-def group_and_name(flow: str) -> tuple[str, str]:
-    """Part `GROUP/NAME`; raises UsageError."""
-    group, slash, name = flow.partition("/")
-    if not (group and slash and name):
-        raise UsageError(problem=f"{flow[:80]!r} names no flow.", hint="Write GROUP/NAME.")
-    return group, name

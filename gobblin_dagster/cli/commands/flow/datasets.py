@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from gobblin_dagster.cli.commands.flow.connect import FlowArgument, UrlOption, connect, group_and_name
+from gobblin_dagster.cli.commands.flow.connect import FlowArgument, UrlOption, connect
 from gobblin_dagster.cli.commands.startpoint import OnRewindOption
 from gobblin_dagster.cli.commands.state.change import ReasonOption, YesOption
 from gobblin_dagster.cli.commands.state.lookup import DatasetArgument, JobOption
 from gobblin_dagster.cli.confirm import confirm
 from gobblin_dagster.cli.context import Output, OutputOption
+from gobblin_dagster.cli.flow_jobs import group_and_name
 from gobblin_dagster.cli.render.console import console, dataset_name, instant, print_table, rows_of
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.errors import UsageError

@@ -15,10 +15,11 @@ import typer
 import yaml
 
 from gobblin_dagster.cli.commands.flow.catalog import change_lines, differences
-from gobblin_dagster.cli.commands.flow.connect import UrlOption, connect, group_and_name
+from gobblin_dagster.cli.commands.flow.connect import UrlOption, connect
 from gobblin_dagster.cli.commands.state.change import DryRunOption, YesOption
 from gobblin_dagster.cli.confirm import confirm
 from gobblin_dagster.cli.context import Output, OutputOption
+from gobblin_dagster.cli.flow_jobs import group_and_name
 from gobblin_dagster.cli.render.console import console
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.client import FlowClient

@@ -147,6 +147,8 @@ def restore(
             confirm(f"Restore the state of {dataset_name(dataset)}?", yes)
         # A readable state may share damaged parts with its commit sequences; writing these again changes no state.
         is_restored = store.restore(name, dataset)
+        if not is_restored:
+            store.load_history(name, dataset)  # raises what is wrong with records of its files, which stay as they are
         # A lease may be all that the store holds of a dataset that was never committed.
         state = store.load_dataset_states(name, [dataset]).get(dataset)
     if output is Output.JSON:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from gobblin_dagster.constructs.sources.files.listing import FoundFile
+from gobblin_dagster.core.utils.parallel import in_parallel
 from gobblin_dagster.core.watermark.file_set import FileVersion
 from gobblin_dagster.storage.checksums import has_content, take_checksum
-from gobblin_dagster.storage.remote import as_os_error, look_at
+from gobblin_dagster.storage.os_errors import as_os_error
+from gobblin_dagster.storage.remote import look_at
 
 _AT_ONCE = 4
 """Number of files that are read at a time, each with a few megabytes in memory."""
-_PORTION = 1_000
-_T = TypeVar("_T")
-_R = TypeVar("_R")
 
 
 class Compare(StrEnum):
@@ -73,14 +71,14 @@ class Checksums:
 
     def look(self, unclear: Sequence[tuple[FoundFile, FileVersion]]) -> list[Finding]:
         """Compare files with their known versions, which have the same size."""
-        return _at_once(lambda pair: _finding(*pair), unclear)
+        return in_parallel(lambda pair: _finding(*pair), unclear, _AT_ONCE)
 
     def taken(self, files: Sequence[FoundFile]) -> list[FoundFile]:
         """Return files with their checksums.
 
         A file that cannot be read gets none: reading it fails its work unit, or a later plan computes the checksum.
         """
-        return _at_once(_with_checksum, files)
+        return in_parallel(_with_checksum, files, _AT_ONCE)
 
     def to_verify(self, file: FoundFile) -> FoundFile:
         """Return the file, with its checksum only if it must be compared again after reading."""
@@ -138,12 +136,3 @@ def _with_checksum(file: FoundFile) -> FoundFile:
 
 def _kind(checksum: str) -> str:
     return checksum.partition("=")[0]
-
-
-def _at_once(work: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
-    done: list[_R] = []
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        # In portions: `map` makes one task per item at once, and there may be 100,000.
-        for begin in range(0, len(items), _PORTION):
-            done += pool.map(work, items[begin : begin + _PORTION])
-    return done

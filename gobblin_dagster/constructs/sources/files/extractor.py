@@ -12,13 +12,14 @@ import pyarrow as pa
 
 from gobblin_dagster.constructs.formats.base import FileFormat, FileReader, FormatError, InputFile, NoColumnsError
 from gobblin_dagster.constructs.sources.files.positions import position_behind
+from gobblin_dagster.constructs.types.arrow import no_rows
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError, TransientError
 from gobblin_dagster.core.utils.text import first_line
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.storage.checksums import has_content
-from gobblin_dagster.storage.remote import as_os_error, is_passing
+from gobblin_dagster.storage.os_errors import as_os_error, is_passing
 
 _FORMAT_ERRORS = (pa.ArrowException, UnicodeError, EOFError)
 
@@ -69,7 +70,7 @@ class FilesExtractor:
             self._reader.close()
             self._files_read, self._is_inside = number + 1, False
             if self._tells_ends:
-                yield Chunk(pa.RecordBatch.from_pylist([], self.schema), label, pa.array([], pa.int64()))
+                yield Chunk(no_rows(self.schema), label, pa.array([], pa.int64()))
 
     def position(self) -> Watermark | None:
         """Return the position behind the files that were read whole; None while a file is read in part."""

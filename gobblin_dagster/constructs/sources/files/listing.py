@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from gobblin_dagster.constructs.sources.files.pattern import PathPattern
 from gobblin_dagster.storage.checksums import scan_with_checksums
-from gobblin_dagster.storage.remote import RemoteEntry, local_facts, remote_files
+from gobblin_dagster.storage.file_facts import RemoteEntry, local_facts
+from gobblin_dagster.storage.remote import remote_files
 
 MAX_EXAMPLES = 5
 _MARKS = ("_SUCCESS", "_temporary", "_gobblin")  # the last one holds manifests and staged files of an output
@@ -80,6 +81,8 @@ class Listing:
     """Why a dataset's folders could not be listed."""
     others: Examples = field(default_factory=Examples)
     """Files that do not match."""
+    strange: dict[str, str] = field(default_factory=dict)
+    """A path in a dataset's folder that does not match, for each dataset that has one."""
     has_unselected: bool = False
     """Whether datasets were found that are not selected."""
 
@@ -193,9 +196,12 @@ class Walk:
             inner: list[_State] = []
             for state in states:
                 # If a file is expected here, a folder can still be part of a deeper urn; then another state follows it.
-                if (state.level == self._last) is is_dir:
+                is_out_of_place = (state.level == self._last) is is_dir
+                following = [] if is_out_of_place else self._step(state, entry)
+                if not following and state.dataset is not None and not entry.name.startswith("."):
+                    self._found.strange.setdefault(state.dataset, entry.path)
+                if is_out_of_place:
                     continue
-                following = self._step(state, entry)
                 if is_dir:
                     inner += following
                 elif following:

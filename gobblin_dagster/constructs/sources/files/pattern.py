@@ -18,6 +18,8 @@ _PLACEHOLDER = re.compile(r"\\([{}*])|\{([^{}]*)\}|(\*+)|([{}])")
 _SPECIAL = re.compile(r"[{}*]")
 _DIRECTIVES = {"Y": r"\d{4}", "y": r"\d{2}", "m": r"\d{2}", "d": r"\d{2}", "j": r"\d{3}", "H": r"\d{2}", "M": r"\d{2}"}
 _KNOWN = "known: {dataset}, {dataset:**}, {dataset:one,other}, {date:<strptime format>}, {one,other}, *, **"
+_NIGHT = timedelta(days=1)
+"""More than the time in which a clock shows an hour twice."""
 NO_DATE = datetime(1970, 1, 1, tzinfo=UTC)
 """Beginning of the date of files whose paths have none."""
 
@@ -109,7 +111,14 @@ class PathPattern:
 
     def one_of(self) -> list[str]:
         """Return all texts of `{one,other}` and `{dataset:one,other}`."""
-        tokens = (token for level in self.levels for token in level if token.kind in ("one_of", "dataset"))
+        return self._texts_of("one_of", "dataset")
+
+    def named_datasets(self) -> list[str]:
+        """Return the names of `{dataset:one,other}`."""
+        return self._texts_of("dataset")
+
+    def _texts_of(self, *kinds: str) -> list[str]:
+        tokens = (token for level in self.levels for token in level if token.kind in kinds)
         return [text for token in tokens for text in token.value.split(",") if text]
 
     def bind(self, dataset_urn: str) -> PathPattern:
@@ -171,6 +180,15 @@ class PathPattern:
     def end_of(self, start: datetime) -> datetime:
         """Return the end (exclusive) of the date that begins at `start`."""
         return self.shift(start, 1)
+
+    def is_over(self, start: datetime, instant: datetime) -> bool:
+        """Return whether the date that begins at `start` has ended at an instant.
+
+        In the night when clocks go back, a date of an hour or a minute ends when its name is used for the second time.
+        """
+        if self.end_of(start) > instant:
+            return False
+        return instant - start > _NIGHT or self.start_of(self._text_of(instant)) > start
 
     def dates_around(self, instant: datetime) -> tuple[datetime, datetime] | None:
         """Return the beginning and the end of the date that holds an instant; None if a date begins or ends there.

@@ -43,6 +43,7 @@ from gobblin_dagster.constructs.sources.files.options import FilesOptions, NewFi
 from gobblin_dagster.constructs.sources.files.pattern import PathPattern
 from gobblin_dagster.constructs.sources.work_units import state_problem
 from gobblin_dagster.constructs.types.schema_text import type_texts
+from gobblin_dagster.core.allow import names_below
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.errors import InvalidUrnError, SourceError, StartpointError, TransientError
 from gobblin_dagster.core.run_record import RunRecord
@@ -53,7 +54,7 @@ from gobblin_dagster.core.utils.text import first_line
 from gobblin_dagster.core.watermark import TimestampWatermark, Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
-from gobblin_dagster.storage.remote import is_passing
+from gobblin_dagster.storage.os_errors import is_passing
 
 __all__ = ["FilesOptions", "FilesSource"]
 
@@ -103,7 +104,7 @@ class FilesSource:
         known = {urn for urn in context.states if context.is_selected(urn)}
         urns = {*listing.files, *listing.undated, *listing.skipped, *listing.problems, *known} - {None}
         shared = _skip_notes(listing, None, self._options.pattern, self._label)
-        shared += self._absent_notes(listing)
+        shared += self._absent_notes(listing) + self._strange_notes(listing, urns)
         gate = self._gate(context.clock.now())
         for urn in sorted(str(urn) for urn in urns):
             yield self._offer(urn, listing, context, gate, shared)
@@ -116,6 +117,16 @@ class FilesSource:
         absent = [text for text in wanted if not any(text in path for path in paths)]
         return [f"no file of `path` has {', '.join(absent)} in its name; it is read once it comes."] if absent else []
 
+    def _strange_notes(self, listing: Listing, known: Iterable[str | None]) -> list[str]:
+        """Name the folders that stand where a dataset's does, hold something, and have no path that matches."""
+        found = {str(urn) for urn in known}
+        found |= {"/".join(parts[:end]) for parts in (urn.split("/") for urn in found) for end in range(1, len(parts))}
+        folders = Examples()
+        for urn, path in sorted(listing.strange.items()):
+            if urn not in found and not any(f"{urn}/".startswith(f"{other}/") for other in found):
+                folders.add(f"{urn} ({self._label(path)})")
+        return [f"{folders.count} folder(s) hold no file that matches `path`: {folders}."] if folders.count else []
+
     def extractor(self, unit: WorkUnit) -> Extractor:
         types, file_format = unit.read.get("types"), self._format_of(unit.dataset_urn)
         if isinstance(types, Mapping) and isinstance(file_format, InfersTypes):
@@ -127,10 +138,11 @@ class FilesSource:
         return True
 
     def would_read(self, path: str) -> bool:
-        here, below = _real(path), f"{_real(self._base).rstrip('/')}/"  # either may lead through links
-        if not here.startswith(below):
-            return False
-        return self._options.pattern.matches_below_root(here.removeprefix(below).split("/"))
+        names = names_below(path, self._base, self._context.base_dir)
+        return names is not None and self._options.pattern.matches_below_root(names)
+
+    def named_datasets(self) -> Sequence[str]:
+        return self._options.pattern.named_datasets()
 
     def preview_schema(self, unit: WorkUnit) -> pa.Schema | None:
         is_told = traits_of(self._format, FormatTraits).has_schema or "types" in unit.read
@@ -173,7 +185,7 @@ class FilesSource:
             problem = "it has no files yet behind which it could begin; `oldest` reads all that come"
             raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=problem)
         discovery = self._make_discovery(replace(self._limits(), run_files=None))
-        gate = Gate(self._start()) if self._options.lead_time is not None else self._gate(context.clock.now())
+        gate = self._gate_of_present(context.clock.now())
         units = discovery.plan(dataset_urn, files, None, gate).work_units
         return CommittedRanges(discovery.watermark_type, {}).add_all(unit.interval for unit in units)
 
@@ -182,7 +194,7 @@ class FilesSource:
         discovery = self._make_discovery(replace(self._limits(), run_files=None))
         if type(mark) is not discovery.watermark_type:
             return  # the engine says so, and which type it expects
-        units = discovery.plan(dataset_urn, files, None, Gate(self._start())).work_units
+        units = discovery.plan(dataset_urn, files, None, self._gate(now)).work_units
         end = CommittedRanges(discovery.watermark_type, {}).add_all(unit.interval for unit in units).watermark
         ends: Mapping[str, Any] = end.components() if end is not None else {}
         for name, position in mark.components().items():
@@ -216,7 +228,7 @@ class FilesSource:
     def _is_over(self, file: FoundFile, instant: datetime) -> bool:
         """Return True if a file's date has ended (by date), or if its last change was (else), before an instant."""
         if self._options.order is NewFiles.DATE:
-            return self._options.pattern.end_of(file.start) <= instant
+            return self._options.pattern.is_over(file.start, instant)
         return datetime.fromtimestamp(file.modified_us / 1e6, UTC) < instant
 
     def _limits(self) -> Limits:
@@ -246,6 +258,15 @@ class FilesSource:
             lead_time = -_AHEAD
         return Gate(self._start(), _before(now, lead_time) if lead_time is not None else None, by_date)
 
+    def _gate_of_present(self, now: datetime) -> Gate:
+        """Return the gate for files that are there, also for those that wait because they are too young."""
+        lead_time = self._options.lead_time
+        if lead_time is None:
+            return self._gate(now)
+        if self._options.order is not NewFiles.DATE:
+            return Gate(self._start())
+        return Gate(self._start(), _before(now, min(lead_time, -_AHEAD)), by_date=True)
+
     def _listing(self, context: SourceContext) -> Listing:
         extract = context.extract
         try:
@@ -259,6 +280,8 @@ class FilesSource:
             if is_passing(error):
                 raise TransientError(problem=f"Source of job {self._context.job!r}: {problem}") from error
             raise self._error(problem) from error
+        except pa.ArrowInvalid as error:  # an empty name between two slashes, or an address that is none
+            raise self._error(f"cannot list {self._base}: {error}.", "Correct `path`.") from error
         if None in listing.problems:
             raise self._error(listing.problems[None] + ".")
         is_known = listing.problems or listing.has_unselected or context.states
@@ -461,8 +484,3 @@ def _urn_problem(urn: str) -> str:
     except InvalidUrnError as error:
         return str(error)
     return ""
-
-
-def _real(path: str) -> str:
-    """Return a local path without links and `..`; a URL as it is."""
-    return path if "://" in path else os.path.realpath(path)

@@ -151,6 +151,20 @@ class Cursor:
             return self.step(instant)
         return self.step(instant.astimezone(zone).replace(tzinfo=None))
 
+    def lowest_from(self, instant: datetime, zone: ZoneInfo, has_zone: bool) -> int:
+        """Return the lowest step of times at or after an instant.
+
+        In the night when clocks go back, a column without a time zone shows the times of an hour for the second time:
+        from the instant in the first hour on, all of them may come.
+        """
+        local = instant.astimezone(zone)
+        if has_zone or not _is_first_of_two(local):
+            return self.floor(instant, zone, has_zone)
+        wall = local.replace(second=0, microsecond=0)
+        while _is_first_of_two(wall - timedelta(minutes=1)):
+            wall -= timedelta(minutes=1)
+        return self.step(wall.replace(tzinfo=None))
+
     def limit(self, text: str, now: datetime, zone: ZoneInfo, has_zone: bool) -> int:
         """Return the upper bound (exclusive) of `CURRENTDATE-1` and the like: the end of that day, hour or minute.
 
@@ -187,3 +201,8 @@ def require_reached(cursor: Cursor, mark: Watermark, ends: Sequence[int]) -> Non
             f"it lies beyond the end, {cursor.mark(max(ends))}: rows before it that come later would never be read; "
             "`upcoming` begins at the end"
         )
+
+
+def _is_first_of_two(local: datetime) -> bool:
+    """Return whether clocks show a time twice, and this is the first one."""
+    return not local.fold and (local.utcoffset() or timedelta()) > (local.replace(fold=1).utcoffset() or timedelta())

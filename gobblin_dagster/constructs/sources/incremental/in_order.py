@@ -6,7 +6,7 @@ the last value of a batch are held back until the next batch.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -27,15 +27,24 @@ class InOrder:
         column: column that orders the rows, ascending; without nulls.
         step: converts a value of the column to a step.
         fail: makes the error for rows that are out of order, from a text.
+        limit_rows: a chunk ends at the first position behind so many rows; None: none ends for that.
     """
 
-    def __init__(self, column: str, step: Callable[[Any], Any], fail: Callable[[str], Exception]) -> None:
+    def __init__(
+        self,
+        column: str,
+        step: Callable[[Any], Any],
+        fail: Callable[[str], Exception],
+        limit_rows: int | None = None,
+    ) -> None:
         self.reached: Any = None
         """Step above all rows handed out, and not above any row to come; None if there is no such step at the
         moment."""
         self._column = column
         self._step = step
         self._fail = fail
+        self._left_rows = limit_rows or 0
+        """Rows up to the limit; 0 without one, or behind it."""
         self._last: Any = None
 
     def cut(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
@@ -46,20 +55,36 @@ class InOrder:
                 continue
             self._require_order(chunk)
             joined = chunk if held is None else _joined(held, chunk)
-            values = joined.batch.column(self._column)
-            last = self._step(values[-1].as_py())
-            begin = bisect_left(range(len(values)), last, key=lambda row: self._step(values[row].as_py()))
-            if begin:
-                self.reached = last
-                yield joined.slice(0, begin)
+            begin = 0
+            for end, reached in self._ends(joined.batch.column(self._column)):
+                self.reached = reached
+                yield joined.slice(begin, end - begin)
+                begin = end
             held = joined.slice(begin)
             if held.batch.num_rows > MAX_HELD_ROWS:
                 self.reached = None
+                self._left_rows = max(0, self._left_rows - held.batch.num_rows)
                 yield held
                 held = None
         if held is not None:
             self.reached = None
             yield held
+
+    def _ends(self, values: pa.Array) -> Iterator[tuple[int, Any]]:
+        """Yield where chunks of these rows end, with the position there: at the limit, and before the last value."""
+        rows = range(len(values))
+
+        def step_at(row: int) -> Any:
+            return self._step(values[row].as_py())
+
+        end = bisect_left(rows, step_at(-1), key=step_at)
+        if 0 < self._left_rows < end:
+            at_limit = bisect_right(rows, step_at(self._left_rows - 1), key=step_at)
+            if at_limit < end:
+                yield at_limit, step_at(at_limit)
+        if end:
+            self._left_rows = max(0, self._left_rows - end)
+            yield end, step_at(-1)
 
     def _require_order(self, chunk: Chunk) -> None:
         values = chunk.batch.column(self._column)

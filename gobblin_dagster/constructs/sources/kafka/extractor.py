@@ -110,6 +110,8 @@ class KafkaExtractor:
         """Last message yielded, by component."""
         self._target_bytes = context.block_bytes
         self._batch = _FIRST_MESSAGES
+        self._left_rows = context.limit_rows or 0
+        """Messages up to the limit, at which a chunk ends; 0 without one, or behind it."""
         self._told: list[Any] = []
         topic = next((one["topic"] for one in self._partitions.values()), unit.dataset_urn)
         self._key = _decoder(reading.key, topic, "key", context) if reading.key is not None else None
@@ -127,6 +129,7 @@ class KafkaExtractor:
                     yield from self._before(name, messages, offsets, error.row or 0)
                     raise
                 self._reached[name], self._last[name] = offsets[-1] + 1, messages[-1]
+                self._left_rows = max(0, self._left_rows - len(messages))
                 yield chunk
             self._reached[name] = self._highs[name]
         self._require_planned_topics()
@@ -222,7 +225,8 @@ class KafkaExtractor:
             self._consumer.assign([TopicPartition(partition["topic"], partition["partition"], position)])
         while position < high:
             with translated_kafka_errors(self._urn, name):
-                messages = self._consumer.consume(min(self._batch, high - position), _POLL_S)
+                most = min(self._batch, self._left_rows or self._batch, high - position)
+                messages = self._consumer.consume(most, _POLL_S)
             ends = []
             if any(map(Message.error, messages)):
                 ends = [message for message in messages if message.error() is not None]

@@ -225,8 +225,7 @@ def _first_start(bounds: PartitionOffsets, is_known_topic: bool, rules: OffsetRu
     if is_known_topic or rules.bootstrap == "earliest":
         if is_known_topic and bounds.earliest:
             notes.append(
-                f"{bounds.name} has no watermark yet and begins at {bounds.earliest}, its first offset; "
-                f"{bounds.earliest:,} offset(s) before it are lost, the broker deleted them before they were read."
+                f"{bounds.name} has no watermark yet and begins at {bounds.earliest}, its first offset.{_lost(bounds)}"
             )
         return bounds.earliest
     if rules.bootstrap == "skip":
@@ -252,8 +251,15 @@ def _begun_anew(
         return None
     start = bounds.end if rules.out_of_range == "latest" else bounds.earliest
     left = f", {start - bounds.earliest:,} offset(s) before it are not read" if start > bounds.earliest else ""
-    notes.append(f"{what}; reading begins at {start} (on_out_of_range: {rules.out_of_range}){left}.")
+    notes.append(f"{what}; reading begins at {start} (on_out_of_range: {rules.out_of_range}){left}.{_lost(bounds)}")
     return start
+
+
+def _lost(bounds: PartitionOffsets) -> str:
+    """Return a sentence on what the broker deleted of a log of which nothing was read; empty if it is whole."""
+    if not bounds.earliest:
+        return ""
+    return f" {bounds.earliest:,} offset(s) before {bounds.earliest} are lost, the broker deleted them unread."
 
 
 def _unread(parts: Sequence[tuple[int, int]]) -> str:

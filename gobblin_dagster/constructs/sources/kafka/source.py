@@ -19,6 +19,7 @@ from gobblin_dagster.constructs.clients.kafka import (
     KafkaConnection,
     is_passing,
     is_refusal,
+    is_same_cluster,
     new_client,
     telling,
     topic_ids,
@@ -139,6 +140,14 @@ class KafkaSource:
                 yield self._offer(
                     urn, [o for p in datasets.get(urn, ()) if not isinstance(o := offsets[p], str)], state
                 )
+
+    def would_read(self, path: str) -> bool:
+        brokers, _, topic = path.removeprefix("kafka://").rpartition("/")
+        is_topic = path.startswith("kafka://") and is_same_cluster(brokers, self._options.brokers)
+        return is_topic and self._options.takes(topic)
+
+    def named_datasets(self) -> Sequence[str]:
+        return ()
 
     def declared_schema(self) -> pa.Schema | None:
         """Return the columns of all messages; None if only a schema registry knows them."""

@@ -252,7 +252,7 @@ class Database:
             result: Any = connection.execute(sample)
             description = list(result.cursor.description)
             rows = result.fetchall()
-        return described_columns(description, None if self.is_postgresql else rows)
+        return described_columns(description, None if self.is_postgresql else rows, is_mysql=self.backend in MYSQL)
 
     def default_schema(self) -> str:
         """Return the schema of names without one."""

@@ -89,7 +89,10 @@ class QueryExtractor:
             else relation.rows(first, high, with_nulls=with_nulls, is_ordered=is_ordered)
         )
         self._low, self._cursor = low, options.cursor
-        self._in_order = InOrder(options.cursor_column, options.cursor.step, self._fail) if is_ordered else None
+        self._in_order: InOrder | None = None
+        if is_ordered:
+            column, limit_rows = options.cursor_column, context.limit_rows
+            self._in_order = InOrder(column, options.cursor.step, self._fail, limit_rows)
         self.schema: pa.Schema = relation.arrow_schema
         self.bytes_read = 0
         self._label = f"{unit.dataset_urn} {unit.interval}"

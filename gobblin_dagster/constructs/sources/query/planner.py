@@ -229,12 +229,8 @@ class Offers:
         return committed[0] == (low, low)
 
     def _origin(self, relation: Relation) -> Mapping[str, str]:
-        """Return what kind of times the watermark column holds; empty if it holds none, or if that is not known.
-
-        SQLite has no such types. Other databases than PostgreSQL do not say what a query's columns are.
-        """
-        is_known = not relation.is_sqlite and (not relation.query or self.tables.database.is_postgresql)
-        if not relation.cursor_column or not self._cursor.is_time or not is_known:
+        """Return what kind of times the watermark column holds; empty if it holds none, or if that is not known."""
+        if not relation.cursor_column or not self._cursor.is_time or not relation.knows_zone:
             return {}
         return clock_origin(has_zone=relation.has_zone)
 

@@ -165,12 +165,23 @@ class Relation:
     @property
     def has_zone(self) -> bool:
         """Whether the watermark column has a time zone."""
-        return self.cursor_type.endswith("tz=UTC]")
+        is_instant = self._cursor_column.is_instant
+        return self.cursor_type.endswith("tz=UTC]") if is_instant is None else is_instant
+
+    @property
+    def knows_zone(self) -> bool:
+        """Whether `has_zone` is what the database says: SQLite has no such types, others do not describe queries."""
+        is_described = not self.query or self.backend == "postgresql" or self._cursor_column.is_instant is not None
+        return is_described and not self.is_sqlite
 
     @property
     def cursor_type(self) -> str:
         """Name of the watermark column's Arrow type."""
-        return next(column.type for column in self.columns if column.name == self.cursor_column)
+        return self._cursor_column.type
+
+    @property
+    def _cursor_column(self) -> Column:
+        return next(column for column in self.columns if column.name == self.cursor_column)
 
 
 def _fitting(position: Any, kind: Any) -> Any:

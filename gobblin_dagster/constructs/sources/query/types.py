@@ -32,6 +32,8 @@ class Column:
     """Name of the Arrow type with `types: exact`, if it is another one; `_INET` for addresses."""
     is_address: bool = False
     """Whether the text of an address has a mask only if the value has one."""
+    is_instant: bool | None = None
+    """Whether it holds instants, if that is known and its Arrow type does not say it."""
 
     def to_read(self) -> dict[str, Any]:
         """Return what a work unit stores of the column."""
@@ -98,6 +100,9 @@ _OIDS = {
 }
 """Arrow types by the oid of PostgreSQL's type; all other types are read as text."""
 _NUMERIC_OID = 1700
+_MYSQL_INSTANTS = {7: True, 10: False, 12: False}
+"""Whether values are instants, by the code of TIMESTAMP, DATE and DATETIME in MySQL's protocol; all arrive without a
+zone."""
 _PYTHON_TYPES: dict[type, pa.DataType] = {
     bool: pa.bool_(),
     int: pa.int64(),
@@ -109,12 +114,15 @@ _PYTHON_TYPES: dict[type, pa.DataType] = {
 }
 
 
-def described_columns(description: Sequence[Any], rows: Sequence[Any] | None) -> tuple[Column, ...]:
+def described_columns(
+    description: Sequence[Any], rows: Sequence[Any] | None, *, is_mysql: bool = False
+) -> tuple[Column, ...]:
     """Return the columns of a result.
 
     Args:
         description: `description` of the DB-API cursor.
         rows: some rows; types are those of the first values that are not null. None: take PostgreSQL's types.
+        is_mysql: whether the description has type codes of MySQL's protocol.
     """
     kinds = [_arrow_of_oid(part) for part in description] if rows is None else _arrow_of_values(rows, description)
     return tuple(
@@ -123,6 +131,7 @@ def described_columns(description: Sequence[Any], rows: Sequence[Any] | None) ->
             str(kind or pa.string()),
             as_text=kind is None,
             exact=str(_EXACT_OIDS.get(part[1], "")) if rows is None else "",
+            is_instant=_MYSQL_INSTANTS.get(part[1]) if is_mysql else None,
         )
         for part, kind in zip(description, kinds, strict=True)
     )

@@ -95,7 +95,9 @@ class RestExtractor:
         self.schema = pa.schema(list(self._decoder.type))
         self._in_order: InOrder | None = None
         if context.in_order and reading.cursor is not None and reading.cursor.is_sorted:
-            self._in_order = InOrder(reading.cursor.column, _itself, lambda problem: self._error(f"{problem}.", None))
+            self._in_order = InOrder(
+                reading.cursor.column, _itself, lambda problem: self._error(f"{problem}.", None), context.limit_rows
+            )
         self._client = HttpClient(http, unit.dataset_urn)
 
     def chunks(self) -> Iterator[Chunk]:
@@ -170,10 +172,10 @@ class RestExtractor:
         if self._reading.key:
             is_new = []
             keys = zip(*(batch.column(name).to_pylist() for name in self._reading.key), strict=True)
-            for key, is_inside, row in zip(keys, keep.to_pylist(), rows, strict=True):
+            for at, (key, is_inside) in enumerate(zip(keys, keep.to_pylist(), strict=True)):
                 if is_inside and all(part is None for part in key):
                     names = " or ".join(map(repr, self._reading.key))
-                    raise self._error(f"the record has no {names}, which identifies it (`key`).", row.as_py())
+                    raise self._error(f"the record has no {names}, which identifies it (`key`).", rows[at].as_py())
                 is_new.append(is_inside and key not in self._seen)
                 if is_inside:  # one outside may be an older state of the record, from a replica
                     self._seen.add(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
@@ -99,18 +100,19 @@ def read_pages(
     """Yield the records of each page, with the answer's size in bytes; raises as `HttpClient.get`.
 
     Raises:
-        ExtractError: the server repeats a page or a cursor, which would never end; an answer has nothing at
+        ExtractError: the server repeats a page, all pages or a cursor, which would never end; an answer has nothing at
             `records_path` (unless `may_lack`) or at the path of the next cursor (unless `next_may_lack`), which may be
             misspelt.
     """
     target, asked, seen, taken = path, dict(params), set[str](), 0
     if isinstance(paging, PageNumberPaging):
         asked[paging.param] = paging.start
-    before = ""
+    before, pages = "", _Pages()
     while True:
         answer = client.get(target, asked)
         records = _records(answer, dataset_urn, path, records_path, may_lack)
         if records:
+            pages.add(records, dataset_urn, path)
             yield records, answer.size_bytes
         taken += len(records)
         match paging:
@@ -136,6 +138,26 @@ def read_pages(
                 else:
                     # A link has its own parameters; those in the body of a POST stay.
                     target, asked = following, asked if client.has_body else {}
+
+
+class _Pages:
+    """The pages of a list, known by their contents: some servers take a page behind the last one for the first."""
+
+    def __init__(self) -> None:
+        self._digests: list[bytes] = []
+        self._begins: list[int] = []
+        """Pages from which on all were like those from the first one on."""
+
+    def add(self, records: list[Any], dataset_urn: str, path: str) -> None:
+        """Add a page; raises ExtractError if all pages, two or more, came twice in their order."""
+        digest = hashlib.blake2b(json.dumps(records, sort_keys=True).encode(), digest_size=16).digest()
+        number = len(self._digests)
+        self._begins = [begin for begin in self._begins if self._digests[number - begin] == digest]
+        if number > 1 and digest == self._digests[0]:
+            self._begins.append(number)
+        self._digests.append(digest)
+        if any(number + 1 == 2 * begin for begin in self._begins):
+            raise _loop(dataset_urn, path, "hands out its pages again from the first one on")
 
 
 def _is_last(
@@ -171,7 +193,7 @@ def _other_than(before: str, records: list[Any], dataset_urn: str, path: str, pa
 
 def _records(answer: Answer, dataset_urn: str, path: str, records_path: str, may_lack: bool) -> list[Any]:
     records = dig(answer.body, records_path)
-    if records is None and (may_lack or _is_null(answer.body, records_path)):
+    if records is None and (may_lack or not answer.has_content or _is_null(answer.body, records_path)):
         return []
     if not isinstance(records, list):
         got = "nothing" if records is None else type(records).__name__
@@ -211,12 +233,16 @@ def _following(
 ) -> str | None:
     """Return the cursor, record or URL that leads to the next page; None after the last one."""
     if isinstance(paging, LinkPaging):
-        return answer.next_link
+        try:
+            return answer.next_link
+        except ValueError as error:
+            problem = f"answers with a header `Link` that cannot be read: {error}. Its next page would be lost."
+            raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem) from error
     if isinstance(paging, AfterPaging):
         return _last_record(records, dataset_urn, path, paging.column)
     what = "URL" if isinstance(paging, NextUrlPaging) else "cursor"
     found = dig(answer.body, paging.next)
-    if found is None and not (paging.next_may_lack or _is_null(answer.body, paging.next)):
+    if found is None and answer.has_content and not (paging.next_may_lack or _is_null(answer.body, paging.next)):
         problem = (
             f"expected the next {what} at {paging.next!r}, or null there, got nothing. The answer has "
             f"{contents(answer.body)}. Correct `paging.next`; a server that leaves it out on the last page needs "

@@ -49,7 +49,7 @@ class ColumnPlanner:
         if lowest is None:
             return DatasetOffer(urn, mark, mark, notes=null_notes(options.nulls, nulls, column.name, (), is_first=True))
         after = max(step for step in (last, None if highest is None else highest + 1) if step is not None)
-        high, why = min([(after, ""), *self._caps(column, after)])
+        high, why = min([(after, ""), *self.caps(column, after)])
         high = high if last is None else max(high, last)
         start = cursor.parse(options.start) if options.start is not None else None
         column.require_positions(lowest if start is None else max(lowest, start), high)
@@ -67,8 +67,8 @@ class ColumnPlanner:
             return DatasetOffer(urn, mark, mark, notes=notes)
         return DatasetOffer(urn, units[0].low, units[-1].expected_high, units, notes=notes)
 
-    def _caps(self, column: Column, after: int) -> Iterator[tuple[int, str]]:
-        """Yield upper bounds (exclusive) of what may be read, each with its reason."""
+    def caps(self, column: Column, after: int) -> Iterator[tuple[int, str]]:
+        """Yield upper bounds (exclusive) of what may be read, each with its reason; `after` follows the last row."""
         options, cursor = self.options, self.options.cursor
         if options.end is not None:
             yield cursor.parse(options.end), "`end`"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import traceback
 
-from gobblin_dagster.core.errors import ExtractError, GobblinDagsterError, TransientError
+from gobblin_dagster.core.errors import ExtractError, GobblinDagsterError, SparkLostError, TransientError
 
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\] .+")
 _CLASS = re.compile(r"^(?:: )?[\w.$]+(?:Exception|Error): ")
@@ -47,8 +48,23 @@ def said_by_spark(error: Exception) -> str:
     return (raised or text.partition("\n")[0] or type(error).__name__)[:_MAX]
 
 
+def spark_gone(error: Exception) -> SparkLostError | None:
+    """Return our error for a call to a JVM that has ended; None for any other error.
+
+    Spark dresses some of these as errors of what was asked for, such as a schema that cannot be parsed.
+    """
+    one: BaseException | None = error
+    while one is not None:
+        if type(one).__name__ == "Py4JNetworkError" or (isinstance(one, OSError) and _is_raised_by_py4j(one)):
+            return SparkLostError(problem="Spark has ended: its JVM crashed or was killed.")
+        one = one.__cause__ or one.__context__
+    return None
+
+
 def read_error(error: Exception, dataset_urn: str) -> GobblinDagsterError:
     """Return our error for a failed read: TransientError if Spark lost tasks or its server, else ExtractError."""
+    if (gone := spark_gone(error)) is not None:
+        return gone
     problem = spark_problem(error)
     if any(sign in str(error) for sign in _LOST) and not _CONDITION.search(str(error)):
         return TransientError(problem=f"Dataset {dataset_urn!r}: Spark lost this work unit: {problem}")
@@ -57,6 +73,11 @@ def read_error(error: Exception, dataset_urn: str) -> GobblinDagsterError:
 
 def _without_class(line: str) -> str:
     return re.sub(r" ?SQLSTATE: \w+.*$", "", _CLASS.sub("", line))[:_MAX].rstrip(" .;")
+
+
+def _is_raised_by_py4j(error: BaseException) -> bool:
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and "/py4j/" in frames[-1].filename
 
 
 def _is_telling(line: str) -> bool:

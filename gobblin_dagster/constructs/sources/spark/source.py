@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +10,7 @@ from gobblin_dagster.constructs.sources.incremental.options import held_back
 from gobblin_dagster.constructs.sources.incremental.ranges import committed_steps
 from gobblin_dagster.constructs.sources.spark.column import column_of
 from gobblin_dagster.constructs.sources.spark.column_planner import ColumnPlanner
-from gobblin_dagster.constructs.sources.spark.errors import spark_problem
+from gobblin_dagster.constructs.sources.spark.errors import spark_gone, spark_problem
 from gobblin_dagster.constructs.sources.spark.frames import Frames
 from gobblin_dagster.constructs.sources.spark.options import SparkOptions
 from gobblin_dagster.constructs.sources.spark.startpoints import column_start, snapshot_start
@@ -27,6 +26,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import GobblinDagsterError, SourceError, StartpointError, UsageError
 from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
+from gobblin_dagster.core.utils.parallel import in_parallel
 from gobblin_dagster.core.watermark import TimestampWatermark, Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
@@ -81,8 +81,7 @@ class SparkSource:
             return self._isolated(session, urn, context.states.get(urn), now, context.extract.is_full)
 
         urns = [urn for urn in self._urns(session, context.extract) if context.is_selected(urn)]
-        with ThreadPoolExecutor(_PLANS_AT_ONCE, thread_name_prefix="spark-plan") as pool:
-            yield from pool.map(offer, urns)
+        yield from in_parallel(offer, urns, _PLANS_AT_ONCE)
 
     def check_extract(self, extract: Extract) -> None:
         if self._options.watermark is None:
@@ -106,6 +105,8 @@ class SparkSource:
         except ValueError as error:
             raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=str(error)) from error
         except Exception as error:
+            if (gone := spark_gone(error)) is not None:
+                raise gone from error
             problem = spark_problem(error).rstrip(".")
             raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=problem) from error
 
@@ -160,7 +161,10 @@ class SparkSource:
             return DatasetOffer(urn, None, None, problem=str(error))
         except ValueError as error:
             return self._failed(urn, f"{urn}: {error}.")
-        except Exception as error:  # noqa: BLE001 - Spark and py4j raise what they like; it concerns this dataset only
+        except Exception as error:
+            # Spark and py4j raise what they like. It concerns this dataset only, unless Spark itself has ended.
+            if (gone := spark_gone(error)) is not None:
+                raise gone from error
             return self._failed(urn, f"{urn}: {spark_problem(error)}")
 
     def _offer(self, session: Any, urn: str, state: DatasetState | None, now: datetime, is_full: bool) -> DatasetOffer:
@@ -181,7 +185,7 @@ class SparkSource:
         try:
             return self._frames.names(session)
         except Exception as error:
-            raise SourceError(job=self._context.job, problem=spark_problem(error)) from error
+            raise spark_gone(error) or SourceError(job=self._context.job, problem=spark_problem(error)) from error
 
     def _dataset(self, urn: str) -> str:
         return urn if self._options.datasets else ""

@@ -10,6 +10,7 @@ from typing import Any
 
 from gobblin_dagster.constructs.sources.incremental.cursor import require_reached
 from gobblin_dagster.constructs.sources.spark.column import column_of
+from gobblin_dagster.constructs.sources.spark.column_planner import ColumnPlanner
 from gobblin_dagster.constructs.sources.spark.options import SparkOptions
 from gobblin_dagster.constructs.sources.spark.table_history import TableHistory
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -27,18 +28,22 @@ def column_start(
         raise ValueError(f"the watermark column {column.name} holds no times")
     if isinstance(position, Timestamp):
         # Instants in the future become the end: no row that comes before them may be skipped.
-        return cursor.mark(cursor.floor(min(position.instant, now), options.zone, column.has_zone))
+        return cursor.mark(cursor.lowest_from(min(position.instant, now), options.zone, column.has_zone))
     _, highest, _ = column.bounds(frame)
     if isinstance(position, Watermark):
         ends = [] if highest is None else [highest + 1]
         if cursor.is_time:
-            ends.append(cursor.floor(now, options.zone, column.has_zone) + 1)
+            today = cursor.floor(now, options.zone, column.has_zone) + 1
+            if ends and ends[0] > today:
+                # One row with a year mistyped must not make the future the end: what a run leaves for later counts.
+                ends += [end for end, _ in ColumnPlanner(options, now).caps(column, ends[0])]
+            ends = [max(today, min(ends, default=today))]
         if type(position) is cursor.watermark_type:  # else the engine says which type it expects
             require_reached(cursor, position, ends)
         return position
     if highest is None:
         raise ValueError("the table has no rows, and so no end yet; `oldest` reads all rows that come")
-    return cursor.mark(highest + 1)
+    return cursor.mark(min([highest + 1, *(end for end, _ in ColumnPlanner(options, now).caps(column, highest + 1))]))
 
 
 def snapshot_start(

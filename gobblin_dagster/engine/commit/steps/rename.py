@@ -43,7 +43,7 @@ class RenameFileStep:
         """Move the file; another process may do the same at the same time.
 
         Raises:
-            StepRefusedError: the target exists with other bytes; it must not be replaced.
+            StepRefusedError: the target exists with other bytes, or is a folder; it must not be replaced.
             StagedFileLostError: the source does not exist or has another size, and the target does not exist.
             OSError: the storage refused.
         """
@@ -53,9 +53,11 @@ class RenameFileStep:
             return
         try:
             storage.move(self.source, self.target)
-        except (FileNotFoundError, FileExistsError):
+        except (FileNotFoundError, FileExistsError) as error:
             # Another process may have moved the file since the check. A crash between link and unlink leaves both
             # names. In both cases the target is complete and the step is done.
+            if isinstance(error, FileExistsError) and storage.size(self.target) is None:
+                raise StepRefusedError(step=self.describe(), problem="the target exists and is no file") from error
             self._require_done(storage)
 
     def check_content(self, storage: Storage) -> None:
@@ -64,8 +66,12 @@ class RenameFileStep:
         Raises:
             StepRefusedError, StagedFileLostError: as `execute`.
         """
-        if not self._holds(storage, self.source):
+        if not self.is_source_sound(storage):
             self._require_done(storage)
+
+    def is_source_sound(self, storage: Storage) -> bool:
+        """True if the source holds the prepared bytes."""
+        return self._holds(storage, self.source)
 
     def _require_done(self, storage: Storage) -> None:
         if self.verify(storage):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import signal
@@ -257,6 +258,21 @@ def test_run_one_bad_dataset_exits_4_and_names_dataset_file_and_row(
     assert "bad: error[extract]: Dataset 'bad', file bad.rows, row 20: is told to fail." in called.out
     assert "Job numbers partial: 1 committed, 1 failed; 1 watermark moved" in called.out
     assert "Next: fix the problems above" in called.out
+
+
+def test_run_whose_manifest_cannot_be_written_tells_of_no_failed_work_unit(
+    cli: Cli, project: Path, inline: list[InlineRunner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write_job(project, {"a": {"rows": 30}})
+    monkeypatch.setattr("gobblin_dagster.engine.commit.committer.write_manifest", full)
+    called = cli("run")
+    assert called.code == 4
+    assert "a: error[storage]: Dataset 'a': cannot write the manifest" in called.out
+    assert "1 dataset with errors after the commit; " in called.out
+    assert "failed work units" not in called.out
 
 
 def test_run_policy_successful_names_datasets_with_gaps(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:

@@ -65,6 +65,11 @@ def test_damaged_state_is_listed_and_restored(cli: Cli, project: Path) -> None:
     assert "Restored: the watermark is 5" in restored.out
     assert "Nothing is wrong with it" in cli("state", "restore", "a").out
     assert cli("verify").code == 0
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("update gobblin_snapshot_files set rows = 7 where dataset_urn = 'a'")
+    restored = cli("state", "restore", "a", "--yes")
+    assert (restored.code, restored.out) == (1, "")
+    assert "`gobblin state import`" in restored.err
 
 
 def test_each_kind_of_damage_stops_its_dataset_alone_and_is_restored(cli: Cli, project: Path) -> None:

@@ -10,7 +10,14 @@ from rich.console import Console
 
 from gobblin_dagster.cli.render.console import bytes_of, console, dataset_name, print_table
 from gobblin_dagster.cli.render.progress import Bars, Lines, ProgressMode, Silence, progress_view
-from gobblin_dagster.cli.render.run import RunDisplay, audit_text, next_step, recovery_line, recovery_summary
+from gobblin_dagster.cli.render.run import (
+    RunDisplay,
+    audit_text,
+    next_step,
+    recovery_line,
+    recovery_summary,
+    summary_line,
+)
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.task_state import PolicyOutcome, PolicyResult, TaskFailure, TaskState, WorkingState
 from gobblin_dagster.core.utils.text import count
@@ -152,6 +159,13 @@ def test_run_display_shows_checks_failures_and_notes_bounded() -> None:
     assert "... 4 more failures of this dataset" in out
     assert "a: 2 files came late" in out
     assert "stays at 3" in out
+
+
+def test_summary_counts_rows_that_no_branch_takes() -> None:
+    all_taken = DatasetResult("a", DatasetOutcome.COMMITTED, rows_read=9, rows_by_branch={"eu": 9})
+    four_untaken = DatasetResult("a", DatasetOutcome.COMMITTED, rows_read=9, rows_by_branch={"eu": 5}, rows_untaken=4)
+    assert "9 rows read, 9 published (0 B), 0 quarantined; " in summary_line(run_result(all_taken))
+    assert "5 published (0 B), 0 quarantined, 4 taken by no branch; " in summary_line(run_result(four_untaken))
 
 
 @pytest.mark.parametrize(

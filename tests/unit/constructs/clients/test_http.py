@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from gobblin_dagster.constructs.clients.http import Answer, HttpClient, HttpOptions
-from gobblin_dagster.constructs.sources.rest.paging import LinkPaging, read_pages
+from gobblin_dagster.constructs.sources.rest.paging import CursorPaging, LinkPaging, PageNumberPaging, read_pages
 from gobblin_dagster.core.errors import ExtractError, TransientError
 from gobblin_dagster.core.secrets import remember
 from tests.services.json_api import Asked, Reply, running_api
@@ -56,6 +57,36 @@ def test_server_that_is_away_is_transient() -> None:
     assert "secret-word" not in str(caught.value)
 
 
+WHOLE = json.dumps([{"id": 1, "name": "Zo\u00eb", "is_new": True, "price": -1.5e3}] * 40, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["gzip", "plain"])
+def test_answer_that_is_cut_is_asked_for_again(packed: bool) -> None:
+    head = {"Content-Encoding": "gzip"} if packed else {}
+    whole = gzip.compress(WHOLE) if packed else WHOLE
+    cuts = [len(whole) * part // 20 for part in range(10, 20)] if packed else range(len(WHOLE) - 60, len(WHOLE))
+    with running_api(lambda _: Reply(whole, headers=head)) as api:
+        client = HttpClient(HttpOptions(url=api.url), "d", sleep=lambda _: None)
+        for cut in cuts:
+            api.faults = [Reply(whole[:cut], headers=head)]
+            assert len(client.get("/", {}).body) == 40, whole[:cut]
+            assert not api.faults
+        api.faults = [Reply(whole[: len(whole) // 2], headers=head)] * 6
+        with pytest.raises(TransientError, match="its answer ends in the middle of the JSON"):
+            client.get("/", {})
+        client.close()
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[1,]", b"[1 2]", b'{"a": nope}', b"nope"])
+def test_answer_that_is_whole_and_no_json_is_refused_at_once(body: bytes) -> None:
+    with running_api(lambda _: Reply([])) as api:
+        api.faults = [Reply(gzip.compress(body), headers={"Content-Encoding": "gzip"})]
+        client = HttpClient(HttpOptions(url=api.url), "d")
+        with pytest.raises(ExtractError, match="answers no JSON"):
+            client.get("/", {})
+        client.close()
+
+
 def test_answer_that_is_nested_too_deep_is_refused() -> None:
     with running_api(lambda _: Reply([])) as api:
         api.faults = [Reply(b"[" * 100_000 + b"]" * 100_000)]
@@ -96,6 +127,50 @@ def test_link_that_is_next_and_last_is_followed() -> None:
     ) as api:
         client = HttpClient(HttpOptions(url=api.url), "d")
         assert client.get("/", {}).next_link == f"{api.url}/?page=2"
+        client.close()
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        '</list;v=1?page=2>; rel="next"',
+        "</list;id=A;b=c?page=2>;rel=next",
+        '</list?page=2>; title="a=b, <c>; rel=prev"; rel="next"',
+        r'</list?page=2>; title="a \" ; b"; REL = "Next"',
+        '</list?page=2>; crossorigin; rel="next"; rel="last"',
+        ',</list?page=9>; rel="last"; results="1, 2" , </list?page=2>; rel="next";,',
+        "</list?ids=1,2&after=a==&page=2> ; rel=next",
+    ],
+)
+def test_link_to_the_next_page_is_found_however_it_is_written(link: str) -> None:
+    found = Answer([], 0, link, "https://api.example.org/list").next_link
+    assert found is not None
+    assert found.endswith("page=2")
+
+
+@pytest.mark.parametrize("link", ["", '<?page=1>; rel="prev"', '<?page=1>; title="next"', "<?page=1>"])
+def test_header_without_a_link_to_the_next_page_ends_the_list(link: str) -> None:
+    assert Answer([], 0, link, "https://api.example.org/list").next_link is None
+
+
+@pytest.mark.parametrize("link", ['/?page=2; rel="next"', '<?page=2; rel="next"', '<http://[x>; rel="next"'])
+def test_link_that_cannot_be_read_is_no_last_page(link: str) -> None:
+    with running_api(lambda _: Reply([1], headers={"Link": link})) as api:
+        client = HttpClient(HttpOptions(url=api.url), "d")
+        pages = read_pages(client, "issues", "/list", {}, LinkPaging(type="link"), "", may_lack=False)
+        with pytest.raises(ExtractError, match="header `Link` that cannot be read"):
+            list(pages)
+        client.close()
+
+
+@pytest.mark.parametrize("type_", ["page", "cursor"])
+def test_answer_without_content_is_an_empty_page(type_: str) -> None:
+    replies = [Reply({"data": {"items": [1]}, "next": 2}), Reply(b"", 204)]
+    paging = PageNumberPaging(type="page") if type_ == "page" else CursorPaging(type="cursor", next="next")
+    with running_api(lambda _: replies.pop(0)) as api:
+        client = HttpClient(HttpOptions(url=api.url), "d")
+        pages = read_pages(client, "issues", "/list", {}, paging, "data.items", may_lack=False)
+        assert [records for records, _ in pages] == [[1]]
         client.close()
 
 
@@ -203,4 +278,4 @@ def test_parameters_in_the_body_of_a_post_go_with_the_links_of_its_pages() -> No
     ],
 )
 def test_link_of_a_server_behind_a_proxy_keeps_https(link: str, whole: str) -> None:
-    assert Answer(None, 0, None, "https://api.example.org/v2/issues").absolute(link) == whole
+    assert Answer(None, 0, "", "https://api.example.org/v2/issues").absolute(link) == whole

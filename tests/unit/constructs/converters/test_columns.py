@@ -67,6 +67,8 @@ TEN = dt.datetime(2013, 1, 1, 10, tzinfo=UTC)
         ({"timezone": "America/New_York"}, "2013-01-01 05:00:00", TEN),
         ({"timezone": "America/New_York"}, "2013-01-01T10:00:00Z", TEN),
         ({"timezone": "America/New_York", "format": "%d/%m/%Y %H:%M"}, "01/01/2013 05:00", TEN),
+        ({"timezone": "America/New_York"}, "2045-07-01 06:00:00", TEN.replace(year=2045, month=7)),
+        ({"timezone": "Europe/Berlin", "format": "%Y%m%d %H"}, "20450701 12", TEN.replace(year=2045, month=7)),
     ],
 )
 def test_text_becomes_an_instant(declared: dict[str, Any], text: str, instant: dt.datetime) -> None:

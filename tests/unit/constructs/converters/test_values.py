@@ -174,6 +174,15 @@ def test_encrypt_needs_text_or_bytes_and_a_key_of_aes() -> None:
         _make(spec | {"key_env": "SHORT_KEY"})
 
 
+@pytest.mark.parametrize("odd", ["ünïcödé", "\udcff\udcfe"], ids=["letters", "bytes"])
+def test_key_with_other_letters_than_ascii_is_told_to_be_none(monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
+    monkeypatch.setenv("ODD_KEY", odd)
+    with pytest.raises(EnvironmentFaultError, match=r"ODD_KEY.*is not base64 of 16, 24 or 32 bytes"):
+        _make({"type": "encrypt", "columns": ["a"], "key_env": "ODD_KEY"})
+    with pytest.raises(EnvironmentFaultError, match=r"ODD_KEY.*bytes long"):
+        _make({"type": "hash", "columns": ["a"], "key_env": "ODD_KEY"})
+
+
 CSV = {"type": "csv_text", "column": "line", "columns": ["x", "y"]}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -142,6 +143,33 @@ def test_class_of_ones_own_sees_one_record_after_the_other() -> None:
 
 def test_class_of_ones_own_says_which_branches_exist() -> None:
     assert _fork({"type": "records", "operator": f"{HERE}:FirstOnly"}).fork_schema(NUMBERS.schema) == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("returned", "problem"),
+    [
+        (None, "None; expected a list of True and False"),
+        ("10", "'10'; expected"),
+        ({"eu": True, "us": False}, "{'eu': True, 'us': False}; expected"),
+        (["true", "false"], "'true' among its flags; expected"),
+        ([True, 0.5], "0.5 among its flags; expected"),
+    ],
+)
+def test_class_that_returns_no_flags_is_told_what_it_returned(returned: Any, problem: str) -> None:
+    spec = {"type": "records", "operator": f"{HERE}:OtherFlags"}
+    with pytest.raises(
+        ConvertError, match=re.escape(f"file f, fork operator 'records': row 1: fork_record returned {problem}")
+    ):
+        on_rows(
+            _fork(spec | {"options": {"record": returned}}).fork_batch, Chunk(NUMBERS, "f", pa.array([1, 2, 3, 4, 5]))
+        )
+    with pytest.raises(ConvertError, match=re.escape(f"fork operator 'records': fork_schema returned {problem}")):
+        _fork(spec | {"options": {"schema": returned}}).fork_schema(NUMBERS.schema)
+
+
+def test_class_may_return_none_and_numbers_for_flags() -> None:
+    fork = _fork({"type": "records", "operator": f"{HERE}:OtherFlags", "options": {"record": [1, None]}})
+    assert _taken(fork, NUMBERS) == [[1, 2, 3, 12, 13], []]
 
 
 def test_class_with_too_few_flags_names_both_numbers() -> None:

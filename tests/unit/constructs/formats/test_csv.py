@@ -74,6 +74,32 @@ def test_quote_that_nobody_closes_swallows_no_rows(
         read_csv(tmp_path, "day.csv", block_bytes=block_bytes, **options)
 
 
+@pytest.mark.parametrize("block_bytes", [24, 1 << 20])
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [
+        ('pipe,5"\ntube,"\nhose,3\n', {}),
+        ('pipe,5"\ntube,"\n', {}),
+        ('"pipe\\\\",5\n1,"\nhose,3', {"escape": "\\"}),
+        ('pipe,\\""\ntube,"', {"escape": "\\"}),
+    ],
+    ids=["a mark alone", "at the end", "escaped escape", "escaped quote"],
+)
+def test_quote_that_nobody_closes_behind_one_inside_of_a_value_swallows_no_rows(
+    tmp_path: Path, rows: str, options: dict[str, Any], block_bytes: int
+) -> None:
+    put(tmp_path, day_csv=f"item,size\n{rows}".encode())
+    with pytest.raises(ExtractError, match="row 2: a quote is opened and never closed"):
+        read_csv(tmp_path, "day.csv", block_bytes=block_bytes, **options)
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_empty_last_value_behind_a_quoted_one_is_null_whether_its_line_ends_or_not(tmp_path: Path, end: str) -> None:
+    put(tmp_path, day_csv=f'a,b,c\n"1","",2\n"x","",{end}'.encode())
+    table = read_csv(tmp_path, "day.csv", columns={"a": "string", "b": "string", "c": "int64"})
+    assert table.select(["b", "c"]).to_pylist() == [{"b": "", "c": 2}, {"b": "", "c": None}]
+
+
 def test_quote_that_nobody_closes_in_the_header_loses_no_rows(tmp_path: Path) -> None:
     for header in ('"a,b', 'a,"b'):
         put(tmp_path, day_csv=f"{header}\n1,2\n3,4\n".encode())

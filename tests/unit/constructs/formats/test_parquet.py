@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import datetime
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,10 @@ def test_include_reads_fewer_columns_in_the_given_order(tmp_path: Path) -> None:
     [
         ({"a": [1]}, "expected the column"),
         ({"a": [1], "b": ["x"], "c": [1]}, "which the first file of its work unit lacks"),
-        ({"a": ["1"], "b": ["x"]}, "column 'a' is of type string, in the first file of its work unit it is int64"),
+        (
+            {"a": ["1"], "b": ["x"]},
+            r"column 'a' is of type string, in the .* every file \(or date\) has its own schema",
+        ),
     ],
     ids=["one-less", "one-more", "another-type"],
 )
@@ -63,6 +66,35 @@ def test_later_file_of_another_schema_is_refused(tmp_path: Path, second: dict[st
     write(tmp_path / "two.parquet", **second)
     with pytest.raises(ExtractError, match=rf"file two\.parquet: .*{problem}"):
         read_parquet(tmp_path, "one.parquet", "two.parquet")
+
+
+def test_later_file_may_have_types_that_those_of_the_first_hold(tmp_path: Path) -> None:
+    text, large, lists = pa.string(), pa.large_string(), pa.list_(pa.string())
+    kinds = {"a": pa.int64(), "b": large, "c": lists, "d": pa.timestamp("us"), "e": text, "f": pa.large_list(large)}
+    narrow = {"a": pa.int8(), "b": text, "c": pa.large_list(pa.null()), "d": pa.date32(), "e": large, "f": lists}
+    day, noon = dt.date(2040, 7, 1), dt.datetime(2040, 7, 1, 12)
+    first = {"a": 2**40, "b": "x", "c": ["y"], "d": noon, "e": "z", "f": []}
+    second = {"a": 7, "b": "u", "c": [None], "d": day, "e": "v", "f": ["w", None]}
+    files = [(first, kinds), (second, narrow), ({}, dict.fromkeys(kinds, pa.null()))]
+    for number, (row, types) in enumerate(files):
+        parquet.write_table(pa.Table.from_pylist([row], pa.schema(types)), tmp_path / f"{number}.parquet")
+    table = read_parquet(tmp_path, "0.parquet", "1.parquet", "2.parquet").select([*kinds])
+    assert table.schema.types == [*kinds.values()]
+    expected = [files[0][0], files[1][0] | {"d": dt.datetime(2040, 7, 1)}, dict.fromkeys(kinds)]
+    assert table.to_pylist() == expected
+
+
+def test_time_that_the_type_of_the_first_file_cannot_hold_is_named(tmp_path: Path) -> None:
+    for name, unit, year in (("one", "ns", 2024), ("two", "us", 9999)):
+        write(tmp_path / f"{name}.parquet", at=pa.array([dt.datetime(year, 1, 1)], pa.timestamp(unit)))
+    with pytest.raises(ExtractError, match=r"two\.parquet.*'at' is of type timestamp\[us\], .* out of bounds"):
+        read_parquet(tmp_path, "one.parquet", "two.parquet")
+
+
+def test_ids_are_read_from_several_files(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write(tmp_path / f"{name}.parquet", id=pa.array([name.encode().ljust(16)], pa.uuid()))
+    assert read_parquet(tmp_path, "one.parquet", "two.parquet").schema.field("id").type == pa.uuid()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
@@ -97,7 +129,12 @@ def test_page_that_its_checksum_contradicts_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_nested", [False, True], ids=["plain", "nested"])
 def test_times_of_96_bits_are_read_from_year_1_to_9999(tmp_path: Path, is_nested: bool) -> None:
-    times = [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999), None, datetime(2020, 1, 1, 0, 0, 0, 1)]
+    times = [
+        dt.datetime(1, 1, 1),
+        dt.datetime(9999, 12, 31, 23, 59, 59, 999_999),
+        None,
+        dt.datetime(2020, 1, 1, 0, 0, 0, 1),
+    ]
     values = pa.array(times, pa.timestamp("us"))
     column = pa.StructArray.from_arrays([values], ["at"]) if is_nested else values
     parquet.write_table(pa.table({"at": column}), tmp_path / "day.parquet", use_deprecated_int96_timestamps=True)

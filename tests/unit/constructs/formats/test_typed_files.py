@@ -58,6 +58,19 @@ def test_columns_are_chosen_and_found_by_name_in_each_file(tmp_path: Path, kind:
     assert read(tmp_path, f"one.{kind}", type=kind, include=["text"]).column_names == ["text", "_file", "_row"]
 
 
+def test_later_avro_may_have_types_that_those_of_the_first_hold(tmp_path: Path) -> None:
+    day, noon = dt.date(2040, 7, 1), dt.datetime(2040, 7, 1, 12)
+    first = [*FIELDS, {"name": "at", "type": {"type": "long", "logicalType": "local-timestamp-micros"}}]
+    days = {"type": "int", "logicalType": "date"}
+    later = [{"name": "id", "type": "int"}, {"name": "text", "type": "null"}, {"name": "at", "type": days}]
+    write(tmp_path / "one.avro", [{"id": 2**40, "text": "x", "at": noon}], first)
+    write(tmp_path / "two.avro", [{"id": 7, "text": None, "at": day}], later)
+    assert read(tmp_path, "one.avro", "two.avro", type="avro").select(["id", "text", "at"]).to_pylist() == [
+        {"id": 2**40, "text": "x", "at": noon},
+        {"id": 7, "text": None, "at": dt.datetime(2040, 7, 1)},
+    ]
+
+
 @formats
 @pytest.mark.parametrize(
     ("fields", "problem"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -11,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from gobblin_dagster.constructs.publishers import sql_load, sql_table
 from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.startpoint import Specific, Startpoint
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.job_context import JobContext
+from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.engine.run.store_check import refused_datasets
 from gobblin_dagster.spec.job import JobSpec
@@ -97,6 +100,35 @@ def check_lost_store(
     assert run(root, job).status is RunStatus.SUCCEEDED
     assert run(root, table_job(publisher, {"c": {"rows": 40}})).status is RunStatus.SUCCEEDED
     assert read() == list(range(40))
+
+
+def check_turns(
+    root: Path, publisher: dict[str, Any], waiting: Callable[[], bool], patched: pytest.MonkeyPatch
+) -> None:
+    """Check that of two jobs that replace one new table at once the later one is refused.
+
+    `waiting` returns whether a connection to the database waits for another one.
+    """
+    late: list[RunResult] = []
+    others = {"c": {"rows": 2}}
+
+    def load_late() -> None:
+        late.append(run(root, table_job(publisher, others, job="late")))
+
+    other = threading.Thread(target=load_late)
+    load_rows = sql_load.load_rows
+
+    def load_meanwhile(*arguments: Any) -> None:
+        if other.ident is None:
+            other.start()
+            while other.is_alive() and not waiting():
+                other.join(0.05)
+        load_rows(*arguments)
+
+    patched.setattr(sql_table, "load_rows", load_meanwhile)
+    assert run(root, table_job(publisher, {"c": {"rows": 4}})).status is RunStatus.SUCCEEDED
+    other.join()
+    assert "of job 'numbers'" in late[0].datasets[0].failures[0].message
 
 
 def start_at(root: Path, job: JobSpec, position: str) -> None:

@@ -106,7 +106,7 @@ def test_commit_goes_where_its_own_project_says(tmp_path: Path, monkeypatch: pyt
 
 def test_value_of_a_variable_is_not_stored_with_messages() -> None:
     remember({SECRET: "${CLIENT}"})
-    options = KafkaTopicOptions(brokers="b:1", topic="t", config={"client.id": f"me {SECRET}", "socket.timeout.ms": 5})
+    options = KafkaTopicOptions(brokers="b:1", topic="t", config={"client.id": f"me {SECRET}", "socket.timeout.ms": 50})
     now = datetime(2026, 11, 21, 8, tzinfo=UTC)
     view = PublishView("j", "r", "c", "a", "all", Extract("raw", "rows"), "/lake", "/lake", now)
     stored = KafkaTopicPublisher(options, ConstructContext("j", "/"))._step(view).to_json()

@@ -198,6 +198,40 @@ def test_replaced_table_of_two_datasets_is_refused_for_one_would_delete_the_othe
     assert table_ids(tmp_path) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("table", ["numbers", "main.numbers", "NUMBERS"])
+def test_replaced_table_of_two_jobs_is_refused_by_whatever_name(table: str, tmp_path: Path) -> None:
+    replace = APPEND | {"mode": "replace"}
+    run(tmp_path, table_job(replace, {"c": {"rows": 4}}))
+    result = run(tmp_path, table_job(replace | {"table": table}, {"c": {"rows": 2}}, job="other"))
+
+    message = result.datasets[0].failures[0].message
+    assert "the table also has rows of dataset 'c', branch 'all', of job 'numbers'" in message
+    assert "if this job took the place of that one, delete its rows from gobblin_commits" in message
+    assert table_ids(tmp_path) == [0, 1, 2, 3]
+
+
+def test_table_whose_name_ends_like_another_is_another(tmp_path: Path) -> None:
+    replace = APPEND | {"mode": "replace"}
+    run(tmp_path, table_job(replace | {"table": "old_numbers"}, {"c": {"rows": 4}}))
+    run(tmp_path, table_job(replace, {"d": {"rows": 2}}))
+    assert table_ids(tmp_path) == [0, 1]
+
+
+def test_two_jobs_may_append_a_dataset_to_one_table(tmp_path: Path) -> None:
+    own = APPEND | {"table": "of_{dataset}"}
+    run(tmp_path, table_job(own, {"c": {"rows": 4}}))
+    run(tmp_path, table_job(own, {"c": {"rows": 2}}, job="other"))
+    assert query(tmp_path, "SELECT count(*) FROM of_c") == [(6,)]
+
+
+def test_commits_are_found_by_whatever_name_of_their_table(tmp_path: Path) -> None:
+    run(tmp_path, table_job(APPEND, {"c": {"rows": 4}}))
+    context = ConstructContext(job="numbers", base_dir=str(tmp_path), branch="all")
+    for table in ("numbers", "main.numbers", "NUMBERS"):
+        publisher = SqlTablePublisher(SqlTableOptions(url=APPEND["url"], table=table), context)
+        assert len(publisher.newest_commits({"c": "/lake"})["c"]) == 1
+
+
 def test_datasets_whose_tables_would_have_one_name_are_refused(tmp_path: Path) -> None:
     own = APPEND | {"table": "of_{dataset}"}
     run(tmp_path, table_job(own, {"a/b": {"rows": 2}}))

@@ -49,6 +49,29 @@ def test_same_columns_in_any_order_pass_untouched(kind: SchemaContract) -> None:
     assert contract.notes == ()
 
 
+def _tagged(name: str, kind: pa.DataType) -> pa.Schema:
+    """Return columns whose lists and maps have parts of this name, as each library gives them another one."""
+    map_type = pa.map_(pa.field("key", pa.string(), nullable=False), pa.field(name, kind))
+    return pa.schema([("tags", pa.list_(pa.field(name, kind))), ("by", map_type), ("all", pa.list_(map_type))])
+
+
+@pytest.mark.parametrize("kind", SchemaContract)
+def test_names_of_the_parts_of_lists_and_maps_are_no_difference(kind: SchemaContract) -> None:
+    contract = _contract(kind, _tagged("element", pa.int8()), _tagged("it's", pa.int8()))
+    assert (contract.notes, contract.schema) == ((), _tagged("value", pa.int8()))
+
+
+@pytest.mark.parametrize(("before", "now"), [(pa.int8(), pa.int64()), (pa.int64(), pa.int8())], ids=["wider", "same"])
+def test_maps_and_lists_of_parquet_become_wider(before: pa.DataType, now: pa.DataType) -> None:
+    contract = _contract(EVOLVE, _tagged("by", now), _tagged("element", before))
+    assert contract.schema == _tagged("item", pa.int64())
+    rows = {"tags": [[1], None, [2, None]], "by": [[("a", 1)], [], [("b", None)]], "all": [[[("c", 3)]], [None], []]}
+    columns = [pa.array(values, kind) for values, kind in zip(rows.values(), _tagged("by", now).types, strict=True)]
+    given = pa.RecordBatch.from_arrays(columns, schema=_tagged("by", now))
+    for part in (given, given.slice(1), given.slice(2)):
+        assert contract.conform(part).to_pylist() == part.to_pylist()
+
+
 @pytest.mark.parametrize(
     ("kind", "changed", "written"),
     [

@@ -42,7 +42,7 @@ def test_expression_that_takes_all_memory_or_time_is_ended_and_named(
     with pytest.raises(ConvertError, match=re.escape(reason)) as caught:
         SqlMasks([expression], "policy 'p'", CONTEXT).masks(rows)
     assert expression[:20] in str(caught.value)
-    assert caught.value.is_of_rows is ("0.5 s" not in reason)
+    assert caught.value.is_of_rows is caught.value.is_of_memory is ("0.5 s" not in reason)
     assert resource.getrlimit(resource.RLIMIT_AS) == before
     assert sound.masks(rows)[0].to_pylist() == [False, True]
 

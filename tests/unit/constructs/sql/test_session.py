@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -71,6 +72,11 @@ def test_rows_beyond_the_memory_limit_go_to_few_bytes_below_the_folder_of_tempor
     assert found["size"] == "953.6 MiB"
 
 
+def test_no_progress_bar_is_written_among_what_a_command_prints() -> None:
+    (found,) = _select("current_setting('enable_progress_bar') AS bar").run(batch({"a": [1]})).to_pylist()
+    assert found == {"bar": False}
+
+
 def test_python_variables_are_out_of_reach() -> None:
     private = pa.table({"password": ["x"]})
     with pytest.raises(ConvertError, match="private"):
@@ -79,7 +85,7 @@ def test_python_variables_are_out_of_reach() -> None:
 
 
 def test_statements_are_prepared_once_per_expression_and_schema() -> None:
-    own = session.thread_session()
+    own = session.thread_session((CONTEXT.base_dir, CONTEXT.job))
     select = _select("a * 12345 AS b")
     first = own.prepare("a * 12345 AS b", pa.schema([("a", pa.int64())]))
     select.run(batch({"a": [1]}))
@@ -98,6 +104,15 @@ def test_statements_beyond_the_limit_are_forgotten_and_come_back(monkeypatch: py
             assert result.to_pylist() == [{"b": round_ + step}]
     assert len(own._prepared) == 3
     own.close()
+
+
+def test_expressions_of_another_job_are_out_of_reach() -> None:
+    of_another = SqlSelect("'its-token' AS token", "converter 'test'", replace(CONTEXT, job="another"))
+    of_another.run(batch({"a": [1]}))
+    statements = "(SELECT string_agg(statement) FROM duckdb_prepared_statements()) AS found"
+    (found,) = _select(statements).run(batch({"a": [1]})).to_pylist()
+    assert "duckdb_prepared_statements" in found["found"]
+    assert "its-token" not in found["found"]
 
 
 def test_threads_have_their_own_connection() -> None:

@@ -31,5 +31,20 @@ def test_statement_that_cannot_be_interrupted_ends_its_process_and_is_named() ->
     assert said.endswith("took more than 0.2 s for one batch and cannot be interrupted; its process was ended")
 
 
+_COMMAND = """
+from gobblin_dagster.cli import program
+from gobblin_dagster.constructs.sql.stuck import end_process
+
+program.run_command = lambda _: end_process("the expression", 60) or 0
+program.program()
+"""
+
+
+def test_command_that_plans_or_checks_with_such_a_statement_ends_too() -> None:
+    done = subprocess.run([sys.executable, "-c", _COMMAND], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("the expression took more than 60 s")
+
+
 def test_process_that_does_other_things_too_goes_on() -> None:
     end_process("an expression", 0.2)  # returns

@@ -28,6 +28,16 @@ INSTANT = dt.datetime(2013, 1, 1, 10, 5, 6, 7, tzinfo=dt.UTC)
 IDS = pa.table({"id": range(5000)})
 
 
+class Own(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
+    """A type of a user."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.int64(), "tests.own")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+
 def _bytes(cls: type[Any], rows: pa.Table, **options: Any) -> bytes:
     context = where(rows.schema)
     (file,) = write_all(make(cls, context, **options), rows)
@@ -65,6 +75,12 @@ def test_avro_brings_values_back(values: pa.Array, expected: Any) -> None:
     assert [record["v"] for record in records] == [expected, *values.to_pylist()[1:]]
 
 
+def test_avro_takes_parts_of_lists_and_structs_of_nulls() -> None:
+    values = pa.array([[{"x": None}], None, [{"x": None}, None]], pa.large_list(pa.struct([("x", pa.null())])))
+    rows = pa.table({"v": pa.chunked_array([values.slice(1), values.slice(2), values.slice(0, 1)])})
+    assert list(avro_reader(io.BytesIO(_bytes(AvroWriter, rows)))) == rows.to_pylist()
+
+
 def test_avro_column_that_is_never_null_is_no_union() -> None:
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
     rows = pa.Table.from_pylist([{"id": 1, "name": None}], schema=schema)
@@ -87,10 +103,14 @@ def test_avro_codecs_are_in_the_file(codec: str | None) -> None:
         ({"s": [{"x-y": 1}]}, "column 's': 'x-y' is no name in Avro"),
         ({"m": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int8()))}, "column 'm': Avro has no type for map"),
         ({"d": pa.array([1], pa.duration("s"))}, "column 'd': Avro has no type for duration"),
-        ({"n": pa.array([1], pa.timestamp("ns"))}, "the format cannot hold the rows: .*would lose data"),
-        ({"u": pa.array([2**64 - 1], pa.uint64())}, "the format cannot hold the rows"),
+        ({"o": pa.ExtensionArray.from_storage(Own(), pa.array([1]))}, "column 'o': Avro has no type for extension"),
+        (
+            {"id": [1], "n": pa.array([1], pa.timestamp("ns"))},
+            "the format cannot hold the rows: column 'n': .*lose data",
+        ),
+        ({"id": [1], "u": pa.array([2**64 - 1], pa.uint64())}, "the format cannot hold the rows: column 'u': "),
     ],
-    ids=["name", "field name", "map", "duration", "nanoseconds", "unsigned"],
+    ids=["name", "field name", "map", "duration", "a class of a user", "nanoseconds", "unsigned"],
 )
 def test_avro_refuses_what_it_cannot_hold(rows: dict[str, Any], problem: str) -> None:
     table = pa.table(rows)
@@ -155,7 +175,7 @@ def test_orc_keeps_days_also_inside_of_structs_and_lists() -> None:
 
 def test_orc_refuses_types_that_it_does_not_have() -> None:
     rows = pa.table({"t": [dt.time(1, 2)]})
-    with pytest.raises(ConvertError, match=r"writer 'orc': the format cannot hold the rows: .*time64"):
+    with pytest.raises(ConvertError, match=r"writer 'orc': column '\w+': the format has no type for time64.*`columns`"):
         write_all(make(OrcWriter, where(rows.schema)), rows)
 
 

@@ -63,6 +63,13 @@ def test_columns_beside_keep_their_dictionaries() -> None:
     assert len(encodings) == 5
 
 
+def test_columns_beside_may_be_lists_of_ids() -> None:
+    keys = pa.ListArray.from_arrays(np.arange(ROWS + 1, dtype=np.int32), pa.array([bytes(16)] * ROWS, pa.uuid()))
+    encodings = _encodings(_written(pa.table({"id": IDS, "keys": keys})))
+    assert encodings["id"] == {"DELTA_BINARY_PACKED"}
+    assert "RLE_DICTIONARY" in encodings["keys.list.element"]
+
+
 def test_small_files_are_not_looked_at() -> None:
     assert choose_encodings(pa.table({"id": IDS[: FEWEST_ROWS - 1]})) == {}
     assert choose_encodings(pa.table({"id": IDS[:FEWEST_ROWS]})) == {"id": "DELTA_BINARY_PACKED"}

@@ -116,6 +116,11 @@ def test_times_without_a_zone_are_taken_as_they_stand(column: pa.Array) -> None:
     assert set(_split([level], batch({"seen": column}))) == {"date=2013-01-01/"}
 
 
+def test_summer_after_2037_has_its_own_hours_too() -> None:
+    seen = pa.array([dt.datetime(2045, 7, 1, 22, 30, tzinfo=dt.UTC)], pa.timestamp("us", "UTC"))
+    assert _split([{"column": "seen", "timezone": "Europe/Berlin"}], batch({"seen": seen})) == {"date=2045-07-02/": [0]}
+
+
 def test_hour_that_comes_twice_has_one_folder() -> None:
     seen = pa.array([1_699_160_400, 1_699_164_000, 1_699_167_600], pa.timestamp("s", "UTC"))
     level = {"column": "seen", "granularity": "hour", "timezone": "America/New_York", "name": "h"}

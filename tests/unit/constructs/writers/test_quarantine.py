@@ -32,6 +32,12 @@ INSTANT = dt.datetime(2013, 1, 1, 10, 5, 6, 7, tzinfo=UTC)
         (pa.array([-math.inf]), "-inf"),
         (pa.array(['é"\n\t\\']), 'é"\n\t\\'),
         (pa.array([Decimal("12345678901234567890.10")]), "12345678901234567890.10"),
+        (pa.array([Decimal("-0.05")], pa.decimal128(2, 2)), "-0.05"),
+        (pa.array([[Decimal("0.5")]], pa.list_(pa.decimal128(1, 1))), ["0.5"]),
+        (
+            pa.array([[(Decimal("0.5"), Decimal(0))]], pa.map_(pa.decimal128(38, 38), pa.decimal128(1, 1))),
+            {f"0.5{'0' * 37}": "0.0"},
+        ),
         (pa.array([INSTANT], pa.timestamp("us", "America/New_York")), "2013-01-01T10:05:06.000007Z"),
         (pa.array([INSTANT.replace(microsecond=0)], pa.timestamp("s", "UTC")), "2013-01-01T10:05:06Z"),
         (pa.array([INSTANT.replace(tzinfo=None)], pa.timestamp("us")), "2013-01-01T10:05:06.000007"),
@@ -82,13 +88,30 @@ BAD_TEXT = pa.array([b"a\xff"]).view(pa.string())
     [
         (BAD_TEXT, "column 'v': Invalid UTF8 sequence"),
         (pa.StructArray.from_arrays([BAD_TEXT], names=["x"]), "column 'v': .*Invalid UTF8 sequence"),
-        (pa.array([2932897], pa.date32()), "a time before 0001-01-01 or after 9999-12-31 has no JSON form"),
-        (pa.array([-(2**63) + 1], pa.timestamp("us", "UTC")), "a time before 0001-01-01 or after 9999-12-31"),
-        (pa.array([10**15], pa.timestamp("ms")), "a time before 0001-01-01 or after 9999-12-31"),
+        (
+            pa.array([2932897], pa.date32()),
+            r"column 'v' \(.*a time before 0001-01-01 or after 9999-12-31 has no JSON form",
+        ),
+        (
+            pa.array([-(2**63) + 1], pa.timestamp("us", "UTC")),
+            r"column 'v' \(.*a time before 0001-01-01 or after 9999-12-31",
+        ),
+        (pa.array([10**15], pa.timestamp("ms")), r"column 'v' \(.*a time before 0001-01-01 or after 9999-12-31"),
         (pa.array([1], pa.duration("ns")), r"duration\[ns\] have no JSON form: nanoseconds would be lost"),
         (pa.array([[1]], pa.list_view(pa.int8())), "list_view.* have no JSON form"),
+        (pa.array([Decimal("0.5")], pa.decimal256(40, 40)), r"column 'v': values of type decimal256\(40, 40\) have no"),
+        (pa.array([Decimal(500)], pa.decimal128(3, -2)), r"column 'v': values of type decimal128\(3, -2\) have no"),
+        (pa.array([1.5], pa.float16()), "column 'v': values of type halffloat have no JSON form: use a float32"),
+        (pa.array([{"x": 1.5}], pa.struct([("x", pa.float16())])), "column 'v': values of type halffloat have no"),
+        (
+            pa.array([[("k", 1), ("k", 2)]], pa.map_(pa.string(), pa.int8())),
+            r"column 'v' \(map<string, int8>\).*duplicate key",
+        ),
     ],
-    ids=["text", "text in a struct", "date", "instant", "time", "nanoseconds", "view"],
+    ids=[
+        *("text", "text in a struct", "date", "instant", "time", "nanoseconds", "view", "256 bits", "negative scale"),
+        *("half", "half in a struct", "key duplicate key"),
+    ],
 )
 def test_value_without_a_json_form_is_refused_and_quarantined_all_the_same(value: pa.Array, problem: str) -> None:
     rows = batch({"v": value})

@@ -374,9 +374,51 @@ def test_text_may_be_compressed(cls: type[Any]) -> None:
     assert _read(context.storage, file).to_pylist() == ROWS.to_pylist()
 
 
-def test_csv_refuses_nested_values() -> None:
-    rows = pa.table({"a": [[1]]})
-    with pytest.raises(ConvertError, match="writer 'csv': the format cannot hold the rows"):
+BAD_BYTES = pa.array([b"a", b"\xff\xfe"])
+BAD_TEXT = BAD_BYTES.view(pa.string())
+
+
+@pytest.mark.parametrize("cls", [AvroWriter, CsvWriter, OrcWriter, ParquetWriter])
+@pytest.mark.parametrize(
+    "values",
+    [BAD_TEXT, BAD_TEXT.dictionary_encode(), pa.StructArray.from_arrays([BAD_TEXT], ["text"])],
+    ids=["plain", "dictionary", "nested"],
+)
+def test_text_that_no_reader_can_read_is_refused_with_its_column(cls: type[Any], values: pa.Array) -> None:
+    if cls is CsvWriter and pa.types.is_struct(values.type):
+        values = BAD_TEXT
+    rows = pa.table({"id": [1, 2], "note": values})
+    with pytest.raises(ConvertError, match="column 'note' holds a text that is not UTF-8"):
+        write_all(make(cls, where(rows.schema)), rows)
+
+
+def test_text_that_is_not_utf8_behind_the_end_of_a_slice_is_not_refused() -> None:
+    rows = pa.table({"id": [1, 2], "note": BAD_TEXT}).slice(0, 1)
+    context = where(rows.schema)
+    (file,) = write_all(make(ParquetWriter, context), rows)
+    assert _read(context.storage, file).to_pylist() == [{"id": 1, "note": "a"}]
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()], ids=str)
+def test_csv_names_the_column_of_bytes_that_are_no_text(kind: pa.DataType) -> None:
+    rows = pa.table({"id": [1, 2], "picture": pa.array([b"ab", b"\xff\xfe"], kind)})
+    with pytest.raises(ConvertError, match="column 'picture' holds bytes that are not UTF-8, and the format has only"):
+        write_all(make(CsvWriter, where(rows.schema)), rows)
+
+
+UNION = pa.UnionArray.from_dense(pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array([1])])
+TENSOR = pa.ExtensionArray.from_storage(
+    pa.fixed_shape_tensor(pa.int32(), [2]), pa.array([[1, 2]], pa.list_(pa.int32(), 2))
+)
+
+
+@pytest.mark.parametrize("values", [pa.array([[1]]), UNION, TENSOR], ids=["list", "union", "tensor"])
+def test_csv_refuses_nested_values(values: pa.Array) -> None:
+    rows = pa.table({"a": values})
+    with pytest.raises(
+        ConvertError,
+        match=r"writer 'csv': column '\w+': the format has no type for .*; convert it to text with `to_json`",
+    ):
         write_all(make(CsvWriter, where(rows.schema)), rows)
 
 
@@ -446,6 +488,12 @@ def test_parquet_is_nested_as_deep_as_its_readers_open_and_no_deeper(
     too_deep = pa.schema([("id", pa.int64()), ("x", nested(wrap, most + 1))])
     with pytest.raises(ConvertError, match=r"column 'x': the format needs 10[01] levels .* readers open at most 99"):
         make(ParquetWriter, where(too_deep))
+
+
+@pytest.mark.parametrize("wrap", [lambda kind: kind, LISTS, STRUCTS], ids=["itself", "lists", "structs"])
+def test_parquet_refuses_lists_of_no_items_which_nobody_opens(wrap: Callable[[pa.DataType], pa.DataType]) -> None:
+    with pytest.raises(ConvertError, match=r"column 'x': .* cannot hold .*\[0\].*; leave it out, or use"):
+        make(ParquetWriter, where(pa.schema([("id", pa.int64()), ("x", wrap(pa.list_(pa.int8(), 0)))])))
 
 
 @pytest.mark.parametrize("wrap", [LISTS, STRUCTS], ids=["lists", "structs"])

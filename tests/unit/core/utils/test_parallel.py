@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import threading
 
 import pytest
@@ -26,3 +27,40 @@ def test_one_thread_or_one_item_stays_in_the_calling_thread(items: list[int], pa
 def test_first_error_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         in_parallel(lambda number: 1 // number, [1, 0], 2)
+
+
+def test_no_other_call_begins_after_an_error_and_those_that_run_end_before_it_is_raised() -> None:
+    gate, begun, ended = threading.Barrier(2), [], []
+
+    def work(number: int) -> None:
+        begun.append(number)
+        if number < 2:
+            gate.wait(timeout=60)
+        if number == 0:
+            raise ValueError("first")
+        ended.append(number)
+
+    with pytest.raises(ValueError, match="first"):
+        in_parallel(work, [0, 1], 2)
+    assert (sorted(begun), ended) == ([0, 1], [1])
+
+
+def test_interrupt_waits_for_no_call_and_no_other_begins() -> None:
+    """As a second Ctrl-C while two datasets are published, of which one takes an hour."""
+    go_on, begun, ended = threading.Event(), [], threading.Semaphore(0)
+    here = threading.get_ident()
+
+    def work(number: int) -> None:
+        begun.append(number)
+        if number == 1:
+            signal.pthread_kill(here, signal.SIGINT)
+        go_on.wait(timeout=5)
+        ended.release()
+
+    with pytest.raises(KeyboardInterrupt):
+        in_parallel(work, [0, 1, 2, 3], 2)
+    assert not ended.acquire(blocking=False)
+    go_on.set()
+    assert ended.acquire(timeout=60)
+    assert ended.acquire(timeout=60)
+    assert sorted(begun) == [0, 1]

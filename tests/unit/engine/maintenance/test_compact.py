@@ -204,6 +204,18 @@ def test_branches_whose_files_a_table_names_are_left_alone(tmp_path: Path) -> No
     assert {merge.branch for merge in done.merges} == {"b"}
 
 
+def test_compacted_dataset_is_no_fresher_than_its_rows(tmp_path: Path) -> None:
+    """`sla.max_age` counts from there."""
+    job = _publish(tmp_path, 20)
+    with project(tmp_path, job).use_store() as store:
+        before = store.load_dataset_states("numbers")["a"]
+        _merged(tmp_path, job)
+        after = store.load_dataset_states("numbers")["a"]
+        newest, published = list_snapshots(store, "numbers", "a")
+    assert (after.version, after.updated_at) == (before.version + 1, before.updated_at)
+    assert newest.committed_at > published.committed_at
+
+
 def test_unknown_dataset_is_refused_and_a_busy_one_is_told(tmp_path: Path) -> None:
     job = _publish(tmp_path, 20)
     with pytest.raises(UsageError, match="Nothing was published of dataset 'b'"):

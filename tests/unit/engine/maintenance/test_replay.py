@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -12,7 +15,7 @@ from typing import Any
 import pytest
 
 from gobblin_dagster.core.constructs import ConstructContext
-from gobblin_dagster.core.errors import DatasetBusyError, UsageError
+from gobblin_dagster.core.errors import CorruptRecordError, DatasetBusyError, StorageError, UsageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.engine.maintenance.compact import compact
 from gobblin_dagster.engine.maintenance.replay import replay_quarantine
@@ -21,6 +24,7 @@ from gobblin_dagster.engine.snapshots.reader import load_published, read_publish
 from gobblin_dagster.engine.snapshots.rejected_rows import count_quarantined
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
+from gobblin_dagster.storage import LocalStorage
 from gobblin_dagster.testing.faults import (
     CRASHED,
     Fault,
@@ -47,6 +51,10 @@ def _quarantined(root: Path, job: JobSpec) -> Counter[str]:
         return Counter({one.policy: one.rows for one in count_quarantined(store, job.job)})
     finally:
         store.close()
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-9])
 
 
 def _require_audit(root: Path, job: JobSpec) -> None:
@@ -80,6 +88,17 @@ def test_rows_go_through_the_job_as_it_is_now_and_what_fails_again_comes_back(tm
     assert load_published(project(tmp_path, job), job, "a").to_arrow("masked").schema.names == ["id", "dataset"]
 
 
+def test_rows_that_are_dropped_now_or_that_no_branch_takes_are_counted(tmp_path: Path) -> None:
+    run(tmp_path, _job(20, HAS_VALUE, SMALL))
+    branches = {"fork": {"operator": {"type": "sql", "branches": {"all": "id < 16"}}, "branches": [{"name": "all"}]}}
+    job = _job(20, {**LARGER, "on_violation": "drop"}, **branches)
+    done = replay_quarantine(project(tmp_path, job), job, "a", who="ann")
+    assert sum(done.rows.values()) == 7
+    assert (sum(done.published.values()), done.rejected_again, done.dropped, done.untaken) == (3, 0, 2, 2)
+    assert _quarantined(tmp_path, job) == {}
+    _require_audit(tmp_path, job)
+
+
 def test_watermark_stays_and_the_next_run_reads_what_is_new(tmp_path: Path) -> None:
     run(tmp_path, _job(20, SMALL))
     job = _job(30)
@@ -87,6 +106,41 @@ def test_watermark_stays_and_the_next_run_reads_what_is_new(tmp_path: Path) -> N
     run(tmp_path, job)
     assert published(tmp_path, job, "a") == list(range(30))
     _require_audit(tmp_path, job)
+
+
+def test_rows_whose_manifest_cannot_be_written_are_committed_and_said_to_be_unseen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: LocalStorage, path: str, data: bytes) -> bool:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    run(tmp_path, _job(20, SMALL))
+    job = _job(20)
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "put_if_absent", refuse)
+        with pytest.raises(StorageError, match=r"The snapshot is committed; readers of manifests find it after the "):
+            replay_quarantine(project(tmp_path, job), job, "a")
+    assert published(tmp_path, job, "a") == list(range(20))
+    assert read_published(tmp_path / "lake", job.job, "a").snapshot == 1
+    run(tmp_path, job)
+    assert read_published(tmp_path / "lake", job.job, "a").snapshot == 2
+
+
+@pytest.mark.parametrize(("damage", "problem"), [(Path.unlink, "it is gone"), (_cut, "it was changed after it was")])
+def test_file_of_the_quarantine_that_is_gone_or_cut_is_named_with_what_to_do(
+    tmp_path: Path, damage: Callable[[Path], None], problem: str
+) -> None:
+    job = _job(20, SMALL)
+    run(tmp_path, job)
+    path = max((tmp_path / "lake").rglob("*quarantine*/**/*.parquet"))
+    damage(path)
+    said = (
+        rf"Dataset 'a': file {path} of the quarantine, with \d+ rows?, cannot .*: {problem}.* `gobblin verify a` names"
+    )
+    with pytest.raises(CorruptRecordError, match=said):
+        _quarantined(tmp_path, job)
+    with pytest.raises(CorruptRecordError, match=said):
+        replay_quarantine(project(tmp_path, job), job, "a", dry_run=True)
 
 
 def test_replay_twice_does_nothing_the_second_time(tmp_path: Path) -> None:

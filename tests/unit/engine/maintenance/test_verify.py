@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gobblin_dagster.core.errors import CorruptRecordError
+from gobblin_dagster.core.errors import CorruptRecordError, UsageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.engine.maintenance.clean import clean
 from gobblin_dagster.engine.maintenance.rollback import rollback
 from gobblin_dagster.engine.maintenance.verify import Differs, Verification, verify
+from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.snapshots.reader import read_published
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.testing.damage import DAMAGES, Damage
+from gobblin_dagster.testing.faults import Fault, FaultPoints, Halted, counted_storage, halt_after, is_look
 from tests.unit.constructs.publishers.table_jobs import table_job
 from tests.unit.engine.jobs import job_spec, project, run
 
@@ -209,6 +214,32 @@ def test_published_file_that_cannot_be_opened_keeps_no_other_from_being_compared
     assert found(check(lake)) == {("a", "file altered")}
 
 
+def test_repair_that_is_killed_anywhere_leaves_one_manifest_missing_at_most_and_the_next_one_heals_all(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = lake / "lake/_gobblin/manifests/numbers/a"
+    whole = {path.name: path.read_bytes() for path in folder.iterdir()}
+    storage_of = Project.storage
+
+    def repair(*faults: Fault) -> FaultPoints:
+        for path in folder.iterdir():
+            path.write_text("cut")
+        points = FaultPoints(*faults)
+        monkeypatch.setattr(Project, "storage", lambda own, job: counted_storage(storage_of(own, job), points))
+        with suppress(Halted):
+            check(lake, "a", repair=True)
+        monkeypatch.setattr(Project, "storage", storage_of)
+        return points
+
+    killed = [at for at, name in enumerate(repair().trace, start=1) if not is_look(name)]
+    assert len(killed) >= 6
+    for at in killed:
+        repair(Fault(at, halt_after))
+        assert len(list(folder.iterdir())) >= len(whole) - 1
+        assert check(lake, "a", repair=True).is_whole
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == whole
+
+
 def test_types_of_columns_that_were_edited_in_the_newest_manifest_are_named_and_repaired(lake: Path) -> None:
     newest = lake / "lake/_gobblin/manifests/numbers/a/0000000003.json"
     body = json.loads(newest.read_text())
@@ -216,6 +247,61 @@ def test_types_of_columns_that_were_edited_in_the_newest_manifest_are_named_and_
     assert found(check(lake)) == {("a", "manifest edited")}
     assert check(lake, repair=True).is_whole
     assert json.loads(newest.read_text()) == body
+
+
+@pytest.fixture
+def cleaned(tmp_path: Path) -> Path:
+    """Publish three snapshots, go back to the first one, publish again, and let all but two snapshots expire."""
+    job = job_spec({"a": {"rows": 3}}, commit={"keep_snapshots": 2})
+    for rows in (3, 5):
+        run(tmp_path, job_spec({"a": {"rows": rows}}))
+    rollback(project(tmp_path, job), job, "a", 1)
+    run(tmp_path, job_spec({"a": {"rows": 8}}))
+    (expired,) = clean(project(tmp_path, job), job).expired
+    assert expired.snapshots == (2,)
+    assert found(check(tmp_path, checksum=True)) == set()
+    return tmp_path
+
+
+@pytest.mark.parametrize("number", [4, 9], ids=["too high", "above the newest"])
+def test_marker_that_hides_snapshots_is_refused_by_readers_or_named_and_deleted(cleaned: Path, number: int) -> None:
+    lake = cleaned / "lake"
+    marker = lake / f"_gobblin/manifests/numbers/a/{number:010d}.oldest"
+    marker.touch()
+    if number == 9:
+        with pytest.raises(CorruptRecordError, match=r"0000000009.oldest.*snapshots below 9 as expired"):
+            read_published(lake, "numbers", "a")
+    else:
+        with pytest.raises(UsageError, match="it has expired"):
+            read_published(lake, "numbers", "a", 3)
+    assert found(check(cleaned)) == {("a", "marker wrong")}
+    assert check(cleaned, repair=True).is_whole
+    assert not marker.exists()
+    assert [len(read_published(lake, "numbers", "a", one).files) for one in (3, 4)] == [2, 4]
+    assert found(check(cleaned)) == set()
+
+
+def test_marker_that_was_deleted_is_written_again(cleaned: Path) -> None:
+    marker = cleaned / "lake/_gobblin/manifests/numbers/a/0000000003.oldest"
+    marker.unlink()
+    assert found(check(cleaned)) == {("a", "marker wrong")}
+    assert check(cleaned, repair=True).is_whole
+    assert marker.exists()
+
+
+def test_marker_of_a_newer_store_stays(cleaned: Path) -> None:
+    """The store was set back: its older copy must not show snapshots whose files `gobblin clean` has deleted."""
+    store = cleaned / ".gobblin"
+    shutil.copytree(store, cleaned / "older")
+    job = job_spec({"a": {"rows": 9}}, commit={"keep_snapshots": 1})
+    rollback(project(cleaned, job), job, "a", 3)
+    run(cleaned, job)
+    assert clean(project(cleaned, job), job).expired
+    shutil.rmtree(store)
+    (cleaned / "older").rename(store)
+    assert found(check(cleaned)) >= {("a", "marker wrong"), ("a", "manifest unknown")}
+    assert not check(cleaned, repair=True).is_whole
+    assert (cleaned / "lake/_gobblin/manifests/numbers/a/0000000006.oldest").exists()
 
 
 def test_manifest_keeps_its_types_where_a_commit_without_files_brought_others(tmp_path: Path) -> None:

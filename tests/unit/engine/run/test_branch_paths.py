@@ -13,6 +13,7 @@ from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.maintenance.clean import clean
+from gobblin_dagster.engine.maintenance.compact import compact
 from gobblin_dagster.engine.maintenance.rollback import rollback
 from gobblin_dagster.engine.snapshots.reader import load_published
 from gobblin_dagster.engine.validation import check_parts
@@ -170,6 +171,17 @@ def test_number_that_is_none_is_refused(execution: dict[str, Any], problem: str)
         ("data/{dataset:**}/*.csv", "link/in", True),
         ("data/{dataset:**}/*.csv", "file://{root}/data/in", True),
         ("data/{dataset:**}/*.csv", "file://{root}/link/in", True),
+        ("data/n/t/main/{dataset:shop,web}/*.csv", "data", True),
+        ("data/n/t/main/n.t/*.csv", "data", True),
+        ("s3://b/lake/{dataset:**}/*.csv", "s3://b/lake//", True),
+        ("s3://b/lake//{dataset:**}/*.csv", "s3://b/lake", True),
+        ("s3://b/lake/{dataset:**}/*.csv", "s3://b/Lake", False),
+        ("hdfs://node:8020/lake/{dataset:**}/*.csv", "hdfs://NODE/lake/", True),
+        ("hdfs://node//lake/{dataset:**}/*.csv", "hdfs://node:8020/lake", True),
+        ("hdfs://node:9000/lake/{dataset:**}/*.csv", "hdfs://node:8020/lake", False),
+        ("data/n/t/main/{dataset:shop,web}/old/*.csv", "data", False),
+        ("data/n/t/main/n.x/*.csv", "data", False),
+        ("data/" + "é" * 60 + "/{dataset}/*.csv", "data", False),
         ("link/{dataset:**}/*.csv", "lake", False),
         ("data/{dataset}/*.csv", "data", False),
         ("data/{dataset:**}/*.csv", "lake", False),
@@ -196,6 +208,53 @@ def test_output_that_the_source_would_read_is_refused(
         return
     with pytest.raises(UsageError, match="the source would read what branch 'main' publishes"):
         check_parts(job, tmp_path)
+
+
+def test_own_output_is_not_read_through_a_link_inside_of_the_sources_folders(tmp_path: Path) -> None:
+    """The first run makes the folders that the link leads to: only the files show it."""
+    (tmp_path / "in" / "c" / "d").mkdir(parents=True)
+    (tmp_path / "in" / "c" / "d" / "a.csv").write_text("id\n1\n")
+    (tmp_path / "in" / "link").symlink_to(tmp_path / "lake" / "n" / "t")
+    job = JobSpec.model_validate(
+        {
+            "job": "j",
+            "source": {"type": "files", "path": "in/*/*/**/*.csv", "format": "csv"},
+            "extract": {"namespace": "n", "table": "t"},
+            "writer": "csv",
+            "output": {"path": "lake"},
+        }
+    )
+    check_parts(job, tmp_path)
+    assert run(tmp_path, job).datasets[0].rows_read == 1
+    (refused,) = run(tmp_path, job).datasets
+    assert "this job has published it, and would read it again and again" in refused.failures[0].message
+    (tmp_path / "in" / "link").unlink()
+    assert run(tmp_path, job).datasets[0].failures == ()
+
+
+def test_own_output_is_known_after_its_small_files_were_compacted(tmp_path: Path) -> None:
+    (tmp_path / "in" / "c").mkdir(parents=True)
+    job = JobSpec.model_validate(
+        {
+            "job": "j",
+            "source": {"type": "files", "path": "in/{dataset}/*.csv", "format": "csv"},
+            "extract": {"namespace": "n", "table": "t"},
+            "writer": "csv",
+            "output": {"path": "lake"},
+            "commit": {"keep_snapshots": 1},
+        }
+    )
+    for name in "ab":
+        (tmp_path / "in" / "c" / f"{name}.csv").write_text("id\n1\n")
+        run(tmp_path, job)
+    compact(project(tmp_path, job), job)
+    clean(project(tmp_path, job), job)
+    published_folder = tmp_path / "lake" / "n" / "t" / "main" / "c"
+    assert [path.name[32:41] for path in published_folder.iterdir()] == ["-compact-"]
+    (tmp_path / "in" / "d").symlink_to(published_folder)
+    refused = run(tmp_path, job).datasets[-1]
+    assert (refused.dataset_urn, refused.rows_read) == ("d", 0)
+    assert "this job has published it, and would read it again and again" in refused.failures[0].message
 
 
 POLICY = {"name": "whole", "type": "not_null", "columns": ["id"]}

@@ -57,6 +57,28 @@ def test_rows_that_a_converter_cannot_take_are_quarantined_and_the_others_publis
     assert rejected["reason"][0].as_py() == "row 2, column 'text': expected int64, got 'v1'"
 
 
+class OneSchema:
+    """A fork operator that leaves out a branch for which it chooses rows."""
+
+    def fork_schema(self, schema: pa.Schema) -> list[bool]:
+        """Leave out the second branch."""
+        return [True, False]
+
+    def fork_record(self, record: dict[str, Any]) -> list[bool]:
+        """Give even rows to both branches, and every third one to the second."""
+        return [record["id"] % 2 == 0, record["id"] % 2 == 0 or record["id"] % 3 == 0]
+
+
+def test_rows_for_a_branch_that_the_schema_leaves_out_are_told(tmp_path: Path) -> None:
+    branches = [{"name": "all"}, {"name": "gone"}]
+    job = _job(12, fork={"operator": {"type": "records", "operator": f"{__name__}:OneSchema"}, "branches": branches})
+    dataset = _run(tmp_path, job)
+    assert published(tmp_path, job, "a") == list(range(0, 12, 2))
+    assert (dataset.rows_by_branch, dataset.rows_untaken) == ({"all": 6, "gone": 0}, 6)
+    (note,) = dataset.notes
+    assert "for branch 'gone' are not published there: its `fork_schema` leaves the branch out" in note
+
+
 def test_one_bad_row_too_much_fails_the_work_unit(tmp_path: Path) -> None:
     job = _job(20, converters=[EVEN, TEXT | {"on_error": "skip", "max_errors": 9}])
     dataset = _run(tmp_path, job)

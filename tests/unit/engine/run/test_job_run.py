@@ -23,6 +23,7 @@ from gobblin_dagster.engine.run.job_run import JobRun, plan_job, run_job
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.testing.inline_runner import InlineRunner
+from gobblin_dagster.testing.protocol.scenario import SetClock
 from gobblin_dagster.testing.rows_source import RowsSource
 from tests.unit.engine.jobs import by_urn, job_spec, project, published, run
 
@@ -226,6 +227,31 @@ def test_run_that_lost_its_lease_while_it_froze_publishes_nothing(tmp_path: Path
     store.close()
     assert run(tmp_path, job).status is RunStatus.SUCCEEDED
     assert all(published(tmp_path, job, urn) == list(range(10)) for urn in "ab")
+
+
+@pytest.mark.parametrize(("days", "shown"), [(1, "1 day, 0:00:00 ahead of"), (-1, "1 day, 0:00:00 behind")])
+@pytest.mark.parametrize("is_done", [False, True], ids=["while the other works", "after the other"])
+def test_run_whose_lease_a_machine_with_another_clock_took_leaves_it_and_names_the_clocks(
+    tmp_path: Path, days: int, shown: str, is_done: bool
+) -> None:
+    job = job_spec({"a": {"rows": 10}})
+    files = ProjectSpec(project="tests", state="files:state")
+    here = Project(tmp_path, files, (job,))
+    there = Project(tmp_path, files, (job,), clock=SetClock(here.clock.now() + timedelta(days=days)))
+    store, other_store = here.open_store(), there.open_store()
+    with JobRun(JobContext.of(here, job, store), InlineRunner()) as first:
+        staged = first.extract(first.plan())
+        with JobRun(JobContext.of(there, job, other_store), InlineRunner()) as other:
+            other_staged = other.extract(other.plan())
+            if is_done:
+                assert other.publish(other_staged).status is RunStatus.SUCCEEDED
+            (failed,) = first.publish(staged).datasets
+            if not is_done:
+                assert other.publish(other_staged).status is RunStatus.SUCCEEDED
+    (failure,) = failed.failures
+    assert failure.code == "epoch-stale"
+    assert f"The clock of that machine is about {shown} the clock here: set both." in failure.message
+    assert [file.rows for file in store.load_snapshot("numbers", "a") if file.branch == "all"] == [10]
 
 
 def test_observer_is_told_once_of_each_dataset_also_of_one_that_was_refused(tmp_path: Path) -> None:

@@ -78,6 +78,20 @@ def test_unknown_branch_or_snapshot_is_refused_with_what_there_is(tmp_path: Path
     assert read_published(str(tmp_path / "lake"), job.job, "other").paths("all") == []
 
 
+def test_branch_that_no_row_went_to_has_no_files_and_is_not_denied(tmp_path: Path) -> None:
+    none = {"name": "none", "converters": [{"type": "sql", "where": "id < 0"}]}
+    job = job_spec({"a": {"rows": 5}}, fork={"branches": [{"name": "all"}, none]})
+    run(tmp_path, job)
+    by_store = load_published(project(tmp_path, job), job, "a")
+    for snapshot in (by_store, read_published(tmp_path / "lake", job.job, "a")):
+        assert (snapshot.paths("none"), snapshot.paths("quarantine")) == ([], [])
+        for read in (snapshot.to_arrow, snapshot.folder):
+            with pytest.raises(UsageError, match=r"^Nothing was published of dataset 'a' in branch 'none'\.$"):
+                read("none")
+    with pytest.raises(UsageError, match=r"^Nothing was published of dataset 'other'\.$"):
+        load_published(project(tmp_path, job), job, "other").folder()
+
+
 def test_history_lists_what_each_snapshot_added(store: StateStore, job: JobSpec) -> None:
     found = list_snapshots(store, job.job, "a")
     assert [(one.snapshot, one.watermark, one.rows["all"], one.went_back_to) for one in found] == [
@@ -190,17 +204,17 @@ def test_manifest_of_a_rollback_that_a_crash_left_out_is_written_by_the_next_run
     ]
 
 
-def test_rollback_whose_manifest_cannot_be_written_is_true_all_the_same(
-    tmp_path: Path, job: JobSpec, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_rollback_whose_manifest_cannot_be_written_stands_and_says_that_readers_do_not_see_it(
+    tmp_path: Path, job: JobSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(self: LocalStorage, path: str, data: bytes) -> bool:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
     with monkeypatch.context() as patch:
         patch.setattr(LocalStorage, "put_if_absent", refuse)
-        plan = rollback(project(tmp_path, job), job, "a", 1)
-    assert load_state(tmp_path, job) == plan.after
-    assert "Dataset 'a' is committed; cleaning up is left to a later run" in caplog.text
+        with pytest.raises(StorageError, match=r"The snapshot is committed; readers of manifests find it after the "):
+            rollback(project(tmp_path, job), job, "a", 1)
+    assert (load_state(tmp_path, job).snapshot, load_state(tmp_path, job).watermark) == (4, LongWatermark(10))
     clean(project(tmp_path, job), job)
     assert ids(read_published(str(tmp_path / "lake"), job.job, "a")) == list(range(10))
 

@@ -6,9 +6,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from gobblin_dagster.constructs.converters import blame
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter
 from gobblin_dagster.core.constructs import Chunk
 from gobblin_dagster.core.errors import ConvertError, EnvironmentFaultError
+from gobblin_dagster.engine.task import skip_errors
 from gobblin_dagster.engine.task.skip_errors import TolerantConverter
 from tests.unit.constructs.samples import chunk
 
@@ -71,3 +73,34 @@ def test_batch_that_took_too_long_is_tried_once_and_by_nobody_in_halves(is_toler
     with pytest.raises(ConvertError, match="NoSevens: took more than 60 s"):
         list(tried.convert(_numbers([3])))
     assert (converter.runs, dropped) == (1, [])
+
+
+@pytest.mark.parametrize("is_tolerant", [True, False])
+def test_batch_that_took_too_much_memory_is_tried_in_parts_for_a_while_only(
+    is_tolerant: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(skip_errors, "MEMORY_SEARCH_S", 0.0)
+    monkeypatch.setattr(blame, "SEARCH_LIMIT_S", 0.0)
+    large = ConvertError(dataset_urn="d", construct="NoSevens", problem="needs more memory", is_of_memory=True)
+    converter = NoSevens(large)
+    tried = TolerantConverter(converter, 10, lambda *_: pytest.fail("not found")) if is_tolerant else converter
+    expected = (
+        "NoSevens: needs more memory" if is_tolerant else "NoSevens: one of the rows 0 to 1023: needs more memory"
+    )
+    with pytest.raises(ConvertError, match=expected):
+        list(tried.convert(_numbers([3])))
+    assert converter.rows == 1024
+
+
+@pytest.mark.parametrize("is_tolerant", [True, False])
+def test_row_that_takes_too_much_memory_is_found(is_tolerant: bool) -> None:
+    large = ConvertError(dataset_urn="d", construct="NoSevens", problem="needs more memory", is_of_memory=True)
+    dropped: list[str] = []
+    converter = NoSevens(large)
+    if is_tolerant:
+        list(TolerantConverter(converter, 10, lambda _, why: dropped.append(why)).convert(_numbers([3])))
+    else:
+        with pytest.raises(ConvertError) as caught:
+            list(converter.convert(_numbers([3])))
+        dropped.append(caught.value.problem)
+    assert dropped == ["row 3: needs more memory"]

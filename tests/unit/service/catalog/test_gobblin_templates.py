@@ -119,7 +119,8 @@ def test_values_stay_inside_of_the_templates_paths(catalog: TemplateCatalog, tmp
     for value in ("/etc", "s3://other/x"):
         told = reasons(catalog, uri, folder__name=value, extract__table__name="t")
         assert "parameter 'folder.name' stands in a path: it takes a relative one" in told
-    assert "holds `${` or `..`" in reasons(catalog, uri, folder__name="../x", extract__table__name="t")
+    for value in ("../x", "%2e%2e/x", r"a%5C.%2Ex/..%2fb"):
+        assert "holds `${` or `..`" in reasons(catalog, uri, folder__name=value, extract__table__name="t")
 
 
 @pytest.mark.parametrize(
@@ -148,3 +149,16 @@ def test_key_that_is_not_known_fails_the_flow_with_its_file_and_line(catalog: Te
     (tmp_path / "me.template").write_text("gobblin.template.uri = shop/base.template\nsource.classs = x\n")
     told = reasons(catalog, "FS:///me.template", extract__table__name="t")
     assert "me.template:2: source.classs: is no key that is known" in told
+
+
+@pytest.mark.parametrize(
+    "line", ["include={outside}/hush.properties", "gobblin.template.uri=../hush.properties", "include=link.properties"]
+)
+def test_files_outside_of_the_folder_of_templates_are_not_read(line: str, tmp_path: Path) -> None:
+    folder = tmp_path / "templates"
+    folder.mkdir()
+    (tmp_path / "hush.properties").write_text("own.word=hush\n")
+    (folder / "link.properties").symlink_to(tmp_path / "hush.properties")
+    (folder / "orders.pull").write_text(f"{line.format(outside=tmp_path)}\nextract.namespace=${{own.word}}\n")
+    with pytest.raises(TemplateError, match="is outside of the folder of templates"):
+        TemplateCatalog(folder).load("FS:///orders.pull")

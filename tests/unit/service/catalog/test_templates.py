@@ -65,6 +65,8 @@ def test_values_are_put_in_by_type_and_place(catalog: TemplateCatalog) -> None:
         ("folder", "a//b", "no relative path"),
         ("folder", "s3://b/c", "no relative path"),
         ("folder", "a/../b", "no relative path"),
+        ("folder", "a/%2e%2E/b", "no relative path"),
+        ("folder", "%2Fetc", "no relative path"),
         ("least", "1; drop table", "no integer"),
         ("least", "１", "no integer"),
         ("column", 'a" or 1=1', "no name"),

@@ -63,6 +63,7 @@ def test_sub_paths_are_parts_of_their_own_or_one() -> None:
         ({DESTINATIONS: " , "}, "the flow names no destination; set gobblin.flow.destinationIdentifier"),
         ({DESTINATIONS: "a,a"}, "gobblin.flow.destinationIdentifier names 'a' twice"),
         ({SUB_PATHS: "../up"}, "gobblin.flow.dataset.subPaths: '../up' is no relative path without `..`"),
+        ({SUB_PATHS: "a/%2E./up"}, "gobblin.flow.dataset.subPaths: 'a/%2E./up' is no relative path without `..`"),
         ({COMBINE: "yes"}, "gobblin.flow.dataset.combine is 'yes'; expected true or false"),
         ({PATH: "e1"}, "flow.path leads to one destination; the flow names 2"),
         ({f"{INPUT}fromat": "csv"}, "gobblin.flow.input.dataset.descriptor.fromat is not known"),

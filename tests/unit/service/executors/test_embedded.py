@@ -12,7 +12,8 @@ import pytest
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowConfig, FlowId, Schedule
 from gobblin_dagster.service.server import CoreServices
-from gobblin_dagster.service.store.execution_rows import Execution, JobExecution, load_execution, load_jobs
+from gobblin_dagster.service.store.execution_rows import Execution, load_execution
+from gobblin_dagster.service.store.job_rows import JobExecution, load_jobs
 from gobblin_dagster.spec.load import load_project
 from gobblin_dagster.spec.project import ServiceSpec
 from gobblin_dagster.state import open_store

@@ -9,7 +9,8 @@ from gobblin_dagster.service.manager import FlowManager
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId, Trigger
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.scheduler.scheduler import Scheduler
-from gobblin_dagster.service.store.execution_rows import list_events, load_jobs
+from gobblin_dagster.service.store.event_rows import list_events
+from gobblin_dagster.service.store.job_rows import load_jobs
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.store.tables import flow_versions, flows
 

@@ -17,14 +17,10 @@ from gobblin_dagster.service.manager import FlowManager
 from gobblin_dagster.service.model import Dag, ExecutionId, ExecutionStatus, FlowConfig, JobKey, JobReport
 from gobblin_dagster.service.orchestrator.dag import FlowProgress, JobProgress, Start, Stop, move
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
-from gobblin_dagster.service.store.execution_rows import (
-    JobExecution,
-    list_events,
-    load_execution,
-    load_jobs,
-    take_orders,
-    take_over_jobs,
-)
+from gobblin_dagster.service.store.event_rows import list_events
+from gobblin_dagster.service.store.execution_rows import load_execution
+from gobblin_dagster.service.store.job_rows import JobExecution, load_jobs
+from gobblin_dagster.service.store.order_rows import take_orders, take_over_jobs
 from gobblin_dagster.service.store.state_place_rows import add_state_place, load_state_places
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.topology.catalog import TopologyCatalog

@@ -13,15 +13,11 @@ from gobblin_dagster.core.errors import FlowChangedError, FlowNotFoundError, Sto
 from gobblin_dagster.service.manager import FlowManager
 from gobblin_dagster.service.model import Dag, DagJob, ExecutionId, ExecutionStatus, FlowId, JobReport, Trigger
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
-from gobblin_dagster.service.store.execution_rows import (
-    Execution,
-    list_events,
-    list_executions,
-    list_orders,
-    load_execution,
-    load_jobs,
-)
+from gobblin_dagster.service.store.event_rows import list_events
+from gobblin_dagster.service.store.execution_rows import Execution, list_executions, load_execution
 from gobblin_dagster.service.store.flow_rows import load_flow, save_flow
+from gobblin_dagster.service.store.job_rows import load_jobs
+from gobblin_dagster.service.store.order_rows import list_orders
 from gobblin_dagster.service.store.store import ServiceStore, Transaction
 
 from ..conftest import Create, OwnClock, compile_flow, flow

@@ -18,14 +18,10 @@ from gobblin_dagster.service.manager import FlowManager
 from gobblin_dagster.service.model import Dag, ExecutionId, ExecutionStatus, FlowConfig, FlowId, JobReport
 from gobblin_dagster.service.orchestrator.history import ExecutionHistory
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
-from gobblin_dagster.service.store.execution_rows import (
-    Execution,
-    list_events,
-    list_executions,
-    list_orders,
-    load_execution,
-    load_jobs,
-)
+from gobblin_dagster.service.store.event_rows import list_events
+from gobblin_dagster.service.store.execution_rows import Execution, list_executions, load_execution
+from gobblin_dagster.service.store.job_rows import load_jobs
+from gobblin_dagster.service.store.order_rows import list_orders
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.topology.capabilities import Announced, EdgeNeeds
 from gobblin_dagster.service.topology.catalog import TopologyCatalog

@@ -10,8 +10,8 @@ import pytest
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId, JobReport
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
-from gobblin_dagster.service.store.execution_rows import list_orders, take_orders, take_over_jobs
 from gobblin_dagster.service.store.node_rows import Node, delete_node, load_nodes, save_node
+from gobblin_dagster.service.store.order_rows import list_orders, take_orders, take_over_jobs
 from gobblin_dagster.service.store.role_rows import RoleLease
 from gobblin_dagster.service.store.store import ServiceStore
 

@@ -18,13 +18,13 @@ from gobblin_dagster.database.engine import WRITE, make_engine, parse_url
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FailureOption, FlowId
 from gobblin_dagster.service.store.execution_rows import (
     load_execution,
-    load_jobs,
     overdue_executions,
     running_by_group,
     running_by_owner,
     running_by_user,
 )
 from gobblin_dagster.service.store.flow_rows import FlowFilter, count_flows, value_digest
+from gobblin_dagster.service.store.job_rows import load_jobs
 from gobblin_dagster.service.store.node_rows import load_nodes
 from gobblin_dagster.service.store.schema import CHAIN
 from gobblin_dagster.service.store.store import ServiceStore

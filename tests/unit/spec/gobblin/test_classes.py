@@ -116,6 +116,10 @@ def test_key_of_a_branch_speaks_of_its_converter(tmp_path: Path) -> None:
             "converter.classes=FlattenNestedKeyConverter\nFlattenNestedKeyConverter.fieldsToFlatten=address\n",
             "expected nested fields",
         ),
+        (
+            "converter.classes=AvroFilterConverter\nconverter.filter.field=address.city\nconverter.filter.value=Oslo\n",
+            "expected a whole column, got the field 'address.city' of one",
+        ),
         ("converter.classes=FlattenNestedKeyConverter\n", "expected select, where or both"),
         ("converter.classes=BytesToAvroConverter\n", "expected avro_schema or schema_file"),
     ],

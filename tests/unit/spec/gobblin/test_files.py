@@ -28,6 +28,13 @@ def test_references_are_replaced_deeply_and_dollars_stay(tmp_path: Path) -> None
     assert job.source.options["topics"] == ["a$", "$5"]
 
 
+@pytest.mark.parametrize("given", ["${${name}}", "x${env:${name}}y", "${a${name}", "${job.${name}.dir}"])
+def test_reference_inside_of_a_reference_is_a_fault(tmp_path: Path, given: str) -> None:
+    (found,) = faults(tmp_path, KAFKA + f"name=zone\njob.description={given}${{name}}\n")
+    assert found.startswith("6 job.description: '")
+    assert "is a reference inside of a reference; write the name of the key itself" in found
+
+
 def test_references_to_variables_are_read_like_those_of_yaml(tmp_path: Path) -> None:
     text = KAFKA.replace("localhost:9092", "${env:HOST}:9092") + "task.maxretries=${env:TRIES}\n"
     job = load(tmp_path, text, HOST="10.0.0.1", TRIES="7").spec
@@ -246,6 +253,31 @@ def test_hocon_faults_name_the_line(tmp_path: Path) -> None:
     assert fault == "2 : a value is read as relativedelta; put texts like 10 s in quotes"
     (fault,) = faults(tmp_path, "a = 10 s\nb = ${a}x\n", name="joined.conf")
     assert "put texts like 10 s in quotes" in fault
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'data.publisher { include "{}" }',
+        'a = 1, INCLUDE file("{}")',
+        'data { publisher { include url("file://{}") } }',
+        'a = [ include required("{}") ]',
+        'data { a = x//y, include "{}" }',
+        'data { a = \\", include "{}", b = \\" }',  # no string: its quotes are escaped
+    ],
+    ids=["block", "comma", "url", "list", "slashes", "escape"],
+)
+def test_hocon_takes_in_no_file_wherever_it_names_one(tmp_path: Path, line: str) -> None:
+    (tmp_path / "secret.conf").write_text("secret { key = s3cr3t }\n")
+    text = f"{HOCON}{line}\n".replace("{}", str(tmp_path / "secret.conf"))
+    found = faults(tmp_path, text, name="orders.conf", TRIES="1")
+    assert "secret.key" not in "".join(found)
+    assert any("`include` is not followed" in fault or "is not valid HOCON" in fault for fault in found)
+
+
+def test_word_include_in_a_text_or_a_comment_of_hocon_names_no_file(tmp_path: Path) -> None:
+    text = f'# include "x.conf"\n{HOCON}job.description = """please\ninclude "this" """\n'
+    assert "include" in load(tmp_path, text, name="orders.conf", TRIES="1").spec.description
 
 
 def test_file_that_is_no_text_is_a_fault(tmp_path: Path) -> None:

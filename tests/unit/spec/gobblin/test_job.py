@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,8 @@ def test_key_of_a_branch_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
     assert faults(tmp_path, KAFKA + "fork.branches=2\nwriter.output.format.2=AVRO\n") == [
         "6 writer.output.format.2: there is no branch 2: fork.branches is 2, the first is 0"
     ]
+    (found,) = faults(tmp_path, KAFKA + "writer.output.format.1=AVRO\n")
+    assert found == "5 writer.output.format.1: there is no branch 1: without fork.branches there is one; add it"
     assert "expected a number of branches" in faults(tmp_path, KAFKA + "fork.branches=many\n")[0]
 
 
@@ -277,20 +280,43 @@ def test_bounds_and_switches_of_a_query(tmp_path: Path) -> None:
         "source.timezone=Europe/Berlin\nentity.blacklist=tmp.*\n"
     )
     options = load(tmp_path, text, DB_PASSWORD="x").spec.source.options
-    assert (options["start"], options["end"]) == ("2013-01-01T00:00:00", "2013-02-01T00:00:00")
+    assert (options["start"], options["timezone"]) == ("2013-01-01T00:00:00", "Europe/Berlin")
     assert (options["count_rows"], options["max_partitions"], options["overlap"]) == (False, 20, "3600s")
-    assert (options["max_watermark"], options["timezone"]) == ("CURRENTDATE-1", "Europe/Berlin")
     assert options["tables"] == ["public.orders"]
+
+
+END = "source.querybased.end.value=20130131235959\n"
+LIMIT = "source.querybased.append.max.watermark.limit=currentdate-1\n"
+FULL = "extract.is.full=true\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "bounds"),
+    [
+        (FULL + "source.querybased.extract.type=APPEND_DAILY", {"end": "2013-02-01T00:00:00"}),
+        ("source.querybased.extract.type=append_hourly", {"max_watermark": "CURRENTDATE-1"}),
+        ("source.querybased.extract.type=SNAPSHOT", {}),
+        (FULL, {}),
+    ],
+    ids=["full", "append", "snapshot", "full snapshot"],
+)
+def test_upper_bound_counts_where_gobblin_takes_it_and_else_is_told_not_to(
+    tmp_path: Path, lines: str, bounds: dict[str, str]
+) -> None:
+    loaded = load(tmp_path, f"{QUERY}{END}{LIMIT}{lines}\n", DB_PASSWORD="x")
+    options = loaded.spec.source.options
+    assert {name: options[name] for name in ("end", "max_watermark") if name in options} == bounds
+    told = [one.path for one in loaded.warnings if "is not used: as in Gobblin" in one.problem]
+    assert len(told) == 2 - len(bounds)
 
 
 def test_bounds_of_a_simple_watermark_are_numbers_whatever_they_look_like(tmp_path: Path) -> None:
     text = QUERY + (
         "source.querybased.watermark.type=simple\nsource.querybased.start.value=20130131\n"
-        "source.querybased.end.value=1480000000\npartitioner.userSpecifiedPartitions=20140131,20150131\n"
+        "source.querybased.end.value=20140131\nextract.is.full=true\nsource.querybased.extract.type=APPEND_BATCH\n"
     )
     options = load(tmp_path, text, DB_PASSWORD="x").spec.source.options
-    assert (options["start"], options["end"]) == (20130131, 1480000001)
-    assert options["split_points"] == [20140131, 20150131]
+    assert (options["start"], options["end"]) == (20130131, 20140132)
 
 
 def test_start_that_moves_is_refused(tmp_path: Path) -> None:
@@ -338,6 +364,10 @@ data.publisher.final.dir=/lake
         "simple.writer.delimiter=|",
         "data.publisher.appendExtractToFinalDir=false",
         "writer.jdbc.batch.size=3",
+        "partitioner.hasUserSpecifiedPartitions=true",
+        "date.partitioned.source.lookback.time=2d",
+        "source.conn.database=shop",
+        "source.conn.sid=shop",
     ],
     ids=lambda line: line.partition("=")[0],
 )
@@ -422,6 +452,18 @@ def test_pattern_of_topics_that_a_comma_cuts_is_a_fault(tmp_path: Path, key: str
     assert len(load(tmp_path, KAFKA + f"{key}={fine}\n", TOPICS="x").spec.source.options) == 2
 
 
+@pytest.mark.parametrize("given", ["secret_[a[bc]]", "secret_\\\\0101", "[^]s[]ecret", "(?u)secret"])
+def test_pattern_that_java_reads_in_another_way_is_a_fault(tmp_path: Path, given: str) -> None:
+    (found,) = faults(tmp_path, KAFKA + f"topic.blacklist={given}\n")
+    assert "expected regular expressions, got " in found
+
+
+@pytest.mark.parametrize("given", ["a\\\\[b[c]", "[a\\\\[b]", "[]a]", "a\\\\\\\\0", "(?i)secret", "[ab][cd]"])
+def test_pattern_that_means_the_same_in_java_is_taken(tmp_path: Path, given: str) -> None:
+    exclude = load(tmp_path, KAFKA + f"topic.blacklist={given}\n").spec.source.options["exclude"]
+    assert exclude == [given.replace("\\\\", "\\")]
+
+
 def test_table_without_a_watermark_is_read_whole_where_each_extract_replaces_the_last(tmp_path: Path) -> None:
     text = QUERY.replace("extract.delta.fields=changed_at\n", "").replace("SNAPSHOT_APPEND", "SNAPSHOT_ONLY")
     text += "source.querybased.watermark.type=timestamp\nconverter.classes=JsonIntermediateToAvroConverter\n"
@@ -429,6 +471,19 @@ def test_table_without_a_watermark_is_read_whole_where_each_extract_replaces_the
     assert job.source.options["without_watermark"] == "full"
     assert "watermark" not in job.source.options
     assert job.converters == ()  # the database gives the types
+
+
+def test_table_without_a_watermark_is_read_whole_in_full_extracts(tmp_path: Path) -> None:
+    text = QUERY.replace("extract.delta.fields=changed_at\n", "")
+    job = load(tmp_path, text + "extract.is.full=true\n", DB_PASSWORD="x").spec
+    assert (job.source.options["without_watermark"], job.extract.is_full) == ("full", True)
+    for lines in ("", "extract.is.full=false\n", "source.querybased.watermark.type=timestamp\n"):
+        (found,) = faults(tmp_path, text + lines, DB_PASSWORD="x")
+        assert found.startswith("2 source.class: extract.delta.fields is missing: Gobblin would append whole tables")
+        assert "write extract.is.full=true" in found
+    own = {"MyTables": {"type": "query", "url": "sqlite:///x", "watermark": {"column": "at"}}}
+    job = load(tmp_path, re.sub("source.class=.*", "source.class=MyTables", text), own, DB_PASSWORD="x").spec
+    assert job.source.options["watermark"] == {"column": "at"}
 
 
 @pytest.mark.parametrize(
@@ -445,10 +500,10 @@ def test_watermark_is_set_back_for_snapshots_alone(tmp_path: Path, lines: str, o
     assert load(tmp_path, text, DB_PASSWORD="x").spec.source.options.get("overlap") == overlap
 
 
-def test_limit_of_rows_is_told_to_hold_by_batches(tmp_path: Path) -> None:
+def test_limit_of_rows_is_told_to_hold_up_to_a_position(tmp_path: Path) -> None:
     lines = "extract.limit.enabled={}\nextract.limit.type=count\nextract.limit.count.limit=10\n"
     (told,) = warnings(tmp_path, KAFKA + lines.format("true"))
-    assert told.startswith("7 extract.limit.count.limit: a work unit ends with the batch that reaches the limit")
+    assert told.startswith("7 extract.limit.count.limit: a work unit ends at the first position behind so many rows")
     assert warnings(tmp_path, KAFKA + lines.format("false")) == []
 
 
@@ -456,6 +511,34 @@ def test_files_that_change_are_read_again_as_gobblins_snapshot_does(tmp_path: Pa
     assert load(tmp_path, TEXT).spec.source.options["read_changed"] == "again"
     own = {"TextFileBasedSource": {"type": "files", "format": {"type": "text"}}}
     assert "read_changed" not in load(tmp_path, TEXT, own).spec.source.options
+    avro = TEXT.replace("TextFileBasedSource", "AvroFileSource")  # its snapshot holds names alone
+    assert "read_changed" not in load(tmp_path, avro).spec.source.options
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("source.filebased.data.directory=/other", "names other files; keep one of both"),
+        ("source.filebased.fs.uri=hdfs://nn:8020", "write the files as whole URLs here"),
+        ("source.filebased.fs.uri=file:///", ""),
+    ],
+    ids=["folder", "system", "local"],
+)
+def test_listed_files_and_another_place_are_a_fault(tmp_path: Path, line: str, problem: str) -> None:
+    text = TEXT.replace("data.directory=/in", "files.to.pull=/in/a.txt") + f"{line}\n"
+    if not problem:
+        assert load(tmp_path, text).spec.source.options["path"] == "/in/a.txt"
+        return
+    (fault,) = faults(tmp_path, text)
+    assert problem in fault
+
+
+def test_first_date_with_hours_is_a_fault_instead_of_the_whole_day(tmp_path: Path) -> None:
+    text = TEXT.replace("TextFileBasedSource", "DatePartitionedJsonFileSource")
+    lines = "date.partitioned.source.min.watermark.value=2013/01/05/{}\n"
+    assert load(tmp_path, text + lines.format("00")).spec.source.options["start"] == "2013-01-05"
+    (fault,) = faults(tmp_path, text + lines.format("07"))
+    assert "expected the beginning of a day, got '2013/01/05/07'" in fault
 
 
 CASE_STUDY = KAFKA + (
@@ -520,6 +603,15 @@ def test_branch_without_a_place_of_its_own_goes_to_no_other(tmp_path: Path, line
     assert any(problem in fault for fault in faults(tmp_path, text))
     same = "data.publisher.final.dir=/lake\nwriter.fs.uri.0=file:///\n"  # Gobblin's default
     assert load(tmp_path, KAFKA.replace("data.publisher.final.dir=/lake\n", same)).spec.output.path == "/lake"
+
+
+@pytest.mark.parametrize("key", ["data.publisher.permissions", "writer.file.permissions", "writer.group.name"])
+def test_branches_with_permissions_of_their_own_are_a_fault(tmp_path: Path, key: str) -> None:
+    text = KAFKA + f"fork.branches=2\n{key}.0=600\n"
+    assert load(tmp_path, text + f"{key}.1=600\n").spec.output
+    for lines in ("", f"{key}.1=644\n", f"{key}=644\n"):
+        (found,) = faults(tmp_path, text + lines)
+        assert f"{key}.0: all branches have the same permissions and group; write {key} once" in found
 
 
 @pytest.mark.parametrize(

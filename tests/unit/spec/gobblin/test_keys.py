@@ -160,14 +160,14 @@ SAMPLES: list[tuple[str, str, str, str, Any]] = [
     (
         "source.querybased.end.value",
         QUERY,
-        "source.querybased.end.value=20130101000000",
+        "source.querybased.end.value=20130101000000\nextract.is.full=true\nsource.querybased.extract.type=APPEND_DAILY",
         "source.end",
         "2013-01-01T00:00:01",
     ),
     (
         "source.querybased.append.max.watermark.limit",
         QUERY,
-        "source.querybased.append.max.watermark.limit=CURRENTHOUR-2",
+        "source.querybased.append.max.watermark.limit=CURRENTHOUR-2\nsource.querybased.extract.type=APPEND_HOURLY",
         "source.max_watermark",
         "CURRENTHOUR-2",
     ),
@@ -203,13 +203,6 @@ SAMPLES: list[tuple[str, str, str, str, Any]] = [
     ),
     ("source.timezone", QUERY, "source.timezone=Europe/Berlin", "source.timezone", "Europe/Berlin"),
     ("source.timezone", FILES, "source.timezone=Europe/Berlin", "source.timezone", "Europe/Berlin"),
-    (
-        "partitioner.userSpecifiedPartitions",
-        QUERY,
-        "partitioner.userSpecifiedPartitions=20130101000000,20130201000000",
-        "source.split_points",
-        ["2013-01-01T00:00:00", "2013-02-01T00:00:00"],
-    ),
     *[
         (f"source.{name}", QUERY, "", "source.url", "postgresql://reader:word@db.shop:5432/shop")
         for name in ("conn.host", "conn.port", "conn.username", "conn.password", "querybased.schema")
@@ -313,13 +306,6 @@ SAMPLES: list[tuple[str, str, str, str, Any]] = [
         "date.partitioned.source.max.workunits.per.job=9",
         "execution.max_work_units",
         9,
-    ),
-    (
-        "date.partitioned.source.lookback.time",
-        FILES,
-        "date.partitioned.source.lookback.time=2d",
-        "source.lookback",
-        48,
     ),
     ("source.filebased.maxFilesPerRun", TEXT, "source.filebased.maxFilesPerRun=9", "source.max_files_per_run", 9),
     ("source.schema", TEXT, CSV, "converters.0.columns", ["ID"]),

@@ -106,8 +106,7 @@ def test_many_touched_files_are_told_by_their_number(tmp_path: Path) -> None:
     ]
 
 
-def test_files_are_looked_at_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checksums, "_PORTION", 3)
+def test_more_files_are_looked_at_than_at_once(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, read_changed="again")
     names = [f"{number}.csv" for number in range(8)]
     for name in names:

@@ -133,6 +133,28 @@ def test_date_begins_by_the_clock_of_the_zone_of_the_paths(tmp_path: Path) -> No
     assert days(tmp_path, spec) == [4, 5]
 
 
+@pytest.mark.parametrize(
+    ("form", "names", "instant", "read"),
+    [
+        ("%Y-%m-%d-%H", ("2026-11-01-00", "2026-11-01-01", "2026-11-01-02"), "06:30", [1, 2]),
+        ("%Y-%m-%d-%H", ("2026-11-01-00", "2026-11-01-01", "2026-11-01-02"), "07:00", [2]),
+        ("%Y-%m-%d-%H%M", ("2026-11-01-0129", "2026-11-01-0130", "2026-11-01-0159"), "06:30", [1, 2]),
+        ("%Y-%m-%d", ("2026-10-31", "2026-11-01", "2026-11-02"), "05:00", [1, 2]),
+    ],
+)
+def test_instant_in_an_hour_that_clocks_show_twice_lies_in_the_file_of_its_name(
+    tmp_path: Path, form: str, names: tuple[str, ...], instant: str, read: list[int]
+) -> None:
+    folder = tmp_path / "data" / "a"
+    folder.mkdir(parents=True)
+    for number, name in enumerate(names):
+        (folder / f"{name}.csv").write_text(f"id\n{number}\n")
+    spec = job("date", path=f"data/{{dataset}}/{{date:{form}}}.csv", timezone="America/New_York")
+    wish(tmp_path, spec, Timestamp(datetime.fromisoformat(f"2026-11-01T{instant}Z")))
+    run(tmp_path, spec)
+    assert days(tmp_path, spec) == read
+
+
 def test_lookback_whose_positions_are_no_text_is_refused_in_words_before_the_first_run(tmp_path: Path) -> None:
     add(tmp_path, 1)
     wish(tmp_path, job("lookback"), Specific("2013-01-01"))
@@ -168,6 +190,31 @@ def test_position_beyond_the_end_is_refused_and_the_end_is_named(tmp_path: Path,
     assert "2013-01-0" in problem
     assert run(tmp_path, spec).exit_code == 1
     assert waiting(tmp_path, spec)
+
+
+def test_position_up_to_a_file_that_is_dated_far_ahead_is_refused_too(tmp_path: Path) -> None:
+    add(tmp_path, 1)
+    (tmp_path / "data" / "a" / "2130-01-01.csv").write_text("id\n2\n")
+    wish(tmp_path, job("date"), Specific("2129-01-01"))
+    assert "it lies beyond the end, 2013-01-02" in planned(tmp_path, job("date")).problem
+    assert planned(tmp_path, job("date", lead_time="-100000d")).problem == "", (
+        "such files are read where the job says so"
+    )
+
+
+@pytest.mark.parametrize("lead_time", ["2d", "-90d"])
+@pytest.mark.parametrize("position", [Upcoming(), Timestamp(NOON.replace(year=2140))], ids=str)
+def test_file_that_is_dated_far_ahead_is_not_the_end(
+    tmp_path: Path, lead_time: str, position: StartpointPosition
+) -> None:
+    add(tmp_path, 1)
+    (tmp_path / "data" / "a" / "2130-01-01.csv").write_text("id\n2\n")
+    spec = job("date", lead_time=lead_time)
+    wish(tmp_path, spec, position)
+    assert run(tmp_path, spec).exit_code == 0
+    add(tmp_path, 2)
+    run(tmp_path, spec)
+    assert days(tmp_path, spec) == [2]
 
 
 @pytest.mark.parametrize("way", list(WAYS))

@@ -88,6 +88,35 @@ def test_dataset_of_a_list_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert folder.plan().notes == ["no file of `path` has  other in its name; it is read once it comes."]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "strange"),
+    [
+        ("in/{dataset}/*.csv", "in/b/1.CSV"),
+        ("in/{dataset}/*.csv", "in/b/2024/1.csv"),
+        ("in/{dataset}/out/*.csv", "in/b/Out/1.csv"),
+        ("in/{dataset}/out/*.csv", "in/b/1.csv"),
+        ("in/{dataset:**}/*.csv", "in/b/1.CSV"),
+    ],
+)
+def test_folder_of_which_nothing_matches_is_named_beside_others_that_match(
+    tmp_path: Path, pattern: str, strange: str
+) -> None:
+    folder = Folder(tmp_path, pattern)
+    folder.put(pattern.replace("{dataset:**}", "a").replace("{dataset}", "a").replace("*", "1"))
+    folder.put(strange)
+    (tmp_path / "in/empty").mkdir()
+    (note,) = folder.plan().notes
+    assert note.startswith("1 folder(s) hold no file that matches `path`: b (in/b/")
+
+
+def test_other_files_beside_those_that_match_are_not_named(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, "in/{dataset:**}/*.csv")
+    for path in ("in/shop/a/1.csv", "in/shop/a/readme.md", "in/shop/readme.md", "in/shop/a/old/1.zip"):
+        folder.put(path)
+    folder.put("in/b/.DS_Store")
+    assert folder.plan().notes == []
+
+
 def test_moved_root_makes_no_file_new(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "in/{dataset}/*.csv")
     folder.put("in/a/x.csv")

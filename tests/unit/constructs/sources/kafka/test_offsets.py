@@ -98,6 +98,13 @@ def anew(topic_id: str = "new", **bounds: Any) -> PartitionOffsets:
 OLD = {"t": "old"}
 
 
+@pytest.mark.parametrize("policy", ["nearest", "earliest", "latest"])
+def test_offsets_of_a_topic_made_anew_that_the_broker_deleted_are_told(policy: str) -> None:
+    known = replace(state(t_0=[(0, 5)]), origin=OLD)
+    (note,) = plan_offsets("t", [replace(anew(end=9), earliest=2)], known, rules(out_of_range=policy)).notes
+    assert note.endswith("2 offset(s) before 2 are lost, the broker deleted them unread.")
+
+
 @pytest.mark.parametrize("end", [3, 5, 9])
 @pytest.mark.parametrize("policy", ["nearest", "earliest", "latest", "skip"])
 def test_topic_with_another_id_is_another_log_however_long_it_is(policy: str, end: int) -> None:
@@ -164,7 +171,7 @@ def test_messages_of_a_new_partition_that_retention_took_before_its_first_run_ar
     plan = plan_offsets("t", [offsets(end=50), offsets(1, earliest=4, end=9)], state(t_0=[(0, 50)]), EARLIEST)
     assert read(plan) == [("t-1", 4, 4, 9)]
     (note,) = plan.notes
-    assert note.startswith("t-1 has no watermark yet and begins at 4, its first offset; 4 offset(s) before it are lost")
+    assert note.startswith("t-1 has no watermark yet and begins at 4, its first offset. 4 offset(s) before 4 are lost")
 
 
 def test_gaps_are_planned_alone_before_what_is_new() -> None:

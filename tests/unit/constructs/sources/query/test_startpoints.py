@@ -89,6 +89,32 @@ def test_run_begins_where_the_startpoint_says(
     assert ids(tmp_path, spec) == sorted([*before, *read]), "what the startpoint skipped is skipped for good"
 
 
+@pytest.mark.parametrize(
+    ("zone", "instant", "read"),
+    [
+        ("Europe/Berlin", "2012-10-28T00:45Z", [2, 3, 4]),  # 02:45 of summer: 02:10 may be the winter's, which is later
+        ("Europe/Berlin", "2012-10-28T01:15Z", [3, 4]),
+        ("Europe/Berlin", "2012-10-27T23:45Z", [2, 3, 4]),
+        ("Australia/Lord_Howe", "2012-03-31T14:50Z", [2, 3, 4]),  # 01:50; clocks go from 02:00 to 01:30
+        ("UTC", "2012-10-28T02:20Z", [3, 4]),
+    ],
+)
+def test_instant_in_an_hour_that_clocks_show_twice_skips_no_row_of_the_second_one(
+    tmp_path: Path, orders: sqlite3.Connection, zone: str, instant: str, read: list[int]
+) -> None:
+    times = (
+        ("01:20", "01:40", "01:55", "02:10") if zone == "Australia/Lord_Howe" else ("01:20", "02:10", "02:50", "03:30")
+    )
+    day = "2012-04-01" if zone == "Australia/Lord_Howe" else "2012-10-28"
+    orders.execute("DELETE FROM orders")
+    for number, time in enumerate(times, 1):
+        orders.execute("INSERT INTO orders VALUES (?, ?, ?)", (number, f"{day} {time}:00.000000", day))
+    spec = job("at", "timestamp", timezone=zone)
+    wish(tmp_path, spec, Timestamp(datetime.fromisoformat(instant)), URN)
+    assert run(tmp_path, spec).exit_code == 0
+    assert ids(tmp_path, spec) == read
+
+
 def test_what_comes_behind_upcoming_is_read(tmp_path: Path, orders: sqlite3.Connection) -> None:
     spec = job()
     wish(tmp_path, spec, Upcoming(), URN)
@@ -155,6 +181,20 @@ def test_position_beyond_the_end_is_refused_and_the_end_is_named(
     add(orders, 6)
     run(tmp_path, spec)
     assert ids(tmp_path, spec) == [6]
+
+
+@pytest.mark.parametrize(("column", "kind"), [("day", "date"), ("at", "hour")])
+def test_position_up_to_a_row_that_is_dated_far_ahead_is_refused_too(
+    tmp_path: Path, orders: sqlite3.Connection, column: str, kind: str
+) -> None:
+    orders.execute("INSERT INTO orders VALUES (6, '2130-01-01 00:00:00.000000', '2130-01-01')")
+    spec = job(column, kind)
+    wish(tmp_path, spec, Specific("2129-01-01" if kind == "date" else "2129-01-01T00"), URN)
+    assert "it lies beyond the end, 20" in planned(tmp_path, spec, URN).problem
+    assert run(tmp_path, spec).exit_code == 1
+    wish(tmp_path, spec, Specific("2013-01-05" if kind == "date" else "2013-01-05T06"), URN)
+    assert run(tmp_path, spec).exit_code == 0
+    assert ids(tmp_path, spec) == [5]
 
 
 def test_position_in_an_empty_table_is_refused(tmp_path: Path, orders: sqlite3.Connection) -> None:

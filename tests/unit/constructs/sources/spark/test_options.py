@@ -10,9 +10,9 @@ import pytest
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.sources.incremental.cursor import Cursor, CursorType
 from gobblin_dagster.constructs.sources.spark.column import Column
-from gobblin_dagster.constructs.sources.spark.errors import read_error, spark_problem
+from gobblin_dagster.constructs.sources.spark.errors import read_error, spark_gone, spark_problem
 from gobblin_dagster.constructs.sources.spark.frames import quoted
-from gobblin_dagster.core.errors import ExtractError, TransientError
+from gobblin_dagster.core.errors import ExtractError, SparkLostError, TransientError
 from gobblin_dagster.core.serialization import from_json, to_json
 from gobblin_dagster.core.watermark.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.core.watermark.table_snapshot import TableSnapshotWatermark
@@ -124,6 +124,25 @@ def test_lost_tasks_are_transient_and_faults_of_the_data_are_not() -> None:
     assert isinstance(read_error(lost, "d"), TransientError)
     data = RuntimeError("Job aborted due to stage failure: [CAST_INVALID_INPUT] The value 'x' cannot be cast")
     assert isinstance(read_error(data, "d"), ExtractError)
+
+
+def test_jvm_that_has_ended_is_named_however_spark_dresses_it_and_a_refusal_elsewhere_is_none() -> None:
+    connect = "def connect(): raise ConnectionRefusedError(111, 'Connection refused')"
+    found: dict[str, Any] = {}
+    for place in ("py4j", "own"):
+        exec(compile(connect, f"/lib/{place}/clientserver.py", "exec"), found)
+        try:
+            try:
+                found["connect"]()
+            except OSError as error:
+                raise RuntimeError(f"[CANNOT_PARSE_DATATYPE] Unable to parse datatype. {error}.") from None
+        except RuntimeError as error:
+            found[place] = error
+    gone = read_error(found["py4j"], "d")
+    assert isinstance(gone, SparkLostError)
+    assert gone.problem == "Spark has ended: its JVM crashed or was killed."
+    assert spark_gone(found["own"]) is None
+    assert isinstance(read_error(found["own"], "d"), ExtractError)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,151 @@
+"""Rows of job executions: the jobs of the executions of flows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, and_, func, insert, select, update
+
+from gobblin_dagster.service.model import Dag, DagJob, ExecutionId, ExecutionStatus, FlowId
+from gobblin_dagster.service.store._row_keys import id_of, is_execution, is_of_flow, key_of
+from gobblin_dagster.service.store.store import Transaction
+from gobblin_dagster.service.store.tables import jobs
+
+GIVEN = (
+    ExecutionStatus.PENDING,
+    ExecutionStatus.PENDING_RETRY,
+    ExecutionStatus.ORCHESTRATED,
+    ExecutionStatus.RUNNING,
+)
+"""Statuses of jobs that were ordered from an executor and are not over."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobExecution:
+    """One job of an execution."""
+
+    job: DagJob
+    status: ExecutionStatus = ExecutionStatus.COMPILED
+    generation: int = 1
+    attempt: int = 1
+    message: str = ""
+    run_id: str = ""
+    """The engine's run; empty until an executor took the job."""
+    processed_count: int = 0
+    low_watermark: str = ""
+    high_watermark: str = ""
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    start_by: datetime | None = None
+    """The job is given up then if it has not started; None: it runs, is over, or may wait."""
+    holder: str = ""
+    """The node whose executor took the job; empty before."""
+    is_kill_requested: bool = False
+    """Whether a person ended this job."""
+
+
+def overdue_jobs(transaction: Transaction, now: datetime, limit: int) -> list[tuple[ExecutionId, str]]:
+    """Return jobs whose start deadline has passed while they wait for their start."""
+    query = select(jobs).where(jobs.c.start_by <= now).order_by(jobs.c.start_by).limit(limit)
+    return [(id_of(row), row.job_name) for row in transaction.execute(query)]
+
+
+def add_jobs(transaction: Transaction, execution: ExecutionId, dag: Dag) -> None:
+    """Store the jobs of an execution."""
+    rows = [
+        {
+            **key_of(execution),
+            "job_name": job.name,
+            "position": position,
+            "parents": json.dumps(job.parents),
+            "max_attempts": job.max_attempts,
+            "start_within_s": job.start_within_s,
+            "executor": job.executor,
+            "body": job.body,
+            "status": ExecutionStatus.COMPILED.value,
+            "message": "",
+            "generation": 1,
+            "attempt": 1,
+            "run_id": "",
+            "processed_count": 0,
+            "low_watermark": "",
+            "high_watermark": "",
+        }
+        for position, job in enumerate(dag.jobs)
+    ]
+    transaction.execute(insert(jobs), rows)
+
+
+def load_jobs(transaction: Transaction, execution: ExecutionId) -> list[JobExecution]:
+    """Return the jobs of an execution, parents first."""
+    query = select(jobs).where(is_execution(jobs, execution)).order_by(jobs.c.position)
+    return [job_of(row) for row in transaction.execute(query)]
+
+
+def load_job(transaction: Transaction, execution: ExecutionId, name: str) -> JobExecution | None:
+    """Return one job of an execution, or None."""
+    row = transaction.execute(select(jobs).where(is_execution(jobs, execution), jobs.c.job_name == name)).one_or_none()
+    return None if row is None else job_of(row)
+
+
+def update_job(transaction: Transaction, execution: ExecutionId, name: str, values: Mapping[str, Any]) -> None:
+    """Change columns of a job."""
+    transaction.execute(update(jobs).where(is_execution(jobs, execution), jobs.c.job_name == name).values(dict(values)))
+
+
+def jobs_that_ran(transaction: Transaction, flow: FlowId) -> list[DagJob]:
+    """Return each job that executions of a flow had, as its newest execution has it, by name."""
+    of_flow = and_(jobs.c.flow_group == flow.group, jobs.c.flow_name == flow.name)
+    newest = (
+        select(jobs.c.job_name, func.max(jobs.c.execution_id).label("newest"))
+        .where(of_flow)
+        .group_by(jobs.c.job_name)
+        .subquery()
+    )
+    query = (
+        select(jobs)
+        .join(newest, and_(jobs.c.job_name == newest.c.job_name, jobs.c.execution_id == newest.c.newest))
+        .where(of_flow)
+        .order_by(jobs.c.job_name)
+    )
+    return [job_of(row).job for row in transaction.execute(query)]
+
+
+def open_jobs(transaction: Transaction, executor: str) -> list[tuple[ExecutionId, JobExecution]]:
+    """Return the jobs that an executor was given and that are not over, oldest execution first."""
+    given = jobs.c.status.in_([status.value for status in GIVEN])
+    query = select(jobs).where(jobs.c.executor == executor, given).order_by(jobs.c.execution_id, jobs.c.position)
+    return [(id_of(row), job_of(row)) for row in transaction.execute(query)]
+
+
+def unfinished_jobs(transaction: Transaction, flow: FlowId) -> list[tuple[ExecutionId, JobExecution]]:
+    """Return the jobs of a flow that are not over, in the order of their executions and in each of its DAG."""
+    is_open = jobs.c.status.in_([status.value for status in (ExecutionStatus.COMPILED, *GIVEN)])
+    query = select(jobs).where(is_of_flow(jobs, flow), is_open).order_by(jobs.c.execution_id, jobs.c.position)
+    return [(id_of(row), job_of(row)) for row in transaction.execute(query)]
+
+
+def job_of(row: Row[Any]) -> JobExecution:
+    """Return the job of a row of `jobs`."""
+    parents = tuple(json.loads(row.parents))
+    dag_job = DagJob(row.job_name, row.executor, row.body, parents, row.max_attempts, row.start_within_s)
+    return JobExecution(
+        dag_job,
+        ExecutionStatus(row.status),
+        row.generation,
+        row.attempt,
+        row.message,
+        row.run_id,
+        row.processed_count,
+        row.low_watermark,
+        row.high_watermark,
+        row.started_at,
+        row.ended_at,
+        row.start_by,
+        row.holder,
+        row.is_kill_requested,
+    )

@@ -1,0 +1,62 @@
+"""A job whose source would read the table or topic that it publishes to is refused when it is checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.engine.validation import check_parts
+from gobblin_dagster.spec.job import JobSpec
+
+SQL = {"type": "query", "watermark": {"column": "id", "type": "long"}}
+TOPIC = {"type": "kafka_topic", "brokers": "127.0.0.1:9092,b:1", "topic": "orders"}
+
+
+def check(root: Path, source: dict[str, Any], publisher: dict[str, Any]) -> None:
+    body = {"job": "j", "source": source, "publisher": publisher, "output": {"path": "lake"}}
+    check_parts(JobSpec.model_validate(body | {"extract": {"namespace": "n", "table": "t"}}), root)
+
+
+def table(url: str, name: str) -> dict[str, Any]:
+    return {"type": "sql_table", "url": url, "table": name}
+
+
+@pytest.mark.parametrize(
+    ("source", "publisher"),
+    [
+        (SQL | {"url": "sqlite:///x.db", "tables": ["t"]}, table("sqlite:///x.db", "main.t")),
+        (SQL | {"url": "sqlite:///x.db", "include": [".*"]}, table("sqlite:///./x.db", "x_{dataset}")),
+        (SQL | {"url": "postgresql://u:w@localhost/d", "tables": ["t"]}, table("postgres://127.0.0.1:5432/d", "t")),
+        (SQL | {"url": "mysql://h/d", "tables": ["d.t"]}, table("mariadb+pymysql://H:3306/d", "t")),
+        ({"type": "kafka", "brokers": "LOCALHOST:9092", "topics": ["or.*"]}, TOPIC),
+        ({"type": "kafka", "brokers": "b:1", "exclude": ["orders"]}, TOPIC),  # the notes of commits are left
+    ],
+    ids=["table", "pattern", "ports", "backends", "topic", "notes"],
+)
+def test_source_that_reads_the_jobs_own_table_or_topic_is_refused(
+    tmp_path: Path, source: dict[str, Any], publisher: dict[str, Any]
+) -> None:
+    with pytest.raises(UsageError, match=r"would read what branch 'main' publishes \((?!.*:w@).*\), again and again"):
+        check(tmp_path, source, publisher)
+
+
+@pytest.mark.parametrize(
+    ("source", "publisher"),
+    [
+        (SQL | {"url": "sqlite:///x.db", "tables": ["s"]}, table("sqlite:///x.db", "t")),
+        (SQL | {"url": "sqlite:///y.db", "tables": ["t"]}, table("sqlite:///x.db", "t")),
+        (SQL | {"url": "sqlite:///x.db", "query": "select id from t"}, table("sqlite:///x.db", "t")),
+        (
+            SQL | {"url": "sqlite:///x.db", "include": [".*"], "exclude": [r"main\.(t|gobblin_commits)"]},
+            table("sqlite:///x.db", "t"),
+        ),
+        ({"type": "kafka", "brokers": "127.0.0.1:9092", "topics": ["other"]}, TOPIC),
+        ({"type": "kafka", "brokers": "c:1"}, TOPIC),
+    ],
+    ids=["table", "database", "query", "excluded", "topic", "cluster"],
+)
+def test_other_tables_and_topics_are_read(tmp_path: Path, source: dict[str, Any], publisher: dict[str, Any]) -> None:
+    check(tmp_path, source, publisher)
