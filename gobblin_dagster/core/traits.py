@@ -50,7 +50,7 @@ class SourceTraits:
     identity: tuple[str, ...] = ()
     """Names of the options that say where the data lie, such as an URL: sources of one type whose values of these are
     equal read the same datasets, and a startpoint for all jobs is for them. Empty means all options; `("type",)` means
-    that all sources of the type are one."""
+    that all sources of the type are one. Read on the class: it cannot be a property."""
 
     def __post_init__(self) -> None:
         if self.full_extract not in {"", "start_over", "own"}:
@@ -151,8 +151,14 @@ class StepTraits:
 TraitsT = TypeVar("TraitsT", PackageTraits, SourceTraits, FormatTraits, WriterTraits, PublisherTraits, StepTraits)
 
 
-def traits_of(construct: object, traits: type[TraitsT]) -> TraitsT:
+def traits_of(construct: object, traits: type[TraitsT], *names: str) -> TraitsT:
     """Return the traits of a construct or step, given as object or class; the default for each that is not set.
+
+    Args:
+        construct: the object or class.
+        traits: the class of the traits.
+        names: the traits that are wanted, by default all; the others have their defaults. A class must name them where
+            others may be properties of its objects.
 
     Raises:
         UsageError: an attribute has another type than its default, for example a method instead of a property.
@@ -163,8 +169,9 @@ def traits_of(construct: object, traits: type[TraitsT]) -> TraitsT:
         >>> traits_of(Mine(), PublisherTraits).reads_current
         True
     """
-    found: dict[str, Any] = {each.name: getattr(construct, each.name, each.default) for each in fields(traits)}
-    for each in fields(traits):
+    wanted = [each for each in fields(traits) if not names or each.name in names]
+    found: dict[str, Any] = {each.name: getattr(construct, each.name, each.default) for each in wanted}
+    for each in wanted:
         if not isinstance(found[each.name], type(each.default)):
             cls = construct if isinstance(construct, type) else type(construct)
             raise UsageError(

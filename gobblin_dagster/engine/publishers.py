@@ -111,7 +111,7 @@ def ledger_keepers(job: JobSpec, context: RunContext) -> list[LedgerKeeper]:
         cls = registry.load(ConstructKind.PUBLISHER, spec.type)
         if not hasattr(cls, "newest_commits"):
             continue
-        target = (spec, branch.name if traits_of(cls, PublisherTraits).is_in_output else "")
+        target = (spec, branch.name if traits_of(cls, PublisherTraits, "is_in_output").is_in_output else "")
         if target in targets:
             place = targets.index(target)
             found[place] = replace(found[place], branches=(*found[place].branches, branch.name))

@@ -101,7 +101,7 @@ def make_plan(
     if starts_over(spec, source):
         starts = {urn: Start(begin=CommittedRanges(s.committed.watermark_type, {})) for urn, s in states.items()}
     else:
-        identity = source_identity(spec, source)
+        identity = source_identity(spec, type(source))
         found, for_all = StartpointManager(store).applicable(spec.job, identity, states, selection.urns)
         for urn, wish in (startpoints or {}).items():
             others = (one for one in found.get(urn, ()) if (one.key, one.is_copy) != (wish.key, wish.is_copy))

@@ -13,17 +13,17 @@ _LOGIN = re.compile(r"//[^/@]*@")
 _DIGITS = 16
 
 
-def source_identity(job: JobSpec, source: Source | type[Source]) -> str:
+def source_identity(job: JobSpec, source: type[Source]) -> str:
     """Return a text that is equal for jobs that read the same source: its type, and a digest of where the data lie.
 
     User names and passwords in URLs do not count, and are not part of the digest.
 
     Args:
         job: the job.
-        source: its source, as object or class, whose trait `identity` names the options that count.
+        source: the class of its source, whose trait `identity` names the options that count.
     """
     options = job.source.options
-    names = traits_of(source, SourceTraits).identity or tuple(options)
+    names = traits_of(source, SourceTraits, "identity").identity or tuple(options)
     found = {name: options[name] for name in sorted(names) if name in options}
     # A job from Python may hold dates and other objects, which a job file cannot.
     text = canonical_json(found, default=str)

@@ -45,6 +45,8 @@ _LONGEST_PART = 1024
 """The most snapshots in one part."""
 HeadChange: TypeAlias = Callable[[DatasetHead, int], DatasetHead | None]
 """Returns the next head, given the newest one and the next version number; None if nothing has to be written."""
+HeadOfDamage: TypeAlias = Callable[[CorruptRecordError], DatasetHead]
+"""Returns what is taken for a head that cannot be read."""
 T = TypeVar("T", bound=Document)
 
 
@@ -76,20 +78,32 @@ class DatasetFiles:
             return self.head().pruned_below
         return 0
 
-    def _numbered_head(self) -> tuple[int, DatasetHead]:
+    def _numbered_head(self, if_damaged: HeadOfDamage | None = None) -> tuple[int, DatasetHead]:
         number, content = self._log.read_newest()
         if number == 0:
             return 0, DatasetHead(self.job, self.dataset_urn)
-        head = self._decoded(content, self._log.path(number))
+        try:
+            return number, self._own_head(content, self._log.path(number))
+        except CorruptRecordError as error:
+            if if_damaged is None:
+                raise
+            return number, if_damaged(error)
+
+    def _own_head(self, content: bytes, path: str) -> DatasetHead:
+        head = self._decoded(content, path)
         if (head.job, head.dataset_urn) != (self.job, self.dataset_urn):
             problem = f"it belongs to dataset {head.dataset_urn!r} of job {head.job!r}"
-            raise CorruptRecordError(what=f"The record {self._log.path(number)}", problem=problem)
-        return number, head
+            raise CorruptRecordError(what=f"The record {path}", problem=problem)
+        return head
 
-    def change(self, apply: HeadChange) -> DatasetHead:
+    def change(self, apply: HeadChange, if_damaged: HeadOfDamage | None = None) -> DatasetHead:
         """Write the head that `apply` returns for the newest head; this is one transaction.
 
         If another writer is faster, `apply` is called again with the new head. It may write files that its head names.
+
+        Args:
+            apply: see `HeadChange`.
+            if_damaged: returns what is taken for the newest head where that cannot be read; by default it is an error.
 
         Returns:
             The head that was written; the newest head if `apply` returned None.
@@ -99,7 +113,7 @@ class DatasetFiles:
             TransientError: other writers were faster each time.
         """
         for _ in range(_TRIES):
-            number, head = self._numbered_head()
+            number, head = self._numbered_head(if_damaged)
             changed = apply(head, number + 1)
             if changed is None:
                 return head

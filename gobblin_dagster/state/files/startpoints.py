@@ -16,7 +16,15 @@ from contextlib import suppress
 
 from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.core.errors import CorruptRecordError
-from gobblin_dagster.core.startpoint import Startpoint, StartpointChange, StartpointEvent, events_of
+from gobblin_dagster.core.startpoint import (
+    ALL_JOBS,
+    DamagedStartpoint,
+    Startpoint,
+    StartpointChange,
+    StartpointEvent,
+    StartpointKey,
+    events_of,
+)
 from gobblin_dagster.state.files import changes
 from gobblin_dagster.state.files.folder import StoreFolder, segment
 from gobblin_dagster.state.files.records import DatasetHead, decode, encode
@@ -82,12 +90,17 @@ class StartpointFiles:
         return self._change(startpoint, pin)[0]
 
     def load(self, job: str, urns: Collection[str] | None = None) -> list[Startpoint]:
-        """Return startpoints by dataset and partition."""
+        """Return startpoints by dataset and partition; for all jobs damaged ones too (`DamagedStartpoint`).
+
+        Damage to a head of a job itself is told by whoever loads the states, which are in the same heads.
+        """
         with self._folder.errors():
             names = self._folder.names(*_markers(job))
             marked = self._folder.each(self._marked, [self._marker(job, name) for name in names])
         wanted = {urn for urn in marked if urn is not None and (urns is None or urn in urns)}
-        heads, _ = self._folder.heads(job, wanted)
+        heads, damaged = self._folder.heads(job, wanted)
+        if job == ALL_JOBS:
+            heads += [_damaged_head(urn, error) for urn, error in damaged.items()]
         return [one for head in sorted(heads, key=lambda head: head.dataset_urn) for one in head.all_startpoints]
 
     def delete(self, startpoint: Startpoint, who: str, change: StartpointChange = "removed") -> bool:
@@ -126,10 +139,20 @@ class StartpointFiles:
             found = changes.startpoint_of(head, startpoint.partition)
             changed = apply(head, found)
             is_changed = changed is not None
-            return None if changed is None else self._with_events(head, *changed, number)
+            if changed is None:
+                return None
+            for one in changed[0].all_startpoints:
+                if isinstance(one, DamagedStartpoint):
+                    raise one.error  # the change is one of a partition: the damage would be written as a position
+            return self._with_events(head, *changed, number)
+
+        def if_damaged(error: CorruptRecordError) -> DatasetHead:
+            if startpoint.job != ALL_JOBS:
+                raise error  # the head holds a dataset's state too, which `gobblin state restore` mends
+            return _damaged_head(startpoint.dataset_urn, error)
 
         with self._folder.errors():
-            self._folder.dataset(startpoint.job, startpoint.dataset_urn).change(change)
+            self._folder.dataset(startpoint.job, startpoint.dataset_urn).change(change, if_damaged)
         return is_changed, found
 
     def bring(
@@ -210,6 +233,16 @@ class StartpointFiles:
             except CorruptRecordError as error:
                 log.warning("The event %s is damaged, and left out: %s", path, error.problem)
         return [found[key] for key in sorted(found, key=_event_order)]
+
+
+def _damaged_head(urn: str, error: CorruptRecordError) -> DatasetHead:
+    """Return what stands for a dataset's head of startpoints for all jobs that cannot be read.
+
+    Its one startpoint stands for all that were in it, those of partitions too, whose ids nobody knows.
+    """
+    problem = f"{error.what} cannot be read: {error.problem}"
+    damaged = DamagedStartpoint.of(StartpointKey(urn, "", ALL_JOBS), "damaged", problem)
+    return DatasetHead(ALL_JOBS, urn, startpoint=damaged)
 
 
 def _markers(job: str) -> tuple[str, str, str]:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core import serialization
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.startpoint import (
@@ -131,6 +132,13 @@ def wide(root: Path, position: StartpointPosition, **parts: Any) -> Startpoint:
         store.delete_startpoint(replace(stored, job=JOB.job), "anna@host")
         store.save_startpoint(stored)
     return stored
+
+
+@pytest.mark.parametrize("source", ["files", "kafka", "python", "query", "rest", "spark"])
+def test_sources_whose_other_traits_are_properties_can_have_startpoints_for_all_jobs(source: str) -> None:
+    """What a class alone is asked for is its identity: what depends on options has no value there."""
+    cls = registry.load(ConstructKind.SOURCE, source)
+    assert source_identity(JOB, cls).startswith(f"{JOB.source.type}:")
 
 
 def test_startpoint_for_all_jobs_is_applied_once_by_each_job_of_the_source(tmp_path: Path) -> None:

@@ -12,7 +12,14 @@ import pytest
 
 from gobblin_dagster.core.commit import CommitEffect
 from gobblin_dagster.core.errors import CommitStateUnknownError, CorruptRecordError, StorageError, TransientError
-from gobblin_dagster.core.startpoint import Oldest, Startpoint, StartpointEvent, Upcoming
+from gobblin_dagster.core.startpoint import (
+    ALL_JOBS,
+    DamagedStartpoint,
+    Oldest,
+    Startpoint,
+    StartpointEvent,
+    Upcoming,
+)
 from gobblin_dagster.state.files.records import DatasetHead
 from gobblin_dagster.state.files.store import FileStateStore
 from gobblin_dagster.storage import LocalStorage, MemoryStorage
@@ -188,3 +195,30 @@ def test_startpoint_in_a_folder_that_cannot_be_used_is_a_storage_error(tmp_path:
     (tmp_path / "jobs" / JOB / "startpoints").write_text("a file")
     with pytest.raises(StorageError):
         store.save_startpoint(OLD)
+
+
+def test_damaged_startpoint_for_all_jobs_is_listed_until_it_is_removed_or_replaced(tmp_path: Path) -> None:
+    """It was left out of lists and plans, and could be neither removed nor replaced."""
+    store = FileStateStore(str(tmp_path), LocalStorage())
+    for_all = replace(OLD, job=ALL_JOBS)
+    of_partition = replace(for_all, partition="a-1", id="other")
+
+    def damage() -> None:
+        store.save_startpoint(of_partition)
+        store.save_startpoint(for_all)
+        newest = max((tmp_path / "jobs" / "%2A" / "datasets").rglob("log/*.json"))
+        newest.write_bytes(newest.read_bytes().replace(b'"created_at"', b'"created_st"'))
+
+    damage()
+    (damaged,) = store.list_startpoints(ALL_JOBS)
+    assert isinstance(damaged, DamagedStartpoint)
+    assert "%2A/datasets" in str(damaged.error) and "remove --all-jobs" in str(damaged.error)
+    with pytest.raises(CorruptRecordError, match="remove --all-jobs"):
+        store.save_startpoint(of_partition)  # which would hide what was there for the whole dataset
+    assert store.delete_startpoint(damaged, "anna@host")
+    assert store.list_startpoints(ALL_JOBS) == []
+    damage()
+    store.save_startpoint(replace(NEW, job=ALL_JOBS))
+    assert store.list_startpoints(ALL_JOBS) == [replace(NEW, job=ALL_JOBS)]
+    told = [event.change for event in store.load_startpoint_events(ALL_JOBS)]
+    assert told[-2:] == ["replaced", "set"]
