@@ -212,7 +212,8 @@ def test_damaged_startpoint_for_all_jobs_is_listed_until_it_is_removed_or_replac
     damage()
     (damaged,) = store.list_startpoints(ALL_JOBS)
     assert isinstance(damaged, DamagedStartpoint)
-    assert "%2A/datasets" in str(damaged.error) and "remove --all-jobs" in str(damaged.error)
+    assert "%2A/datasets" in str(damaged.error)
+    assert "remove --all-jobs" in str(damaged.error)
     with pytest.raises(CorruptRecordError, match="remove --all-jobs"):
         store.save_startpoint(of_partition)  # which would hide what was there for the whole dataset
     assert store.delete_startpoint(damaged, "anna@host")
