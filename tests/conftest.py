@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from gobblin_dagster.core.secrets import forget
 from tests.placement import PlacedByService
-from tests.services.gcs import GcsServer, gcs_binary, running_gcs
+from tests.services.gcs import GcsServer, running_gcs
 from tests.services.hdfs import HdfsServer, hadoop_jars, running_hdfs
 from tests.services.mariadb import MariadbServer, mariadb_binary, running_mariadb
 from tests.services.missing import missing
@@ -100,10 +100,7 @@ def s3_server() -> Iterator[S3Server]:
 
 @pytest.fixture(scope="session")
 def gcs_server() -> Iterator[GcsServer]:
-    binary = gcs_binary()
-    if isinstance(binary, str):
-        missing(binary)
-    with running_gcs(binary) as server, pytest.MonkeyPatch.context() as patch:
+    with running_gcs() as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("STORAGE_EMULATOR_HOST", server.url)
         yield server
 
