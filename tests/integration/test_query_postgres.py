@@ -22,7 +22,7 @@ import pyarrow as pa
 import pytest
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.constructs.sources.incremental.clocks import clock_origin
+from gobblin_dagster.constructs.sources.incremental.watermark_column import column_origin
 from gobblin_dagster.constructs.sources.query import planner, row_counts
 from gobblin_dagster.constructs.sources.query.commit_horizon import settle
 from gobblin_dagster.constructs.sources.query.source import QuerySource
@@ -957,5 +957,5 @@ def test_watermark_column_that_gets_a_zone_is_not_read_on_with_positions_of_the_
         wish(tmp_path, job, Specific("2026-01-05T11:00:00Z"), "public.t")
         assert run()[1] == ""
         assert run() == (0, "")
-    wish(tmp_path, job, Specific("2026-01-05T11:00:00Z"), "public.t", origin=clock_origin(has_zone=True))
+    wish(tmp_path, job, Specific("2026-01-05T11:00:00Z"), "public.t", origin=column_origin("at", has_zone=True))
     assert "watermark column was created again or changed since then, so the position means nothing" in run()[1]

@@ -261,6 +261,14 @@ def test_number_cursor_reads_each_record_once(new_job: Callable[..., RestJob], h
     assert job.ids() == list(range(1, 26))
 
 
+def test_position_of_another_cursor_is_refused(new_job: Callable[..., RestJob]) -> None:
+    job = new_job(cursor=BY_ID)
+    job.issues.add(3)
+    job.run()
+    job.options |= {"columns": {**COLUMNS, "rank": "int64"}, "cursor": {**BY_ID, "column": "rank"}}
+    assert "its watermark column is `rank`, it was `id` when the dataset was committed up to 4" in job.plan().problem
+
+
 def test_record_that_comes_after_the_plan_waits_for_the_next_run(new_job: Callable[..., RestJob]) -> None:
     job = new_job(paging={"type": "offset"}, cursor=BY_ID)
     job.issues.add(3)

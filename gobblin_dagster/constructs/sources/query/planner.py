@@ -9,10 +9,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from gobblin_dagster.constructs.sources.incremental.clocks import clock_origin, clock_problem
 from gobblin_dagster.constructs.sources.incremental.cursor import Cursor
 from gobblin_dagster.constructs.sources.incremental.options import null_notes, null_problem
 from gobblin_dagster.constructs.sources.incremental.ranges import Range, committed_steps, open_ranges
+from gobblin_dagster.constructs.sources.incremental.watermark_column import column_origin, column_problem
 from gobblin_dagster.constructs.sources.query.database import Table
 from gobblin_dagster.constructs.sources.query.options import QueryOptions
 from gobblin_dagster.constructs.sources.query.relation import Relation
@@ -59,7 +59,7 @@ class Offers:
             note = "it has no watermark column and is not read (`without_watermark: leave_out`)."
             return DatasetOffer(table.urn, None, None, notes=[note])
         origin = self._origin(relation)
-        if problem := clock_problem(state, relation.cursor_column, origin):
+        if problem := column_problem(state, origin):
             return DatasetOffer(table.urn, None, None, problem=str(self._error(f"{table.urn}: {problem}")))
         try:
             with self.tables.database.errors(f"{table.urn}: "), self.connection.begin_nested():
@@ -229,10 +229,11 @@ class Offers:
         return committed[0] == (low, low)
 
     def _origin(self, relation: Relation) -> Mapping[str, str]:
-        """Return what kind of times the watermark column holds; empty if it holds none, or if that is not known."""
-        if not relation.cursor_column or not self._cursor.is_time or not relation.knows_zone:
+        """Return what the watermark column is; empty if there is none."""
+        if not relation.cursor_column:
             return {}
-        return clock_origin(has_zone=relation.has_zone)
+        knows_zone = self._cursor.is_time and relation.knows_zone
+        return column_origin(relation.cursor_column, has_zone=relation.has_zone if knows_zone else None)
 
     def _state_problem(self, state: DatasetState | None) -> str:
         if state is None or state.committed.watermark_type is self._cursor.watermark_type:

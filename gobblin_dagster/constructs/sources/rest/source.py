@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from gobblin_dagster.constructs.clients.http import HttpClient, HttpOptions
 from gobblin_dagster.constructs.decoders.base import DecodeError, JsonDecoder
 from gobblin_dagster.constructs.sources.incremental.options import held_back
+from gobblin_dagster.constructs.sources.incremental.watermark_column import column_origin, column_problem
 from gobblin_dagster.constructs.sources.rest.extractor import RestCursor, RestExtractor, RestReading
 from gobblin_dagster.constructs.sources.rest.paging import NoPaging, contents, read_pages
 from gobblin_dagster.constructs.sources.startpoints import position_before
@@ -124,13 +125,15 @@ class RestSource:
     def _offer(self, urn: str, state: DatasetState | None, now: datetime) -> DatasetOffer:
         kind = self._options.watermark_type
         problem = state_problem(state, kind, "rest")
+        origin = column_origin(self._options.cursor.column) if self._options.cursor else {}
+        problem = problem or column_problem(state, origin)
         if problem:
             return DatasetOffer(urn, None, None, problem=problem)
         end = self._end(urn, now)
         start = self._start()
         units = open_units(urn, state, start, end, read={"path": self._options.datasets[urn]})
         low = (state.watermark if state is not None else None) or start
-        return DatasetOffer(urn, low, units[-1].expected_high if units else low, units)
+        return DatasetOffer(urn, low, units[-1].expected_high if units else low, units, origin=origin)
 
     def _start(self) -> Watermark:
         start: Any = self._options.cursor.start if self._options.cursor else None

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from gobblin_dagster.constructs.sources.incremental.clocks import clock_origin, clock_problem
 from gobblin_dagster.constructs.sources.incremental.cursor import CursorType
 from gobblin_dagster.constructs.sources.incremental.options import null_notes, null_problem
 from gobblin_dagster.constructs.sources.incremental.ranges import Cut, Range, committed_steps, open_ranges
+from gobblin_dagster.constructs.sources.incremental.watermark_column import column_origin, column_problem
 from gobblin_dagster.constructs.sources.spark.column import Column, column_of
 from gobblin_dagster.constructs.sources.spark.options import SparkOptions
 from gobblin_dagster.core.constructs import DatasetOffer
@@ -32,8 +32,8 @@ class ColumnPlanner:
         """
         name = self.options.watermark.column if self.options.watermark else ""
         column = column_of(frame, name, self.options.cursor)
-        origin = clock_origin(has_zone=column.has_zone) if column.cursor.is_time else {}
-        if problem := clock_problem(state, name, origin):
+        origin = column_origin(name, has_zone=column.has_zone if column.cursor.is_time else None)
+        if problem := column_problem(state, origin):
             raise ValueError(problem.rstrip("."))
         return replace(self._offer(frame, column, urn, state), origin=origin)
 

@@ -597,3 +597,18 @@ def test_excluded_column_that_no_table_has_is_named(tmp_path: Path, shop: sqlite
     query = source(tmp_path, query="select id, note from orders", exclude_columns=["nope", "note"])
     (offer,) = plan(query).values()
     assert offer.notes == ["`exclude_columns`: nope is a column of no table."]
+
+
+def test_position_in_another_column_is_refused_until_a_person_says_what_it_means(
+    shop: sqlite3.Connection, tmp_path: Path
+) -> None:
+    """Rows below it in the new column would never be read, and those above it would be read twice."""
+    shop.execute("ALTER TABLE orders ADD COLUMN seq INTEGER")
+    shop.execute("UPDATE orders SET seq = 100 + id")
+    offer = plan(source(tmp_path))["main.orders"]
+    ranges = CommittedRanges(LongWatermark, {}).add(WatermarkInterval(LongWatermark(1), LongWatermark(6)))
+    known = {urn: replace(one, origin=offer.origin) for urn, one in state(ranges).items()}
+    assert plan(source(tmp_path), known)["main.orders"].problem == ""
+    problem = plan(source(tmp_path, "seq"), known)["main.orders"].problem
+    assert "its watermark column is `seq`, it was `id` when the dataset was committed up to 6" in problem
+    assert plan(source(tmp_path, "seq"), state(ranges))["main.orders"].problem == ""  # one of an earlier version

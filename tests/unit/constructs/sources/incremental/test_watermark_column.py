@@ -1,4 +1,4 @@
-"""Whether stored positions still mean the same times, if the watermark column gets a time zone or loses it."""
+"""Whether stored positions still mean the same: in the same watermark column, and of times with or without a zone."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gobblin_dagster.constructs.sources.incremental.clocks import clock_origin, clock_problem
+from gobblin_dagster.constructs.sources.incremental.watermark_column import column_origin, column_problem
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.watermark import TimestampWatermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 
-ZONED, LOCAL = clock_origin(has_zone=True), clock_origin(has_zone=False)
+ZONED, LOCAL = column_origin("at", has_zone=True), column_origin("at", has_zone=False)
 
 
 def state(origin: Mapping[str, str]) -> DatasetState:
@@ -24,20 +24,26 @@ def state(origin: Mapping[str, str]) -> DatasetState:
 
 @pytest.mark.parametrize(
     ("known", "now"),
-    [(ZONED, ZONED), (LOCAL, LOCAL), ({}, ZONED), (LOCAL, {}), ({"table": "7"}, LOCAL)],
-    ids=["with", "without", "state of an earlier version", "unknown now", "another origin"],
+    [(ZONED, ZONED), (LOCAL, LOCAL), ({}, ZONED), (LOCAL, column_origin("at")), (LOCAL, {}), ({"table": "7"}, LOCAL)],
+    ids=["with", "without", "state of an earlier version", "unknown now", "no column now", "another origin"],
 )
 def test_same_or_unknown_clock_is_read_on(known: Mapping[str, str], now: Mapping[str, str]) -> None:
-    assert clock_problem(state(known), "at", now) == ""
+    assert column_problem(state(known), now) == ""
 
 
 def test_first_run_has_no_clock_to_compare() -> None:
-    assert clock_problem(None, "at", ZONED) == ""
+    assert column_problem(None, ZONED) == ""
 
 
 @pytest.mark.parametrize(("known", "now"), [(ZONED, LOCAL), (LOCAL, ZONED)], ids=["lost", "got"])
 def test_other_clock_is_named(known: Mapping[str, str], now: Mapping[str, str]) -> None:
-    problem = clock_problem(state(known), "at", now)
+    problem = column_problem(state(known), now)
     assert f"its watermark column `at` holds {now['watermark column']}, it held {known['watermark column']}" in problem
     # Under a startpoint alone, rows before the first stored position would be read again.
     assert problem.index("`gobblin state reset`") < problem.index("`gobblin startpoint set` says after it")
+
+
+def test_other_column_is_named() -> None:
+    problem = column_problem(state(ZONED), column_origin("seq"))
+    assert "its watermark column is `seq`, it was `at` when the dataset was committed up to None" in problem
+    assert "If the column was only renamed, `gobblin startpoint set` with that position goes on from there" in problem
