@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import re
+import signal
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -27,6 +28,11 @@ settings.load_profile("patient")
 
 SET_IN_NAME = re.compile(r"\{'[^':]*', ")
 """The text of a set of more than one text, which a dictionary never has."""
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As in a job that a shell started in the background: tests that interrupt their own process would interrupt nothing.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> PlacedByService:
