@@ -31,7 +31,7 @@ SET_IN_NAME = re.compile(r"\{'[^':]*', ")
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # As in a job that a shell started in the background: tests that interrupt their own process would interrupt nothing.
+    # As in a job that a shell began in the background: tests that interrupt their own process would interrupt nothing.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

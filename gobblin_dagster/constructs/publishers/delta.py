@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Literal
@@ -22,6 +23,7 @@ from gobblin_dagster.constructs.publishers.delta_steps import (
 )
 from gobblin_dagster.constructs.publishers.merge_rule import MergeOptions, MergingPublisher
 from gobblin_dagster.constructs.publishers.tables import TableCommit, without_secrets
+from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.constructs import NotedCommit, PublishView
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.extract import Extract
@@ -96,7 +98,6 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
         return folder if self._options.table == "dataset" else posixpath.dirname(folder)
 
     def _step(self, view: PublishView) -> AppendToDeltaStep:
-        options = self._options
         location = self._location(view.folder)
         if "%" in location:
             raise UsageError(
@@ -104,19 +105,24 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
                 "it cannot open folders with `%` in their names.",
                 hint="Give its publisher `table: branch`.",
             )
-        plain, variables = to_store(options.storage_options, options.storage_options_env)
         facts: Mapping[str, Any] = {
-            "location": location,
+            **self._place(view.folder),
             "commit": TableCommit.of(view, staged=self.merges),
             "number": _transaction_number(view.now),
-            "storage_options": plain,
-            "storage_options_env": variables,
         }
         if not self.merges:
             return AppendToDeltaStep(**facts)
         step = MergeIntoDeltaStep(**facts, rule=self.rule_for(view), partition_by=self.partition_columns(view))
         require_order(step.describe(), view, step.rule)
         return step
+
+    def aimed(self, step: CommitStep, folder: str) -> CommitStep | None:
+        return replace(step, **self._place(folder)) if isinstance(step, AppendToDeltaStep) else None
+
+    def _place(self, folder: str) -> dict[str, Any]:
+        """Return the fields of a step that say which table it changes."""
+        plain, variables = to_store(self._options.storage_options, self._options.storage_options_env)
+        return {"location": self._location(folder), "storage_options": plain, "storage_options_env": variables}
 
 
 def _transaction_number(now: datetime) -> int:

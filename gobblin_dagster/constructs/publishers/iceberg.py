@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ from gobblin_dagster.constructs.publishers.iceberg_steps import (
 )
 from gobblin_dagster.constructs.publishers.merge_rule import MergeOptions, MergingPublisher
 from gobblin_dagster.constructs.publishers.tables import TableCommit, without_secrets
+from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, PublishView
 from gobblin_dagster.core.traits import Widening
 
@@ -88,19 +90,30 @@ class IcebergPublisher(MergingPublisher[IcebergOptions]):
         return self._options.table
 
     def _step(self, view: PublishView) -> AppendToIcebergStep:
+        place, commit = self._place(), TableCommit.of(view, staged=self.merges)
+        if self.merges:
+            step = MergeIntoIcebergStep(commit=commit, **place, rule=self.rule_for(view))
+            require_order(step.describe(), view, step.rule)
+            return step
+        return AppendToIcebergStep(commit=commit, **place)
+
+    def aimed(self, step: CommitStep, folder: str) -> CommitStep | None:
+        return replace(step, **self._place()) if isinstance(step, AppendToIcebergStep) else None
+
+    def _place(self) -> dict[str, Any]:
+        """Return the fields of a step that say which table it changes."""
         options = self._options
-        place = (options.table, TableCommit.of(view, staged=self.merges), options.catalog_name)
         absolute = _in_project(options.catalog, self._context.base_dir)
         # Local paths are shown as they are, as everywhere.
         local = {name: path for name, path in absolute.items() if path != options.catalog[name]}
         others = {name: value for name, value in options.catalog.items() if name not in local}
         plain, variables = to_store(others, options.catalog_env)
-        catalog = {**plain, **local}
-        if self.merges:
-            step = MergeIntoIcebergStep(*place, catalog, variables, rule=self.rule_for(view))
-            require_order(step.describe(), view, step.rule)
-            return step
-        return AppendToIcebergStep(*place, catalog, variables)
+        return {
+            "table": options.table,
+            "catalog_name": options.catalog_name,
+            "catalog": {**plain, **local},
+            "catalog_env": variables,
+        }
 
 
 def _in_project(catalog: Mapping[str, str], base_dir: str) -> Mapping[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Self
 from urllib.parse import quote, unquote
@@ -17,6 +17,7 @@ from gobblin_dagster.constructs.clients.environment import to_store
 from gobblin_dagster.constructs.clients.kafka import KafkaConnection, new_client, topic_place
 from gobblin_dagster.constructs.publishers.tables import TableCommit, TablePublisher, batches_of
 from gobblin_dagster.constructs.writers.json_text import JsonRows
+from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, PublishView
 from gobblin_dagster.core.errors import ConvertError, StepRefusedError, StorageError
 from gobblin_dagster.core.step_registry import register_commit_step
@@ -96,17 +97,21 @@ class KafkaTopicPublisher(TablePublisher[KafkaTopicOptions]):
         options = self._options
         # A step keeps its settings: with wrong ones it could never be done, whatever is corrected in the job file.
         _new_producer(options, "gobblin")
+        return SendToKafkaStep(commit=TableCommit.of(view, staged=True), key=options.key, **self._place())
+
+    def aimed(self, step: CommitStep, folder: str) -> CommitStep | None:
+        return replace(step, **self._place()) if isinstance(step, SendToKafkaStep) else None
+
+    def _place(self) -> dict[str, Any]:
+        """Return the fields of a step that say which topic it sends to."""
+        options = self._options
         plain, variables = to_store(options.config, options.config_env)
-        return SendToKafkaStep(
-            commit=TableCommit.of(view, staged=True),
-            topic=options.topic,
-            key=options.key,
-            commits_topic=options.commits_topic,
-            connection=KafkaConnection.model_validate(
-                options.model_dump(include=set(KafkaConnection.model_fields))
-                | {"config": plain, "config_env": variables}
-            ),
-        )
+        settings = options.model_dump(include=set(KafkaConnection.model_fields))
+        return {
+            "topic": options.topic,
+            "commits_topic": options.commits_topic,
+            "connection": KafkaConnection.model_validate(settings | {"config": plain, "config_env": variables}),
+        }
 
 
 @register_commit_step

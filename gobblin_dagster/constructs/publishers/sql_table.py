@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
@@ -42,6 +42,7 @@ from gobblin_dagster.constructs.publishers.tables import (
     unified_schema,
 )
 from gobblin_dagster.constructs.types.schema_text import schema_text, type_from_text, type_texts
+from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, PublishView
 from gobblin_dagster.core.errors import (
     EnvironmentFaultError,
@@ -193,29 +194,39 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
         newest_by = view.extract.delta_fields if is_merged else ()
         _check_columns(view, "key", key)
         _check_columns(view, "`extract.delta_fields`", newest_by)
-        full_name = self._full_name(view.dataset_urn)
+        place = self._place(view.dataset_urn)
         for problem in self.unfit_targets([view.dataset_urn]).values():
             raise UsageError(problem=f"Branch {view.branch!r}: {problem}.")
-        url, variables = to_store({"url": options.url}, {})
-        schema, _, name = full_name.rpartition(".")
-        if name.lower() == LEDGER:
+        if place["table"].lower() == LEDGER:
             raise UsageError(
-                problem=f"Branch {view.branch!r}: table {full_name} holds the commits of all jobs of this database.",
+                problem=f"Branch {view.branch!r}: table {self._full_name(view.dataset_urn)} holds the commits of all "
+                "jobs of this database.",
                 hint="Choose another `table`, or rename the dataset where it comes from.",
             )
         return LoadSqlTableStep(
             commit=TableCommit.of(view, staged=True),
-            schema=schema,
-            table=name,
+            **place,
             mode=self._mode(view),
             key=key,
             newest_by=newest_by,
-            url=url.get("url", ""),
-            url_env=options.url_env or variables.get("url", ""),
-            base_dir=self._context.base_dir,
             is_own="{dataset}" in options.table,
             may_widen=self._context.evolves,
         )
+
+    def aimed(self, step: CommitStep, folder: str) -> CommitStep | None:
+        return replace(step, **self._place(step.commit.dataset_urn)) if isinstance(step, LoadSqlTableStep) else None
+
+    def _place(self, dataset_urn: str) -> dict[str, Any]:
+        """Return the fields of a step that say which table it loads."""
+        url, variables = to_store({"url": self._options.url}, {})
+        schema, _, table = self._full_name(dataset_urn).rpartition(".")
+        return {
+            "schema": schema,
+            "table": table,
+            "url": url.get("url", ""),
+            "url_env": self._options.url_env or variables.get("url", ""),
+            "base_dir": self._context.base_dir,
+        }
 
 
 @register_commit_step
@@ -251,7 +262,10 @@ class LoadSqlTableStep:
 
     def is_lost(self) -> bool:
         with self._connection() as connection:
-            return not self._is_noted(connection) or not sa.inspect(connection).has_table(
+            folds = folds_tables(connection)
+            loaded = {own_name(name, folds) for name in self._noted_tables(connection)}
+            # The ledger is one for all tables of its schema, and outlives each.
+            return own_name(self._full_name, folds) not in loaded or not sa.inspect(connection).has_table(
                 self.table, self.schema or None
             )
 
@@ -329,13 +343,17 @@ class LoadSqlTableStep:
         return ledger_table(self.schema)
 
     def _is_noted(self, connection: sa.Connection) -> bool:
+        return bool(self._noted_tables(connection))
+
+    def _noted_tables(self, connection: sa.Connection) -> list[str]:
+        """Return the name of the table that got the commit's rows, as the ledger has it; empty if it has none."""
         if _columns(connection, self._ledger) is None:
-            return False
+            return []
         columns = self._ledger.c
-        query = sa.select(columns.commit_id).where(
+        query = sa.select(columns.table_name).where(
             columns.commit_id == self.commit.commit_id, columns.branch == self.commit.branch
         )
-        return connection.execute(query).first() is not None
+        return [*connection.scalars(query)]
 
     def _require_alone(self, connection: sa.Connection) -> None:
         """Raise StepRefusedError if the table has rows of other datasets or branches, or others would be replaced."""

@@ -132,6 +132,19 @@ class KnowsLosses(Protocol):
         """
 
 
+@runtime_checkable
+class AimsSteps(Protocol):
+    """A publisher that can ask its table or topic for the rows of a step that was stored with other settings."""
+
+    def aimed(self, step: CommitStep, folder: str) -> CommitStep | None:
+        """Return a stored step as it would be with the settings of now; None if it is no step of such a publisher.
+
+        Args:
+            step: a step of the job, which was committed.
+            folder: absolute folder of the branch's files.
+        """
+
+
 class TablePublisher(ABC, Generic[OptionsT]):
     """Put a branch's Parquet files into a table or topic, in one step that can check there whether it is done."""
 

@@ -246,6 +246,8 @@ class _Asked:
     """What a target notes, and what the store knows of it."""
 
     keeper: LedgerKeeper
+    folders: Mapping[str, str]
+    """Absolute folder of the branch's files, by dataset.urn."""
     noted: Mapping[str, Collection[NotedCommit]]
     known: _Known
 
@@ -263,12 +265,15 @@ def _ask_targets(opened: PublishedJob, urns: Collection[str], begun: Mapping[str
         folders = {urn: f"{opened.output_root}/{job.dataset_folder(keeper.branches[0], urn)}" for urn in urns}
         noted = keeper.publisher.newest_commits(folders)
         # The store after the target: another run may commit meanwhile.
-        yield _Asked(keeper, noted, _Known.of(opened, noted, urns, begun))
+        yield _Asked(keeper, folders, noted, _Known.of(opened, noted, urns, begun))
 
 
 def _why_missing(noted: Collection[NotedCommit]) -> str:
     if noted:
-        return "though it notes an older one: the table or topic was restored from an older copy"
+        return (
+            "though it notes an older one: the table or topic was restored from an older copy, or newer rows went to "
+            "another one, because settings were changed"
+        )
     return (
         "and notes no other: the table or topic was deleted, or is another one than before, because settings were "
         "changed or another project shares the store and the name of the job"
@@ -313,7 +318,12 @@ def _missing_commits(opened: PublishedJob, asked: _Asked, urns: Collection[str])
         if not any(_is_as_new(other, commit) for other in noted[stored.dataset_urn])
         and not known.is_begun_after(stored.dataset_urn, stored.created_at)
     ]
-    lost = in_parallel(lambda one: _is_lost(one[1], opened.storage), looked, opened.job.commit.parallelism)
+
+    def is_lost(one: tuple[StoredSequence, CommitStep]) -> bool:
+        stored, step = one
+        return _is_lost(asked.keeper, step, asked.folders[stored.dataset_urn], opened.storage)
+
+    lost = in_parallel(is_lost, looked, opened.job.commit.parallelism)
     return {
         stored.dataset_urn: f"{asked.ledger} lacks commit {stored.id} of this dataset, "
         f"{_why_missing(noted[stored.dataset_urn])}, and lacks rows that the watermark has passed."
@@ -322,10 +332,14 @@ def _missing_commits(opened: PublishedJob, asked: _Asked, urns: Collection[str])
     }
 
 
-def _is_lost(step: CommitStep, storage: Storage) -> bool:
-    from gobblin_dagster.constructs.publishers.tables import KnowsLosses  # noqa: PLC0415 - as in `_table_commits`
+def _is_lost(keeper: LedgerKeeper, step: CommitStep, folder: str, storage: Storage) -> bool:
+    """Return whether the target, as the settings name it now, lacks the rows of a step."""
+    from gobblin_dagster.constructs.publishers.tables import AimsSteps, KnowsLosses  # noqa: PLC0415 - as below
 
-    return step.is_lost() if isinstance(step, KnowsLosses) else not step.verify(storage)
+    aimed = keeper.publisher.aimed(step, folder) if isinstance(keeper.publisher, AimsSteps) else step
+    if aimed is None:
+        return True
+    return aimed.is_lost() if isinstance(aimed, KnowsLosses) else not aimed.verify(storage)
 
 
 def _newest_commits(

@@ -109,6 +109,18 @@ def test_store_that_does_not_know_what_the_topic_notes_sends_nothing(
     check_lost_store(tmp_path, publisher(broker, topic), lambda: numbers(broker, topic), says, is_lost=is_lost)
 
 
+def test_other_topic_than_before_is_refused(tmp_path: Path, broker: KafkaBroker) -> None:
+    """The commit is in the former topic; with the same commits topic, or another one."""
+    for topic in ("former", "later"):
+        broker.new_topic(topic)
+    run(tmp_path, table_job(publisher(broker, "former"), {"c": {"rows": 10}}))
+    for commits in ("former.commits", "later.commits"):
+        job = table_job(publisher(broker, "later") | {"commits_topic": commits}, {"c": {"rows": 20}})
+        (failed,) = run(tmp_path, job).datasets
+        assert "and notes no other: the table or topic was deleted, or is another one" in failed.failures[0].message
+    assert numbers(broker, "later") == []
+
+
 def test_topic_that_is_not_there_is_named_as_the_reason_and_the_next_run_makes_good(
     tmp_path: Path, broker: KafkaBroker
 ) -> None:

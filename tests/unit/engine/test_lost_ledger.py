@@ -281,6 +281,29 @@ def test_target_that_is_gone_is_refused_until_a_person_says_where_its_missing_ro
 
 
 @pytest.mark.parametrize("backend", ["iceberg", "delta", "sql_table"])
+def test_other_target_than_before_is_refused_until_a_person_says_where_its_rows_begin(
+    tmp_path: Path, backend: str
+) -> None:
+    """The former one still has all rows, which the new one would lack without a word; and the other way round."""
+    publisher, read = target(tmp_path, backend)
+    change = {
+        "sql_table": {"publisher": publisher | {"table": "other"}},
+        "iceberg": {"publisher": publisher | {"table": "lake.other"}},
+        "delta": {"output": {"path": "lake2"}},
+    }[backend]
+    run(tmp_path, table_job(publisher, {"c": {"rows": 10}}))
+    moved = table_job(**{"publisher": publisher, "datasets": {"c": {"rows": 20}}} | change)
+    (problem,) = problems(tmp_path, moved)
+    assert "and notes no other" in problem
+    start_at(tmp_path, moved, "0")
+    assert run(tmp_path, moved).status is RunStatus.SUCCEEDED
+    assert problems(tmp_path, table_job(**{"publisher": publisher, "datasets": {"c": {"rows": 30}}} | change)) == []
+    (problem,) = problems(tmp_path, table_job(publisher, {"c": {"rows": 30}}))
+    assert "or newer rows went to another one, because settings were changed" in problem
+    assert read() == list(range(10))
+
+
+@pytest.mark.parametrize("backend", ["iceberg", "delta", "sql_table"])
 def test_newer_rows_that_replace_others_are_not_published_alone_to_a_target_that_is_gone(
     tmp_path: Path, backend: str
 ) -> None:
