@@ -59,15 +59,14 @@ def branch_writers(
     return make
 
 
-def publisher_traits(job: JobSpec) -> dict[str, PublisherTraits]:
-    """Return the traits of each branch's publisher; raises as `Registry.create`."""
-    context = ConstructContext(job=job.job, base_dir="")
-    return {
-        branch.name: traits_of(
-            registry.create(ConstructKind.PUBLISHER, job.publisher_of(branch), context), PublisherTraits
-        )
-        for branch in job.fork.branches
-    }
+def publisher_traits(job: JobSpec, dataset_urn: str = "") -> dict[str, PublisherTraits]:
+    """Return the traits of each branch's publisher, made for a dataset; raises as `Registry.create`."""
+    found = {}
+    for branch in job.fork.branches:
+        context = ConstructContext(job=job.job, base_dir="", dataset_urn=dataset_urn, branch=branch.name)
+        publisher = registry.create(ConstructKind.PUBLISHER, job.publisher_of(branch), context)
+        found[branch.name] = traits_of(publisher, PublisherTraits)
+    return found
 
 
 def inferred_widenings(job: JobSpec) -> frozenset[Widening]:

@@ -16,7 +16,7 @@ from gobblin_dagster.constructs.publishers.child_rows import child_changes
 from gobblin_dagster.constructs.publishers.history import keep_history
 from gobblin_dagster.constructs.publishers.merge_files import FileMerge, Read
 from gobblin_dagster.constructs.publishers.merge_rule import JudgesMerges, KeyOptions, plain
-from gobblin_dagster.constructs.publishers.tables import open_parquet, unified_schema
+from gobblin_dagster.constructs.publishers.tables import is_parquet, open_parquet, unified_schema
 from gobblin_dagster.constructs.types.plain import plain_schema
 from gobblin_dagster.constructs.types.plain_parquet import plain_batches
 from gobblin_dagster.constructs.types.wider import is_wider
@@ -103,6 +103,11 @@ def _staged(merged: FileMerge[str], writer: DataWriter) -> tuple[StagedFile, ...
 
 
 def _footer(file: PublishedFile) -> pq.FileMetaData:
+    if not is_parquet(file.path):
+        raise ValueError(
+            f"it holds {file.path}, from when the branch had another writer, and a merge reads Parquet alone. Give the "
+            "branch another name, and let it read all rows: `gobblin startpoint set` with `oldest`"
+        )
     with open_parquet(file.path) as opened:
         return opened.metadata
 

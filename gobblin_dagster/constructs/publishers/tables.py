@@ -69,7 +69,7 @@ class TableCommit:
             UsageError: a file is not Parquet.
         """
         for file in view.files:
-            if not file.path.endswith(".parquet"):
+            if not is_parquet(file.path):
                 raise UsageError(
                     problem=f"Branch {view.branch!r}: its publisher takes Parquet files, got {file.path}.",
                     hint="Give the branch `writer: {type: parquet}`.",
@@ -169,6 +169,11 @@ class TablePublisher(ABC, Generic[OptionsT]):
     @abstractmethod
     def _step(self, view: PublishView) -> CommitStep:
         """Return the step; raises UsageError if the table or topic cannot take the files."""
+
+
+def is_parquet(path: str) -> bool:
+    """Return whether a published file was written as Parquet."""
+    return path.endswith(".parquet")
 
 
 def unfit_type(writer: str) -> str:

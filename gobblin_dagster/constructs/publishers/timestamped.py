@@ -34,6 +34,7 @@ class TimestampedPublisher:
         self._options = options
         self.reads_current = options.replace
         self.needs_all_units = options.replace
+        self.on_again = "replace" if options.replace else "append"
 
     def subfolder(self, view: PublishView) -> str:
         """Return the name of this publication's folder."""

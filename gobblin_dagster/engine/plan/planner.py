@@ -28,6 +28,7 @@ from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.utils.gc_pause import collector_paused
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.engine.plan.branch_notes import with_branch_notes
 from gobblin_dagster.engine.plan.commit_preview import branch_names, commit_outline
 from gobblin_dagster.engine.plan.cost import with_costs
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan, Leftover, left_out
@@ -132,8 +133,9 @@ def make_plan(
     if most is not None and sum(len(dataset.work_units) for dataset in datasets) > most:
         moved_at = {urn: state.updated_at for urn, state in states.items()}
         datasets = limit_units(datasets, most, store.load_runs(spec.job, _RUNS_LOOKED_AT), moved_at)
+    going_on = [one.dataset_urn for one in datasets if one.startpoints or (one.has_work and one.dataset_urn in states)]
+    traits = publisher_traits(spec, going_on[0]) if going_on else {}
     if any(dataset.startpoints for dataset in datasets):
-        traits = publisher_traits(spec)
         in_parts = spec.keeps_parts or spec.commit.policy != "full"
         limited = {one.dataset_urn: len(one.work_units) < found_units[one.dataset_urn] for one in datasets}
         datasets = tuple(
@@ -147,6 +149,7 @@ def make_plan(
             )
             for one in datasets
         )
+    datasets = tuple(with_branch_notes(one, states.get(one.dataset_urn), spec, traits) for one in datasets)
     datasets = with_costs(datasets, states)
     if (selection.select or selection.exclude) and not datasets:
         raise UsageError(

@@ -339,3 +339,11 @@ def test_job_that_cannot_merge_is_refused_when_it_is_checked(tmp_path: Path, spe
     with pytest.raises(UsageError) as caught:
         check_parts(spec, tmp_path)
     assert says in str(caught.value)
+
+
+def test_files_of_a_former_writer_are_named_with_what_to_do(lake: Snapshots) -> None:
+    lake.publish(table_job({"type": "append"}, {}, source=SOURCE, extract=INCREMENTAL, writer={"type": "jsonl"}), "1,a")
+    lake.add("2,b")
+    (failed,) = run(lake.root, job()).datasets
+    assert ".jsonl, from when the branch had another writer, and a merge reads Parquet alone." in str(failed.problem)
+    assert lake.rows() == [(1, "a")]

@@ -1,0 +1,50 @@
+"""Say which branches will not hold all rows that a dataset was committed with."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.traits import PublisherTraits
+from gobblin_dagster.engine.plan.model import DatasetPlan
+from gobblin_dagster.spec.job import JobSpec
+
+
+def with_branch_notes(
+    plan: DatasetPlan, before: DatasetState | None, job: JobSpec, traits: Mapping[str, PublisherTraits]
+) -> DatasetPlan:
+    """Return the plan of a dataset with notes on branches that begin now, or keep the newest rows alone.
+
+    Args:
+        plan: the plan, with the work units that the run would read.
+        before: the dataset's state; None if it was never committed.
+        job: the job.
+        traits: the traits of each branch's publisher.
+    """
+    if before is None or not before.totals.branch_rows or not plan.has_work or job.extract.reads_everything:
+        return plan
+    kept = {name: one.on_again for name, one in traits.items() if one.on_again != "drop"}
+    notes = []
+    if new := [name for name in kept if name not in before.totals.branch_rows]:
+        notes.append(
+            f"{_branches(new)} had no part in earlier commits, and gets the rows from {plan.low} on; "
+            "`gobblin startpoint set` publishes older ones too, to all branches."
+        )
+    if kept and all(how == "replace" and not _has_partitions(job, name) for name, how in kept.items()):
+        notes.append(
+            f"the rows that are new take the place of all that {_branches([*kept])} holds, by its publisher; "
+            "`append` would keep both."
+        )
+    return dataclasses.replace(plan, notes=(*plan.notes, *notes)) if notes else plan
+
+
+def _branches(names: list[str]) -> str:
+    return f"branch {', '.join(repr(name) for name in names)}"
+
+
+def _has_partitions(job: JobSpec, branch: str) -> bool:
+    found = next(one for one in job.fork.branches if one.name == branch)
+    kind = registry.short_name(ConstructKind.PUBLISHER, job.publisher_of(found).type)
+    return kind == "replace_partitions" and bool(job.writer_of(found).options.get("partition_by"))

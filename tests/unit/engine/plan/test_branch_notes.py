@@ -1,0 +1,66 @@
+"""What a plan says of branches that will not hold all rows of a dataset that was committed before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gobblin_dagster.spec.job import JobSpec
+from tests.unit.engine.jobs import job_spec, run
+from tests.unit.engine.plan.test_startpoints import planned
+
+BY_DAY = {"type": "parquet", "partition_by": ["day"]}
+
+
+def job(rows: int, *branches: dict[str, Any], **parts: Any) -> JobSpec:
+    return job_spec({"a": {"rows": rows}}, fork={"branches": list(branches)}, **parts)
+
+
+def test_branch_that_is_new_says_where_it_begins(tmp_path: Path) -> None:
+    old, new, counted = {"name": "old"}, {"name": "new"}, {"name": "counted", "publisher": {"type": "noop"}}
+    assert planned(tmp_path, job(5, old, new)).notes == ()
+    run(tmp_path, job(5, old))
+    (note,) = planned(tmp_path, job(8, old, new, counted)).notes
+    assert note.startswith("branch 'new' had no part in earlier commits, and gets the rows from 5 on;")
+    assert planned(tmp_path, job(5, old, new)).notes == ()  # nothing is read
+    run(tmp_path, job(8, old, new, counted))
+    assert planned(tmp_path, job(9, old, new, counted)).notes == ()
+
+
+def test_branch_that_never_got_a_row_is_not_new_for_ever(tmp_path: Path) -> None:
+    branches = [{"name": "all"}, {"name": "empty"}]
+    take = {"type": "sql", "branches": {"all": "true", "empty": "id < 0"}}
+    fork = {"operator": take, "branches": branches}
+    run(tmp_path, job_spec({"a": {"rows": 5}}, fork=fork))
+    assert planned(tmp_path, job_spec({"a": {"rows": 8}}, fork=fork)).notes == ()
+
+
+@pytest.mark.parametrize(
+    "publisher", [{"type": "replace"}, {"type": "replace_partitions"}, {"type": "timestamped", "replace": True}]
+)
+def test_new_rows_that_take_the_place_of_all_older_ones_are_told(tmp_path: Path, publisher: dict[str, Any]) -> None:
+    newest = {"name": "newest", "publisher": publisher}
+    run(tmp_path, job(5, newest))
+    (note,) = planned(tmp_path, job(8, newest)).notes
+    assert note.startswith("the rows that are new take the place of all that branch 'newest' holds")
+
+
+@pytest.mark.parametrize(
+    ("branches", "parts"),
+    [
+        ([{"name": "newest", "publisher": {"type": "replace"}}, {"name": "history"}], {}),
+        ([{"name": "days", "publisher": {"type": "replace_partitions"}, "writer": BY_DAY}], {}),
+        (
+            [{"name": "all", "publisher": {"type": "replace"}}],
+            {"extract": {"namespace": "n", "table": "t", "is_full": True}},
+        ),
+    ],
+    ids=["another keeps them", "partitions", "full extract"],
+)
+def test_older_rows_that_stay_or_come_again_need_no_word(
+    tmp_path: Path, branches: list[dict[str, Any]], parts: dict[str, Any]
+) -> None:
+    run(tmp_path, job(5, *branches, **parts))
+    assert planned(tmp_path, job(8, *branches, **parts)).notes == ()
