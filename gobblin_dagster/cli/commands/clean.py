@@ -7,10 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from gobblin_dagster.cli.answer import error_view
 from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, jobs_of, open_here
 from gobblin_dagster.cli.each_job import for_each_job
+from gobblin_dagster.cli.errors import report
 from gobblin_dagster.cli.render.console import bytes_of, console, dataset_name, instant
 from gobblin_dagster.cli.render.json_document import print_json
+from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.maintenance.clean import CleanResult, ExpiredSnapshots
 from gobblin_dagster.engine.maintenance.clean import clean as clean_job
@@ -33,16 +36,20 @@ def clean(
     """
     project = open_here(ctx, jobs)
     outcomes = for_each_job(jobs_of(project, jobs), lambda job: clean_job(project, job, dry_run=dry_run))
+    faults = [fault for result in outcomes.results for fault in result.faults]
+    code = outcomes.code or (ExitCode.FAILED if faults else ExitCode.SUCCEEDED)
     if output is Output.JSON:
         print_json(
             dry_run=dry_run,
-            exit_code=outcomes.code,
-            jobs=outcomes.views(_view, staging=[], expired=[], startpoints=[], commits=[]),
+            exit_code=code,
+            jobs=outcomes.views(_view, staging=[], expired=[], startpoints=[], commits=[], faults=[]),
         )
     else:
         for result in outcomes.results:
             _print(result, "would be deleted" if dry_run else "deleted")
-    raise typer.Exit(outcomes.code)
+    for fault in faults:
+        report(fault)
+    raise typer.Exit(code)
 
 
 def _print(result: CleanResult, done: str) -> None:
@@ -60,7 +67,7 @@ def _print(result: CleanResult, done: str) -> None:
     for pruned in result.commits:
         what = f"{count(pruned.commits, 'old commit')} in the state store {done}"
         out.print(f"  {dataset_name(pruned.dataset_urn)}: {what}")
-    if not any((result.staging, result.expired, result.startpoints, result.commits)):
+    if not any((result.staging, result.expired, result.startpoints, result.commits, result.faults)):
         out.print("  nothing to clean up")
 
 
@@ -91,4 +98,5 @@ def _view(result: CleanResult) -> dict[str, Any]:
             for one in result.startpoints
         ],
         "commits": [{"dataset": one.dataset_urn, "commits": one.commits} for one in result.commits],
+        "faults": [error_view(fault) for fault in result.faults],
     }

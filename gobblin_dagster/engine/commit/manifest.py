@@ -20,7 +20,7 @@ from typing import Any
 
 from gobblin_dagster.core.commit import PublishedFile, canonical_json
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import CorruptRecordError, StorageError, UsageError
+from gobblin_dagster.core.errors import CorruptRecordError, GobblinDagsterError, StorageError, UsageError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.utils.json_text import parse_json
@@ -203,6 +203,32 @@ def fill_manifests(
             storage, store, output_root=output_root, job=job, dataset_urn=state.dataset_urn, snapshot=state.snapshot
         )
     return [state.dataset_urn for state in missing]
+
+
+def write_missing_manifests(
+    states: Mapping[str, DatasetState], *, job: str, store: StateStore, storage: Storage, output_root: str
+) -> tuple[dict[str, DatasetState], dict[str, Exception]]:
+    """Write missing manifests; if one cannot be written, the others still are.
+
+    Returns:
+        The datasets with a manifest that was missing and is written now, and the errors of datasets that failed, by
+        urn.
+    """
+    written: dict[str, DatasetState] = {}
+    faults: dict[str, Exception] = {}
+    for urn, state in states.items():
+        try:
+            if fill_manifests(storage, store, output_root, job, {urn: state}):
+                written[urn] = state
+        except OSError as error:
+            path = str(error.filename or output_root)
+            operation = f"write the manifest of snapshot {state.snapshot}, at"
+            faults[urn] = StorageError(
+                operation=operation, path=path, problem=error.strerror or str(error), dataset_urn=urn
+            )
+        except GobblinDagsterError as error:
+            faults[urn] = error
+    return written, faults
 
 
 def derive_manifests(

@@ -7,14 +7,13 @@ Before the staging of a dead run is deleted, its leases are taken over, so that 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.core.commit import WAITING, CommitReport, CommitSequence, PublishedFile, SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import CorruptRecordError, GobblinDagsterError, StorageError
+from gobblin_dagster.core.errors import CorruptRecordError, GobblinDagsterError
 from gobblin_dagster.core.ids import new_commit_id, new_run_id, run_began_at, who
 from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.core.run_record import RECENT_RUNS
@@ -24,7 +23,7 @@ from gobblin_dagster.core.utils.table import ShownAsFacts
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
-from gobblin_dagster.engine.commit.manifest import expiry_marker, fill_manifests
+from gobblin_dagster.engine.commit.manifest import expiry_marker, write_missing_manifests
 from gobblin_dagster.engine.commit.steps import DeleteFilesStep, MarkExpiredStep
 from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.engine.maintenance.prune import PrunedCommits, prune
@@ -69,6 +68,8 @@ class CleanResult(ShownAsFacts):
     """Expired startpoints, also of datasets that no run plans."""
     commits: tuple[PrunedCommits, ...] = ()
     """Old commits that left the state store."""
+    faults: tuple[Exception, ...] = ()
+    """Why missing manifests could not be written, one error per dataset; the rest of the job was cleaned."""
 
     def _facts(self) -> Mapping[str, object]:
         kept = sum(bool(one.kept_because) for one in self.staging) + sum(bool(one.kept_because) for one in self.expired)
@@ -80,6 +81,7 @@ class CleanResult(ShownAsFacts):
             "startpoints": len(self.startpoints),
             "old commits": sum(one.commits for one in self.commits),
             "kept": f"{kept:,}; `kept_because` says why" if kept else None,
+            "faults": "; ".join(map(str, self.faults)) or None,
         }
 
 
@@ -98,18 +100,21 @@ def clean(project: Project, job: JobSpec, *, dry_run: bool = False, store: State
     """
     with project.use_store(store) as open_store, project.lease_keeper(job, open_store) as leases:
         staging = _Staging(project, job, open_store, leases).clean(dry_run=dry_run)
+        faults: list[Exception] = []
         if not dry_run:
             # Manifests that a killed run left out after its leases were taken over, or that an error kept from being
             # written.
             states, _ = open_store.load_readable_states(job.job)
             storage, root = project.storage(job), project.output_root(job)
-            for urn, state in states.items():
-                with suppress(CorruptRecordError, StorageError):  # `gobblin verify` tells it
-                    fill_manifests(storage, open_store, root, job.job, {urn: state})
+            _, unwritten = write_missing_manifests(
+                states, job=job.job, store=open_store, storage=storage, output_root=root
+            )
+            # `gobblin verify` tells of damaged records.
+            faults = [error for error in unwritten.values() if not isinstance(error, CorruptRecordError)]
         expired = _Expiry(project, job, open_store, leases).clean(dry_run=dry_run)
         startpoints = _expired_startpoints(job, open_store, dry_run=dry_run)
         commits = tuple(prune(job, open_store, project.spec.history_runs, dry_run=dry_run))
-    return CleanResult(job.job, tuple(staging), tuple(expired), tuple(startpoints), commits)
+    return CleanResult(job.job, tuple(staging), tuple(expired), tuple(startpoints), commits, tuple(faults))
 
 
 def _expired_startpoints(job: JobSpec, store: StateStore, *, dry_run: bool) -> Iterable[Startpoint]:

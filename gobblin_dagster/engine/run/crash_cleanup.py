@@ -1,46 +1,17 @@
-"""Clean up after a run that crashed or failed: write missing manifests, delete staged files, end its run record."""
+"""Clean up after a run that crashed or failed: delete staged files, end its run record."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 
 from gobblin_dagster.core.commit import WAITING
-from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import GobblinDagsterError, StorageError
 from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.engine.commit.manifest import fill_manifests
 from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.state.store import StateStore
-
-
-def write_missing_manifests(
-    states: Mapping[str, DatasetState], *, job: str, store: StateStore, storage: Storage, output_root: str
-) -> tuple[dict[str, DatasetState], dict[str, Exception]]:
-    """Write missing manifests; if one cannot be written, the others still are.
-
-    Returns:
-        The datasets with a manifest that was missing and is written now, and the errors of datasets that failed, by
-        urn.
-    """
-    written: dict[str, DatasetState] = {}
-    faults: dict[str, Exception] = {}
-    for urn, state in states.items():
-        try:
-            if fill_manifests(storage, store, output_root, job, {urn: state}):
-                written[urn] = state
-        except OSError as error:
-            path = str(error.filename or output_root)
-            operation = f"write the manifest of snapshot {state.snapshot}, at"
-            faults[urn] = StorageError(
-                operation=operation, path=path, problem=error.strerror or str(error), dataset_urn=urn
-            )
-        except GobblinDagsterError as error:
-            faults[urn] = error
-    return written, faults
 
 
 def delete_staging_of(

@@ -14,10 +14,11 @@ from gobblin_dagster.core.lease import DamagedLease, Lease
 from gobblin_dagster.engine.commit.committer import Committer, Recovery
 from gobblin_dagster.engine.commit.group import Bundle, GroupCommitter, bundles
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
+from gobblin_dagster.engine.commit.manifest import write_missing_manifests
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.plan.lost_output import set_back_outputs
 from gobblin_dagster.engine.results import RecoveredDataset
-from gobblin_dagster.engine.run.crash_cleanup import delete_staging_of, end_records, write_missing_manifests
+from gobblin_dagster.engine.run.crash_cleanup import delete_staging_of, end_records
 from gobblin_dagster.engine.snapshots.audit import audit_dataset
 from gobblin_dagster.engine.snapshots.lost_store import missing_commits
 from gobblin_dagster.state.store import StateStore

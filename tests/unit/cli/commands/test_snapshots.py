@@ -94,6 +94,23 @@ def test_rollback_json_and_refusals(cli: Cli, three_snapshots: Path) -> None:
     assert (newest.code, "is the newest already" in newest.err) == (2, True)
 
 
+def test_clean_names_datasets_whose_manifest_cannot_be_written_and_goes_on(cli: Cli, three_snapshots: Path) -> None:
+    cli("rollback", "a", "--to", "1", "--yes")
+    write_job(three_snapshots, {"a": {"rows": 40}, "b": {"rows": 5}}, commit={"keep_snapshots": 1})
+    cli("run")
+    manifests = three_snapshots / "lake/_gobblin/manifests/numbers"
+    (manifests / "b").rename(three_snapshots / "away")
+    (manifests / "b").touch()  # a file where the folder belongs
+
+    failed = cli("clean")
+
+    assert (failed.code, "a: 2 expired snapshots with 2 files" in failed.out) == (1, True)
+    assert "Dataset 'b': cannot write the manifest of snapshot 1" in failed.err
+    document = cli("clean", "--output", "json")
+    (fault,) = document.json()["jobs"][0]["faults"]
+    assert (document.code, "manifest of snapshot 1" in fault["message"]) == (1, True)
+
+
 def test_clean_says_what_it_deletes_and_keeps(cli: Cli, three_snapshots: Path) -> None:
     assert "nothing to clean up" in cli("clean").out
     cli("rollback", "a", "--to", "1", "--yes")
