@@ -39,10 +39,18 @@ class JobOutcomes(Generic[T]):
         """The job that was stopped at once; empty if none was."""
         return next((job for job, one in self.ended if isinstance(one, KeyboardInterrupt)), "")
 
-    def views(self, view: Callable[[T], dict[str, Any]], **missing: Any) -> list[dict[str, Any]]:
-        """Return each job for `--output json`; a job with an error has it, and `missing` instead of a result."""
+    def views(
+        self,
+        view: Callable[[T], dict[str, Any]],
+        ending: Callable[[BaseException], dict[str, Any]] = lambda error: {},
+        **missing: Any,
+    ) -> list[dict[str, Any]]:
+        """Return each job for `--output json`.
+
+        A job with an error has it, and instead of a result `missing` and what `ending` says of the error.
+        """
         return [
-            {"job": job, **missing, "error": error_view(one)}
+            {"job": job, **missing, **ending(one), "error": error_view(one)}
             if isinstance(one, BaseException)
             else {"job": job, **view(one), "error": None}
             for job, one in self.ended

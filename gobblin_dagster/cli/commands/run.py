@@ -131,7 +131,7 @@ def run(
     if output is Output.JSON:
         views = [
             _interrupted(view["job"], _STOPPED) if view["job"] == outcomes.interrupted else view
-            for view in outcomes.views(run_view, **NO_RUN, exit_code=outcomes.code)
+            for view in outcomes.views(run_view, _ending, **NO_RUN)
         ]
         views += [_interrupted(job, _NOT_BEGUN) for job in not_begun]
         if profile:
@@ -150,6 +150,12 @@ def _dry_run(project: Project, chosen: list[JobSpec], selection: Selection, out:
     if output is Output.JSON:
         print_json(dry_run=True, exit_code=outcomes.code, jobs=outcomes.views(plan_view, **NO_PLAN))
     return outcomes.code
+
+
+def _ending(error: BaseException) -> dict[str, Any]:
+    """Return how the run of a job ended that an error ended: by its own error, whatever became of the others."""
+    code = ExitCode.of_error(error)
+    return {"status": code.name.lower(), "exit_code": code}
 
 
 def _interrupted(job: str, message: str) -> dict[str, Any]:

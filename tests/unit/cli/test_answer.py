@@ -66,6 +66,23 @@ def test_bug_in_one_job_takes_neither_the_others_nor_the_document(
     assert (jobs["second"]["error"], jobs["second"]["status"], called.code) == (None, "succeeded", 4)
 
 
+def test_run_json_tells_of_each_job_how_its_own_error_ended_it(
+    cli: Cli, project: Path, inline: list[InlineRunner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_job(project, {"z": {"rows": 1}}, job="second")
+    real = Project.run_context
+
+    def broken_for_second(self: Project, job: JobSpec, run_id: str) -> RunContext:
+        if job.job == "second":
+            raise ZeroDivisionError("a bug")
+        return real(self, job, run_id)
+
+    monkeypatch.setattr(Project, "run_context", broken_for_second)
+    called = cli("run", "--select", "nothing", "-o", "json")
+    ended = {job["job"]: (job["status"], job["exit_code"]) for job in called.json()["jobs"]}
+    assert ended == {"numbers": ("usage", 2), "second": ("failed", 1)}
+
+
 @pytest.mark.parametrize("command", ["run", "plan", "clean"])
 def test_unknown_job_is_a_document_that_names_it(cli: Cli, project: Path, command: str) -> None:
     called = cli(command, "numbers", "nojob", "--output", "json")
