@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         SourceContext,
         StartpointResolver,
         TaskLevelPolicy,
+        TellsNotes,
         WriterContext,
     )
     from gobblin_dagster.core.dataset_state import DatasetState, Totals
@@ -356,6 +357,7 @@ __all__ = [
     "TaskLostError",
     "TaskRunner",
     "TaskState",
+    "TellsNotes",
     "TerminalError",
     "Timestamp",
     "TimestampWatermark",
@@ -407,7 +409,7 @@ _HOMES: Mapping[str, str] = {
         "JudgesRows JudgesTargets JudgesWriter KeepsLedger MarksRows NamesTargets NotedCommit "
         "PartitionStartpointResolver PositionedExtractor PositionedSource PreviewsSchema Publication PublishView "
         "ReadsPaths RewritesFiles Rewritten RowLevelPolicy Source SourceContext StartpointResolver TaskLevelPolicy "
-        "WriterContext"
+        "TellsNotes WriterContext"
     ),
     "core.dataset_state": "DatasetState Totals",
     "core.errors": (

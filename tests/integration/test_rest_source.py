@@ -147,6 +147,14 @@ def test_startpoints_lie_at_the_end_of_the_list_or_before_it(
     assert job.ids() == ids
 
 
+def test_fields_that_no_column_is_declared_for_are_named_by_the_run(new_job: Callable[..., RestJob]) -> None:
+    job = new_job(columns={"id": "int64"})
+    job.issues.add(3)
+    assert job.run().notes == (
+        "field(s) of the records that `columns` does not declare were left out: 'title', 'updated_at'.",
+    )
+
+
 PAGINGS = [
     pytest.param("/issues", {"type": "page"}, "", id="page"),
     pytest.param("/issues", {"type": "offset"}, "", id="offset"),

@@ -40,7 +40,8 @@ class JsonDecoding(SpecModel):
     type: Literal["json"]
     columns: Mapping[str, JsonShape] = Field(min_length=1)
     """Types by field name, e.g. `{id: int64, tags: [string], place: {city: string}}`: `[...]` is a list, `{...}` an
-    object, and `json` any value, as text with its JSON. Other fields are dropped, missing ones become null."""
+    object, and `json` any value, as text with its JSON. Other fields are dropped, and the run names them; missing ones
+    become null."""
 
 
 class AvroDecoding(SpecModel):

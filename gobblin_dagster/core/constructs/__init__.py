@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from gobblin_dagster.core.constructs.context import Chunk, ConstructContext
 from gobblin_dagster.core.constructs.converter import Converter
-from gobblin_dagster.core.constructs.extractor import Extractor, MarksRows, PositionedExtractor
+from gobblin_dagster.core.constructs.extractor import Extractor, MarksRows, PositionedExtractor, TellsNotes
 from gobblin_dagster.core.constructs.fork import ForkOperator
 from gobblin_dagster.core.constructs.publisher import (
     ChoosesFolder,
@@ -87,5 +87,6 @@ __all__ = [
     "SourceContext",
     "StartpointResolver",
     "TaskLevelPolicy",
+    "TellsNotes",
     "WriterContext",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -76,4 +76,21 @@ class MarksRows(Protocol):
         """Return the mark of the last row yielded, by component of the watermark; empty if no row was yielded.
 
         Called on the task's thread after the last chunk, before `close`; must be cheap and not raise.
+        """
+
+
+@runtime_checkable
+class TellsNotes(Protocol):
+    """Optional addition to `Extractor`: it tells people what it found while it read, such as fields that it left out.
+
+    The notes are shown with the dataset in the result of the run, each once.
+
+    Source: none.
+    """
+
+    def reading_notes(self) -> Sequence[str]:
+        """Return sentences, few and short; empty if there is nothing to tell.
+
+        Called on the task's thread after the last chunk, or after `chunks` has raised, before `close`; must be cheap
+        and not raise.
         """

@@ -16,7 +16,15 @@ import pyarrow.compute as pc
 from gobblin_dagster.constructs.converters.blame import on_rows
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.types.schema_text import schema_text
-from gobblin_dagster.core.constructs import Chunk, Extractor, ForkOperator, MarksRows, Source, WriterContext
+from gobblin_dagster.core.constructs import (
+    Chunk,
+    Extractor,
+    ForkOperator,
+    MarksRows,
+    Source,
+    TellsNotes,
+    WriterContext,
+)
 from gobblin_dagster.core.errors import ForkBranchMismatchError, InvalidSpecError, SpecFault
 from gobblin_dagster.core.failure import describe_failure
 from gobblin_dagster.core.memory import memory_of
@@ -145,6 +153,7 @@ class _WorkUnitRun:
         self._reader: LimitedReader | None = None
         self._bytes_read = 0
         self._row_marks: Mapping[str, RowMark] = {}
+        self._reading_notes: Sequence[str] = ()
         self._rows_untaken = 0
         self._left_out: dict[str, None] = {}
         """Branches that the schema leaves out although the operator chooses rows for them."""
@@ -213,6 +222,7 @@ class _WorkUnitRun:
         finally:
             self._bytes_read = extractor.bytes_read
             self._row_marks = extractor.row_marks() if isinstance(extractor, MarksRows) else {}
+            self._reading_notes = extractor.reading_notes() if isinstance(extractor, TellsNotes) else ()
             extractor.close()
 
     def _open_extractor(self) -> Extractor:
@@ -330,6 +340,7 @@ class _WorkUnitRun:
             schemas={name: schema_text(schema) for name, schema in self.schemas.items()},
             queues={runner.branch.name: runner.stats for runner in self._runners if runner.stats is not None},
             notes=(
+                *(hidden(note) for note in self._reading_notes),
                 *(hidden(note) for branch in self._branches for note in branch.notes),
                 *(
                     f"rows that the fork operator chooses for branch {name!r} are not published there: its "

@@ -59,6 +59,16 @@ def test_json_fields_are_columns_and_a_clash_of_names_is_told(new_job: NewJob, b
     assert job.table().column_names == ["id", "offset", "kafka_partition", "kafka_offset", "kafka_timestamp"]
 
 
+def test_fields_that_no_column_is_declared_for_are_named_once(new_job: NewJob, broker: KafkaBroker) -> None:
+    job = new_job(value={"type": "json", "columns": {"id": "int64"}}, on_undecodable="null")
+    producer = broker.producer()
+    for value in (b"no JSON", None, b'{"id": 1, "name": "x"}', b'{"id": 2, "name": "y", "at": 3}'):
+        producer.produce(job.topic, value)
+    producer.flush()
+    (dataset,) = job.run().datasets
+    assert dataset.notes == ("field(s) of the value that `columns` does not declare were left out: 'at', 'name'.",)
+
+
 @pytest.mark.parametrize("null", ["null", None])  # as YAML reads it with quotes, and without
 def test_undecodable_message_fails_with_its_offset_or_passes_as_an_empty_row(
     new_job: NewJob, broker: KafkaBroker, null: str | None

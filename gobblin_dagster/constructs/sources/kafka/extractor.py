@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ from gobblin_dagster.constructs.decoders.base import (
     StringDecoder,
     decode_batch,
 )
+from gobblin_dagster.constructs.decoders.left_out import LeftOutFields
 from gobblin_dagster.constructs.sources.kafka.marks import mark_of
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError, GobblinDagsterError, TransientError, UsageError
@@ -48,6 +50,8 @@ _LOOK_S = 5.0
 _MAX_MESSAGES = 10_000
 _FIRST_MESSAGES = 500
 """Number of messages of the first batch; their sizes decide about the next batches."""
+_LOOKED_AT = 100
+"""Number of messages that are searched for undeclared fields; of those behind them, one of as many is."""
 MetadataName: TypeAlias = Literal["topic", "partition", "offset", "timestamp", "headers", "raw"]
 _METADATA: dict[str, pa.DataType] = {
     "topic": pa.string(),
@@ -113,6 +117,13 @@ class KafkaExtractor:
         self._left_rows = context.limit_rows or 0
         """Messages up to the limit, at which a chunk ends; 0 without one, or behind it."""
         self._told: list[Any] = []
+        self._left_out = {
+            part: LeftOutFields(decoding.columns, f"the {part}")
+            for part, decoding in (("key", reading.key), ("value", reading.value))
+            if isinstance(decoding, JsonDecoding)
+        }
+        self._count = 0
+        """Messages yielded."""
         topic = next((one["topic"] for one in self._partitions.values()), unit.dataset_urn)
         self._key = _decoder(reading.key, topic, "key", context) if reading.key is not None else None
         self._value = _decoder(reading.value, topic, "value", context)
@@ -156,6 +167,9 @@ class KafkaExtractor:
 
     def row_marks(self) -> dict[str, RowMark]:
         return {name: mark_of(message) for name, message in self._last.items()}
+
+    def reading_notes(self) -> tuple[str, ...]:
+        return tuple(note for one in self._left_out.values() for note in one.notes())
 
     def close(self) -> None:
         if self._consumer is not None:
@@ -267,10 +281,25 @@ class KafkaExtractor:
         columns += value.flatten() if pa.types.is_struct(value.type) else [value]
         columns += [self._metadata(kind, messages, values, offsets) for kind in self._reading.metadata]
         batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        self._look_for_left_out(messages)
         size = max(1, sum(map(len, filter(None, values))))
         self.bytes_read += size
         self._batch = min(_MAX_MESSAGES, max(1, self._target_bytes * len(values) // size))
         return Chunk(batch, name, pa.array(offsets, pa.int64()))
+
+    def _look_for_left_out(self, messages: list[Any]) -> None:
+        """Look for undeclared fields in some messages: Arrow does not tell them, and parsing all again is slow."""
+        first, self._count = self._count, self._count + len(messages)
+        if not self._left_out:
+            return
+        for at, message in enumerate(messages, start=first):
+            if at >= _LOOKED_AT and at % _LOOKED_AT:
+                continue
+            for part, left_out in self._left_out.items():
+                try:
+                    left_out.add(json.loads((message.key() if part == "key" else message.value()) or b"null"))
+                except (ValueError, RecursionError):
+                    continue  # a message that cannot be decoded, and is null
 
     def _decoded(
         self, decoder: Decoder, values: list[bytes | None], name: str, offsets: list[int], part: str

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from gobblin_dagster.constructs.clients.http import HttpClient, HttpOptions, WrittenFloat
 from gobblin_dagster.constructs.decoders.base import DecodeError, JsonDecoder, decode_batch
+from gobblin_dagster.constructs.decoders.left_out import LeftOutFields
 from gobblin_dagster.constructs.sources.incremental.in_order import InOrder
 from gobblin_dagster.constructs.sources.rest.paging import NoPaging, Paging, read_pages
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, marked
@@ -61,8 +62,8 @@ class RestReading(SpecModel):
     misspelt path would lose all records silently. A null there is always an empty list."""
     columns: Mapping[str, JsonShape] = Field(min_length=1)
     """Types by field name, e.g. `{id: int64, tags: [string], place: {city: string}}`: `[...]` is a list, `{...}` an
-    object, and `json` any value, as text with its JSON. Other fields are dropped, missing ones become null. Objects and
-    lists in a `string` column become JSON text."""
+    object, and `json` any value, as text with its JSON. Other fields are dropped, and the run names them;
+    missing ones become null. Objects and lists in a `string` column become JSON text."""
     paging: Paging = Field(default_factory=NoPaging)
     """How the list is divided into pages: `{type: none}`, `page`, `offset`, `cursor`, `link`, `next_url` or
     `after`."""
@@ -91,6 +92,7 @@ class RestExtractor:
         self._decoder = JsonDecoder(
             {name: "string" if shape == JSON else shape for name, shape in reading.columns.items()}
         )
+        self._left_out = LeftOutFields(reading.columns, "the records")
         self._seen: set[tuple[Any, ...]] = set()
         self.schema = pa.schema(list(self._decoder.type))
         self._in_order: InOrder | None = None
@@ -107,6 +109,9 @@ class RestExtractor:
         """Return the first position whose records were not handed out; None if records do not come in order."""
         reached = self._in_order.reached if self._in_order is not None else None
         return None if reached is None else type(self._unit.low).from_components({"": reached})
+
+    def reading_notes(self) -> tuple[str, ...]:
+        return self._left_out.notes()
 
     def _read(self) -> Iterator[Chunk]:
         reading, unit, count = self._reading, self._unit, 0
@@ -152,6 +157,7 @@ class RestExtractor:
 
     def _json(self, record: Any) -> bytes:
         if isinstance(record, dict):
+            self._left_out.add(record)
             shapes = self._reading.columns
             record = {name: _fitted(value, shapes[name]) for name, value in record.items() if name in shapes}
         return json.dumps(record).encode()
