@@ -280,6 +280,23 @@ def test_table_without_transactions_is_refused_and_stays_empty(
     assert query(folding_url, "SELECT count(*) FROM of_c") == [(0,)]
 
 
+def test_rows_that_the_server_refuses_wait_for_a_person(
+    tmp_path: Path, mariadb_server: MariadbServer, url: str
+) -> None:
+    made = {
+        "needs": "id bigint, z int NOT NULL",
+        "checked": "id bigint, CHECK (id < 0)",
+        "generated": "id bigint AS (1) VIRTUAL",
+        "signals": "id bigint",
+    }
+    trigger = "create trigger t before insert on of_signals for each row signal sqlstate '45000'"
+    tables = [f"create table of_{name} ({columns})" for name, columns in made.items()]
+    mariadb_server.execute(*tables, trigger, database=url.rpartition("/")[2])
+    job = table_job(OWN, {name: {"rows": 1} for name in made}, converters=[{"type": "sql", "select": "id"}])
+    says = {one.dataset_urn: one.failures[0].message for one in run(tmp_path, job).datasets}
+    assert {name for name, message in says.items() if "is quarantined" in message} == set(made), says
+
+
 def test_long_texts_fit_tables_that_are_made(tmp_path: Path, url: str) -> None:
     job = _files_job(tmp_path, "long")
     (tmp_path / "data/long/2024-01-01.csv").write_text(f"id,at,on,name\n1,,,{'y' * 70_000}\n")

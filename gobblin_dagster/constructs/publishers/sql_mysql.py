@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
+from sqlalchemy.exc import DBAPIError
 
 from gobblin_dagster.constructs.clients.sql import MYSQL
 from gobblin_dagster.core.errors import StepRefusedError
@@ -23,6 +24,9 @@ _SESSION = (
     # `sql_widen` looks for a column by its name in quotes.
     "SET SESSION sql_quote_show_create = 1",
 )
+_REFUSALS = (1364, 1644, 1906, 3105, 3819, 4025)
+"""Errors that rows cause, which the driver reports like a lost connection: a column needs a value, a trigger refuses,
+the column is a generated one (MariaDB, MySQL), a CHECK fails (MySQL, MariaDB)."""
 TABLE_OPTIONS: Mapping[str, Any] = {
     f"{name}_{option}": value
     for name in MYSQL
@@ -43,6 +47,11 @@ def prepare(engine: sa.Engine) -> sa.Engine:
             cursor.close()
 
     return engine
+
+
+def refuses_rows(error: DBAPIError, backend: str) -> bool:
+    """Tell whether MySQL or MariaDB refused the rows, as it would again."""
+    return backend in MYSQL and next(iter(getattr(error.orig, "args", ())), None) in _REFUSALS
 
 
 def require_transactions(step: str, connection: sa.Connection, table: sa.Table) -> None:

@@ -23,7 +23,7 @@ from gobblin_dagster.constructs.publishers.sql_ledger import (
     wait_for_turn,
 )
 from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows, unfit_for_upsert
-from gobblin_dagster.constructs.publishers.sql_mysql import TABLE_OPTIONS, prepare, require_transactions
+from gobblin_dagster.constructs.publishers.sql_mysql import TABLE_OPTIONS, prepare, refuses_rows, require_transactions
 from gobblin_dagster.constructs.publishers.sql_names import (
     exact,
     folds_tables,
@@ -434,6 +434,8 @@ class _Database:
             with self._engine().connect() as connection:
                 yield connection
         except (OperationalError, InterfaceError) as error:
+            if refuses_rows(error, self.backend):
+                raise StepRefusedError(step=doing, problem=_first_line(error)) from None
             raise StorageError(
                 operation="publish to table",
                 path=self.table,
