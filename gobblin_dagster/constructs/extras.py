@@ -33,6 +33,13 @@ def missing_extras(job: JobSpec) -> list[tuple[str, str]]:
     return [(place, extra_of(module).missing()) for place, module in found if not is_installed(module)]
 
 
+def missing_store_extras(url: str) -> list[tuple[str, str]]:
+    """Return (place in `gobblin.yaml`, problem) of each package that a state store's URL needs and is not there."""
+    place = url.removeprefix("files:")
+    found = dict.fromkeys(module for _, module in _of_urls("", {"url": place}))
+    return [("state", extra_of(module).missing()) for module in found if not is_installed(module)]
+
+
 def installed_extras() -> list[str]:
     """Return our extras whose packages are all installed, sorted."""
     missing = {one.extra for module, one in EXTRAS.items() if not is_installed(module.partition(".")[0])}

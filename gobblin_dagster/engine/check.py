@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gobblin_dagster.constructs.extras import missing_extras
+from gobblin_dagster.constructs.extras import missing_extras, missing_store_extras
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.core.utils.table import Column, Table
 from gobblin_dagster.core.utils.text import count
@@ -15,6 +15,7 @@ from gobblin_dagster.engine.declared_columns import unknown_columns
 from gobblin_dagster.engine.validation import check_construct, check_parts
 from gobblin_dagster.spec.load import LoadedJob, load_jobs, load_project, shown_path
 from gobblin_dagster.spec.project import PROJECT_FILE, ProjectSpec
+from gobblin_dagster.state import check_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,18 @@ def check_project(root: Path) -> ProjectCheck:
     unread = [CheckedFile(error.file, None, error.faults) for error in errors]
     judged = [_judged(job, root, project) for job in loaded]
     good = [one for one in judged if not one.faults]
+    if wrong := _store_faults(root, project):
+        unread.insert(0, CheckedFile(shown_path(root / PROJECT_FILE), None, wrong))
     return ProjectCheck((*good, *unread, *(one for one in judged if one.faults)))
+
+
+def _store_faults(root: Path, project: ProjectSpec) -> tuple[SpecFault, ...]:
+    """Return the faults of `state`: a store that does not exist, or whose package is not installed here."""
+    try:
+        check_url(project.state, root)
+    except UsageError as error:
+        return (SpecFault("state", error.message()),)
+    return tuple(SpecFault(place, problem) for place, problem in missing_store_extras(project.state))
 
 
 def _judged(job: LoadedJob, root: Path, project: ProjectSpec) -> CheckedFile:

@@ -12,7 +12,7 @@ from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.utils.arguments import checked
 from gobblin_dagster.state.store import LeaseGrant, StateStore
 
-__all__ = ["LeaseGrant", "StateStore", "open_store"]
+__all__ = ["LeaseGrant", "StateStore", "check_url", "open_store"]
 
 _SYSTEM_CLOCK = SystemClock()
 _FILES = "files"
@@ -47,10 +47,38 @@ def open_store(url: str, base_dir: Path, clock: Clock = _SYSTEM_CLOCK) -> StateS
         from gobblin_dagster.state.files.store import FileStateStore  # noqa: PLC0415
         from gobblin_dagster.storage import open_storage, storage_path  # noqa: PLC0415
 
-        where = rest if "://" in rest else str(base_dir.absolute() / rest)
+        where = _where(rest, base_dir)
         return FileStateStore(storage_path(where), open_storage(where), clock, base=_base(base_dir), address=where)
+    raise _unknown(scheme)
+
+
+def check_url(url: str, base_dir: Path) -> None:
+    """Check a URL as `open_store` does, without opening anything.
+
+    Raises:
+        UsageError: there is no state store of this kind, or the URL names no place.
+    """
+    scheme, _, rest = url.partition(":")
+    if scheme in _SQL:
+        from gobblin_dagster.database.engine import parse_url  # noqa: PLC0415
+
+        parse_url(url, base_dir)
+    elif scheme == _FILES:
+        from gobblin_dagster.storage import storage_path  # noqa: PLC0415
+
+        storage_path(_where(rest, base_dir))
+    else:
+        raise _unknown(scheme)
+
+
+def _where(place: str, base_dir: Path) -> str:
+    """Return the URL or absolute path of the folder of plain files."""
+    return place if "://" in place else str(base_dir.absolute() / place)
+
+
+def _unknown(scheme: str) -> UsageError:
     # The URL itself is not repeated: it may hold a password.
-    raise UsageError(
+    return UsageError(
         problem=f"The state store's URL begins with {scheme[:20]!r}.",
         hint="Use sqlite:///<file>, postgresql://user@host/database or files:<folder>.",
     )

@@ -135,6 +135,41 @@ def test_check_names_packages_that_are_not_installed(cli: Cli, project: Path, mo
     assert "converters[0]: The package cryptography is not installed" in called.out
 
 
+@pytest.mark.parametrize(
+    ("module", "state", "extra"),
+    [
+        ("boto3", "files:s3://bucket/state", "s3"),
+        ("hdfs_native", "files:hdfs://node:8020/state", "hdfs"),
+        ("psycopg2", "postgresql://user@host/db", "postgres"),
+    ],
+    ids=["s3", "hdfs", "postgres"],
+)
+def test_check_names_the_missing_package_of_the_state_store(
+    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch, module: str, state: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    (project / "gobblin.yaml").write_text(f"project: tests\nstate: {state}\n")
+    called = cli("check")
+    assert (called.code, f"pip install 'gobblin-dagster[{extra}]'" in called.out) == (2, True)
+    assert "gobblin.yaml: state: " in called.out
+
+
+@pytest.mark.parametrize(
+    ("state", "problem"),
+    [
+        ("mysql://host/db", "begins with 'mysql'"),
+        ("files:sftp://host/state", "scheme 'sftp' is not supported"),
+        ("files:s3:///state", "names no bucket"),
+        ("sqlite://", "names no file"),
+    ],
+    ids=["mysql", "sftp", "s3", "sqlite"],
+)
+def test_check_names_a_state_store_that_cannot_be(cli: Cli, project: Path, state: str, problem: str) -> None:
+    (project / "gobblin.yaml").write_text(f"project: tests\nstate: {state}\n")
+    called = cli("check")
+    assert (called.code, problem in called.out) == (2, True)
+
+
 def test_file_that_is_something_else_altogether_is_told_in_bounds(cli: Cli, project: Path) -> None:
     lines = "".join(f"unknown_{number}: {number}\n" for number in range(20_000))
     (project / "jobs" / "numbers.yaml").write_text(lines)
