@@ -15,6 +15,7 @@ from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.layout import MANIFEST_DIR, internal_dir
 from gobblin_dagster.engine.plan.lost_output import lost_outputs, set_back_outputs
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan, left_out, replanned
+from gobblin_dagster.engine.snapshots.former_jobs import published_by_former_jobs
 from gobblin_dagster.engine.snapshots.lost_store import (
     MOST_DATASETS,
     manifests_asked,
@@ -38,10 +39,24 @@ def strange_outputs(opened: JobContext, urns: Collection[str], states: Mapping[s
 
 
 def lost_commits(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict[str, str]:
-    """Return, by dataset.urn, why a run would publish rows twice or leave some out: `unknown_commits` of its plans."""
+    """Return, by dataset.urn, why a run would publish rows twice or leave some out: `unknown_commits` of its plans.
+
+    The same if the job was renamed, and has published them under its former name.
+    """
     planned = list(datasets)
     startpoints = (startpoint for one in planned for startpoint in one.startpoints)
-    return unknown_commits(opened, [one.dataset_urn for one in planned], _begun(startpoints))
+    lost = unknown_commits(opened, [one.dataset_urn for one in planned], _begun(startpoints))
+    return _renamed(opened, planned) | lost
+
+
+def _renamed(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict[str, str]:
+    """Say which datasets a former job published: of those that are new, in a job of a project's files."""
+    new = [one.dataset_urn for one in datasets if one.has_work and not one.version_read and not one.startpoints]
+    jobs = opened.project.lines
+    if not new or opened.job.job not in jobs or opened.job.extract.reads_everything:
+        return {}
+    former = [name for name in opened.store.list_jobs() if name not in jobs]
+    return published_by_former_jobs(opened, former, new) if former else {}
 
 
 def _begun(startpoints: Iterable[Startpoint]) -> dict[str, datetime]:

@@ -292,7 +292,7 @@ def _abandoned_commits(
         return found
     urns = sorted({urn for urn, _ in by_time})
     for aborted in opened.store.load_sequences(opened.job.job, [SequenceState.ABORTED], urns):
-        for _, commit in _table_commits(opened, aborted):
+        for _, commit in table_commits(opened, aborted):
             at = datetime.fromisoformat(commit.published_at) if commit.published_at else None
             if one := by_time.get((aborted.dataset_urn, at)):
                 found.setdefault(aborted.dataset_urn, one)
@@ -363,7 +363,7 @@ def _newest_commits(
         for urn, stored in by_urn.items():
             moved = [one for one in stored[:_MOST_COMMITS] if one.version_read >= behind[urn]]
             for one in moved:
-                for step, commit in _table_commits(opened, one):
+                for step, commit in table_commits(opened, one):
                     if commit.branch in branches:
                         found.setdefault((urn, commit.branch), (one, step, commit))
             if len(moved) < len(stored) or all((urn, branch) in found for branch in branches):
@@ -371,7 +371,7 @@ def _newest_commits(
     return list(found.values())
 
 
-def _table_commits(opened: PublishedJob, stored: StoredSequence) -> list[tuple[CommitStep, TableCommit]]:
+def table_commits(opened: PublishedJob, stored: StoredSequence) -> list[tuple[CommitStep, TableCommit]]:
     """Return the steps of a sequence that put rows into tables or topics, with what they put there."""
     # Imported here because it imports fsspec, which a run into files of this machine does not need.
     from gobblin_dagster.constructs.publishers.tables import TableCommit  # noqa: PLC0415 - as said above

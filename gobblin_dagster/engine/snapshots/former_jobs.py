@@ -1,0 +1,66 @@
+"""Detect that a job was renamed: a job that its project has no more published the same datasets to the same place."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from gobblin_dagster.core.commit import SequenceState
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.engine.publishers import LedgerKeeper, ledger_keepers
+from gobblin_dagster.engine.snapshots.lost_store import PublishedJob, table_commits
+
+_MOST_COMMITS = 20
+"""Commits of a dataset that are looked at for one with rows."""
+
+
+def published_by_former_jobs(opened: PublishedJob, former: Iterable[str], urns: Collection[str]) -> dict[str, str]:
+    """Return, by dataset.urn, why a run would publish rows twice: a former job has published them to the same place.
+
+    Args:
+        opened: the job.
+        former: names of jobs that the state store knows and the project does not have.
+        urns: datasets of the job that were never committed, and for which no startpoint is set.
+
+    Raises:
+        StorageError, EnvironmentFaultError: the state store or the settings of a publisher cannot be read.
+    """
+    found: dict[str, str] = {}
+    keepers: list[LedgerKeeper] | None = None
+    for name in former:
+        states, _ = opened.store.load_readable_states(name, [urn for urn in urns if urn not in found])
+        for urn, state in states.items():
+            if not _holds_files(opened, state):
+                keepers = ledger_keepers(opened.job, opened.context) if keepers is None else keepers
+                if not _holds_rows(opened, state, keepers):
+                    continue
+            found[urn] = (
+                f"job {name!r}, which this project does not have any more, published this dataset up to "
+                f"{state.watermark} to the same place. If the job was renamed, these rows would come twice: give it "
+                "its former name again. If it is another job, `gobblin startpoint set` says where it begins "
+                "(`oldest`: its rows are published beside those)."
+            )
+    return found
+
+
+def _holds_files(opened: PublishedJob, state: DatasetState) -> bool:
+    """Return whether the files of a former job are in the folders of this one."""
+    urn, root = state.dataset_urn, opened.output_root
+    folders = tuple(f"{root}/{opened.job.dataset_folder(one.name, urn)}/" for one in opened.job.fork.branches)
+    return any(file.path.startswith(folders) for file in opened.store.load_snapshot(state.job, urn))
+
+
+def _holds_rows(opened: PublishedJob, state: DatasetState, keepers: Collection[LedgerKeeper]) -> bool:
+    """Return whether the rows of a former job are in a table or topic of this one."""
+    from gobblin_dagster.constructs.publishers.tables import AimsSteps  # noqa: PLC0415 - as in `table_commits`
+
+    urn = state.dataset_urn
+    sequences = opened.store.load_sequences(state.job, [SequenceState.COMMITTED], [urn], _MOST_COMMITS)
+    steps = [step for one in sequences for step, _ in table_commits(opened, one)]
+    for keeper in keepers:
+        folder = f"{opened.output_root}/{opened.job.dataset_folder(keeper.branches[0], urn)}"
+        publisher = keeper.publisher
+        if not keeper.suffers_again or not isinstance(publisher, AimsSteps):
+            continue
+        if any(publisher.aimed(step, folder) == step for step in steps):
+            return True
+    return False

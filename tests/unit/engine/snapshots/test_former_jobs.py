@@ -1,0 +1,73 @@
+"""A job that was renamed: its rows are not published to the same place once more, unless a person says so."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.engine.project import JobLines, Project
+from gobblin_dagster.engine.results import RunResult
+from gobblin_dagster.engine.run.job_run import plan_job, run_job
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.testing.inline_runner import InlineRunner
+from tests.unit.constructs.publishers.table_jobs import start_at, table_job
+from tests.unit.engine.jobs import project
+
+APPEND: dict[str, Any] = {"type": "append"}
+TABLE: dict[str, Any] = {"type": "sql_table", "url": "sqlite:///warehouse.db", "table": "numbers"}
+
+
+def opened(root: Path, *jobs: JobSpec) -> Project:
+    """Return a project whose jobs come from files."""
+    return dataclasses.replace(
+        project(root, *jobs), lines={one.job: JobLines(root / f"{one.job}.yaml", {}) for one in jobs}
+    )
+
+
+def named(name: str, publisher: dict[str, Any], **parts: Any) -> JobSpec:
+    return table_job(publisher, {"c": {"rows": 5}}, job=name, **parts)
+
+
+def run(root: Path, *jobs: JobSpec) -> RunResult:
+    """Run the first of the jobs that the project has."""
+    return run_job(opened(root, *jobs), jobs[0], runner=InlineRunner())
+
+
+def problem(root: Path, *jobs: JobSpec) -> str:
+    (planned,) = plan_job(opened(root, *jobs), jobs[0]).datasets
+    return planned.problem
+
+
+@pytest.mark.parametrize("publisher", [APPEND, TABLE, {"type": "delta"}], ids=["files", "table", "table in the output"])
+def test_renamed_job_publishes_no_row_again_unless_a_person_says_so(tmp_path: Path, publisher: dict[str, Any]) -> None:
+    former, later = named("former", publisher), named("later", publisher)
+    run(tmp_path, former)
+    says = "job 'former', which this project does not have any more, published this dataset up to 5 to the same place"
+    assert says in problem(tmp_path, later)
+    (failed,) = run(tmp_path, later).datasets
+    assert says in failed.failures[0].message
+    start_at(tmp_path, later, "0")
+    assert run(tmp_path, later).status is RunStatus.SUCCEEDED
+    assert problem(tmp_path, later) == ""
+
+
+@pytest.mark.parametrize(
+    ("publisher", "change", "others"),
+    [
+        (APPEND, {}, [named("former", APPEND)]),
+        (APPEND, {"output": {"path": "elsewhere"}}, []),
+        (TABLE, {"publisher": TABLE | {"table": "another"}}, []),
+        (APPEND, {"extract": {"namespace": "n", "table": "t", "is_full": True}}, []),
+    ],
+    ids=["both are there", "another output", "another table", "full extract"],
+)
+def test_job_beside_it_or_elsewhere_is_no_renamed_one(
+    tmp_path: Path, publisher: dict[str, Any], change: dict[str, Any], others: list[JobSpec]
+) -> None:
+    run(tmp_path, named("former", publisher))
+    later = named(**{"name": "later", "publisher": publisher} | change)
+    assert run(tmp_path, later, *others).status is RunStatus.SUCCEEDED
