@@ -15,7 +15,6 @@ from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.layout import MANIFEST_DIR, internal_dir
 from gobblin_dagster.engine.plan.lost_output import lost_outputs, set_back_outputs
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan, left_out, replanned
-from gobblin_dagster.engine.snapshots.former_jobs import published_by_former_jobs
 from gobblin_dagster.engine.snapshots.lost_store import (
     MOST_DATASETS,
     manifests_asked,
@@ -56,7 +55,11 @@ def _renamed(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict[str, s
     if not new or opened.job.job not in jobs or opened.job.extract.reads_everything:
         return {}
     former = [name for name in opened.store.list_jobs() if name not in jobs]
-    return published_by_former_jobs(opened, former, new) if former else {}
+    if not former:
+        return {}
+    from gobblin_dagster.engine.snapshots.former_jobs import published_by_former_jobs  # noqa: PLC0415 - seldom needed
+
+    return published_by_former_jobs(opened, former, new)
 
 
 def _begun(startpoints: Iterable[Startpoint]) -> dict[str, datetime]:
