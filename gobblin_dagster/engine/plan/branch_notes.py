@@ -29,8 +29,8 @@ def with_branch_notes(
     notes = []
     if new := [name for name in kept if name not in before.totals.branch_rows]:
         notes.append(
-            f"{_branches(new)} had no part in earlier commits, and gets the rows from {plan.low} on; "
-            "`gobblin startpoint set` publishes older ones too, to all branches."
+            f"{_branches(new)} had no part in earlier commits, and gets only rows that were not read yet; "
+            "`gobblin startpoint set` publishes the others too, to all branches."
         )
     if kept and all(how == "replace" and not _has_partitions(job, name) for name, how in kept.items()):
         notes.append(

@@ -18,12 +18,12 @@ def job(rows: int, *branches: dict[str, Any], **parts: Any) -> JobSpec:
     return job_spec({"a": {"rows": rows}}, fork={"branches": list(branches)}, **parts)
 
 
-def test_branch_that_is_new_says_where_it_begins(tmp_path: Path) -> None:
+def test_branch_that_is_new_is_told(tmp_path: Path) -> None:
     old, new, counted = {"name": "old"}, {"name": "new"}, {"name": "counted", "publisher": {"type": "noop"}}
     assert planned(tmp_path, job(5, old, new)).notes == ()
     run(tmp_path, job(5, old))
     (note,) = planned(tmp_path, job(8, old, new, counted)).notes
-    assert note.startswith("branch 'new' had no part in earlier commits, and gets the rows from 5 on;")
+    assert note.startswith("branch 'new' had no part in earlier commits, and gets only rows that were not read yet;")
     assert planned(tmp_path, job(5, old, new)).notes == ()  # nothing is read
     run(tmp_path, job(8, old, new, counted))
     assert planned(tmp_path, job(9, old, new, counted)).notes == ()
