@@ -5,7 +5,7 @@ Constructs name their own packages, and so do the schemes of paths; those of dat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -29,15 +29,16 @@ def missing_extras(job: JobSpec) -> list[tuple[str, str]]:
     Raises:
         UsageError: a type of the job is not known; it was refused when the job file was read.
     """
-    found = dict.fromkeys(needed_packages(job.model_dump(mode="json")))
-    return [(place, extra_of(module).missing()) for place, module in found if not is_installed(module)]
+    return _missing(needed_packages(job.model_dump(mode="json")))
 
 
 def missing_store_extras(url: str) -> list[tuple[str, str]]:
     """Return (place in `gobblin.yaml`, problem) of each package that a state store's URL needs and is not there."""
-    place = url.removeprefix("files:")
-    found = dict.fromkeys(module for _, module in _of_urls("", {"url": place}))
-    return [("state", extra_of(module).missing()) for module in found if not is_installed(module)]
+    return _missing(("state", module) for _, module in _of_urls("", {"url": url.removeprefix("files:")}))
+
+
+def _missing(needed: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(place, extra_of(module).missing()) for place, module in dict.fromkeys(needed) if not is_installed(module)]
 
 
 def installed_extras() -> list[str]:

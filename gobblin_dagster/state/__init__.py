@@ -60,11 +60,11 @@ def check_url(url: str, base_dir: Path) -> None:
     """
     scheme, _, rest = url.partition(":")
     if scheme in _SQL:
-        from gobblin_dagster.database.engine import parse_url  # noqa: PLC0415
+        from gobblin_dagster.database.engine import parse_url  # noqa: PLC0415 - as in `open_store`
 
         parse_url(url, base_dir)
     elif scheme == _FILES:
-        from gobblin_dagster.storage import storage_path  # noqa: PLC0415
+        from gobblin_dagster.storage import storage_path  # noqa: PLC0415 - as in `open_store`
 
         storage_path(_where(rest, base_dir))
     else:

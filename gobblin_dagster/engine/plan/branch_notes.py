@@ -32,7 +32,7 @@ def with_branch_notes(
             f"{_branches(new)} had no part in earlier commits, and gets only rows that were not read yet; "
             "`gobblin startpoint set` publishes the others too, to all branches."
         )
-    if kept and all(how == "replace" and not _has_partitions(job, name) for name, how in kept.items()):
+    if kept and all(how == "replace" and not _keeps_partitions(job, name) for name, how in kept.items()):
         notes.append(
             f"the rows that are new take the place of all that {_branches([*kept])} holds, by its publisher; "
             "`append` would keep both."
@@ -44,7 +44,8 @@ def _branches(names: list[str]) -> str:
     return f"branch {', '.join(repr(name) for name in names)}"
 
 
-def _has_partitions(job: JobSpec, branch: str) -> bool:
+def _keeps_partitions(job: JobSpec, branch: str) -> bool:
+    """Return whether a branch that replaces rows keeps those of other partitions."""
     found = next(one for one in job.fork.branches if one.name == branch)
     kind = registry.short_name(ConstructKind.PUBLISHER, job.publisher_of(found).type)
     return kind == "replace_partitions" and bool(job.writer_of(found).options.get("partition_by"))

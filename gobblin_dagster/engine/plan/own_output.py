@@ -54,7 +54,8 @@ def _paths(dataset: DatasetPlan, base_dir: str) -> Iterator[str]:
     """Yield the local files of a dataset's work units, as the source `files` names them."""
     for unit in dataset.work_units:
         files: Any = unit.read.get("files", ())
-        yield from (os.path.join(base_dir, file["path"]) for file in files if "://" not in file["path"])  # noqa: PTH118
+        local = (file["path"] for file in files if "://" not in file["path"])
+        yield from (os.path.join(base_dir, path) for path in local)  # noqa: PTH118 - keeps the text
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:

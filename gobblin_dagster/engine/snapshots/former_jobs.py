@@ -7,10 +7,7 @@ from collections.abc import Collection, Iterable
 from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.engine.publishers import LedgerKeeper, ledger_keepers
-from gobblin_dagster.engine.snapshots.lost_store import PublishedJob, table_commits
-
-_MOST_COMMITS = 20
-"""Commits of a dataset that are looked at for one with rows."""
+from gobblin_dagster.engine.snapshots.lost_store import MOST_COMMITS, PublishedJob, branch_folder, table_commits
 
 
 def published_by_former_jobs(opened: PublishedJob, former: Iterable[str], urns: Collection[str]) -> dict[str, str]:
@@ -44,8 +41,8 @@ def published_by_former_jobs(opened: PublishedJob, former: Iterable[str], urns: 
 
 def _holds_files(opened: PublishedJob, state: DatasetState) -> bool:
     """Return whether the files of a former job are in the folders of this one."""
-    urn, root = state.dataset_urn, opened.output_root
-    folders = tuple(f"{root}/{opened.job.dataset_folder(one.name, urn)}/" for one in opened.job.fork.branches)
+    urn = state.dataset_urn
+    folders = tuple(f"{branch_folder(opened, branch.name, urn)}/" for branch in opened.job.fork.branches)
     return any(file.path.startswith(folders) for file in opened.store.load_snapshot(state.job, urn))
 
 
@@ -54,13 +51,13 @@ def _holds_rows(opened: PublishedJob, state: DatasetState, keepers: Collection[L
     from gobblin_dagster.constructs.publishers.tables import AimsSteps  # noqa: PLC0415 - as in `table_commits`
 
     urn = state.dataset_urn
-    sequences = opened.store.load_sequences(state.job, [SequenceState.COMMITTED], [urn], _MOST_COMMITS)
+    sequences = opened.store.load_sequences(state.job, [SequenceState.COMMITTED], [urn], MOST_COMMITS)
     steps = [step for one in sequences for step, _ in table_commits(opened, one)]
     for keeper in keepers:
-        folder = f"{opened.output_root}/{opened.job.dataset_folder(keeper.branches[0], urn)}"
         publisher = keeper.publisher
         if not keeper.suffers_again or not isinstance(publisher, AimsSteps):
             continue
+        folder = branch_folder(opened, keeper.branches[0], urn)
         if any(publisher.aimed(step, folder) == step for step in steps):
             return True
     return False

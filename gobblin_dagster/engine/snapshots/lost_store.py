@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 MOST_DATASETS = 200
 """Number of datasets with a state that a plan checks first: each may cost a request to a remote file system."""
-_MOST_COMMITS = 20
-"""Commits of a dataset that are looked at for one that its target lacks; only commits without rows lie between."""
+MOST_COMMITS = 20
+"""Commits of a dataset that are looked at for its newest one with rows; only commits without rows lie between."""
 
 
 class PublishedJob(Protocol):
@@ -262,10 +262,15 @@ def _ask_targets(opened: PublishedJob, urns: Collection[str], begun: Mapping[str
         return
     job = opened.job
     for keeper in ledger_keepers(job, opened.context):
-        folders = {urn: f"{opened.output_root}/{job.dataset_folder(keeper.branches[0], urn)}" for urn in urns}
+        folders = {urn: branch_folder(opened, keeper.branches[0], urn) for urn in urns}
         noted = keeper.publisher.newest_commits(folders)
         # The store after the target: another run may commit meanwhile.
         yield _Asked(keeper, folders, noted, _Known.of(opened, noted, urns, begun))
+
+
+def branch_folder(opened: PublishedJob, branch: str, urn: str) -> str:
+    """Return the absolute folder of a branch's files of a dataset."""
+    return f"{opened.output_root}/{opened.job.dataset_folder(branch, urn)}"
 
 
 def _why_missing(noted: Collection[NotedCommit]) -> str:
@@ -353,7 +358,7 @@ def _newest_commits(
         behind: the versions, by dataset.urn.
     """
     found: dict[tuple[str, str], tuple[StoredSequence, CommitStep, TableCommit]] = {}
-    left, limit, is_all = {*behind}, _MOST_COMMITS + 2 * len(behind), False
+    left, limit, is_all = {*behind}, MOST_COMMITS + 2 * len(behind), False
     while left and not is_all:
         sequences = opened.store.load_sequences(opened.job.job, [SequenceState.COMMITTED], sorted(left), limit)
         is_all, limit = len(sequences) < limit, 2 * limit
@@ -361,7 +366,7 @@ def _newest_commits(
         for one in sequences:
             by_urn.setdefault(one.dataset_urn, []).append(one)
         for urn, stored in by_urn.items():
-            moved = [one for one in stored[:_MOST_COMMITS] if one.version_read >= behind[urn]]
+            moved = [one for one in stored[:MOST_COMMITS] if one.version_read >= behind[urn]]
             for one in moved:
                 for step, commit in table_commits(opened, one):
                     if commit.branch in branches:

@@ -345,7 +345,7 @@ def test_commit_of_another_branch_of_a_shared_table_is_missed(tmp_path: Path) ->
 def test_dataset_whose_commits_are_older_than_many_of_others_is_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lost_store, "_MOST_COMMITS", 1)
+    monkeypatch.setattr(lost_store, "MOST_COMMITS", 1)
 
     def job(quiet: int, busy: int) -> JobSpec:
         return table_job(APPEND | {"table": "of_{dataset}"}, {"quiet": {"rows": quiet}, "busy": {"rows": busy}})
