@@ -8,9 +8,9 @@ import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from gobblin_dagster.constructs.clients.environment import from_environment
 from gobblin_dagster.core.errors import EnvironmentFaultError, ExtractError, TransientError
@@ -50,6 +50,8 @@ class OnceAMinute(logging.Filter):
 
 _NUMBER = re.compile(r"\d+")
 _LOG.addFilter(OnceAMinute())
+_CALLABLES = {"default.topic.config", "logger", "on_commit", "on_delivery"}
+"""Settings that hold Python objects, beside those that end in `_cb`."""
 _SECRET = ("password", "passphrase", "secret", ".pem", "oauthbearer.config")
 
 
@@ -59,13 +61,17 @@ class KafkaConnection(SpecModel):
     brokers: str = Field(min_length=1)
     """`host:port`, several separated by commas. Source: `kafka.brokers`."""
     config: dict[str, str | int | bool] = Field(default_factory=dict)
-    """Settings of librdkafka, e.g. `security.protocol: SASL_SSL`. Settings that this source sets itself are refused.
-    Files (`ssl.ca.location`) need absolute paths, the same on every worker."""
+    """Settings of librdkafka, e.g. `security.protocol: SASL_SSL`. Settings that would be overridden, as
+    `isolation.level` or `transactional.id`, are refused. Files (`ssl.ca.location`) need absolute paths, the same on
+    every worker."""
     config_env: dict[str, str] = Field(default_factory=dict)
     """Environment variables by name of the setting, e.g. `sasl.password: KAFKA_PASSWORD`. They are read in the process
     that connects, and never written to plans, logs or state."""
     timeout_s: float = Field(default=30.0, gt=0)
     """Seconds without an answer or a message after which reading fails as transient."""
+
+    overridden: ClassVar[Mapping[str, str]] = {}
+    """Settings that the construct sets itself, each with what a user can do instead."""
 
     @field_validator("config")
     @classmethod
@@ -74,6 +80,15 @@ class KafkaConnection(SpecModel):
         if secret:
             raise ValueError(f"{', '.join(secret)} must not be in a job file; name its variable in `config_env`")
         return config
+
+    @model_validator(mode="after")
+    def _settings_have_effect(self) -> Self:
+        for name in sorted({*self.config, *self.config_env}):
+            if name in _CALLABLES or name.endswith("_cb"):
+                raise ValueError(f"`{name}` is no text or number, but a Python object; leave it out")
+            if name in self.overridden:
+                raise ValueError(f"`{name}` in `config` would have no effect: {self.overridden[name]}")
+        return self
 
 
 def client_settings(
@@ -218,6 +233,29 @@ def is_refusal(error: Any) -> bool:
     return error.code() in refusals or "SSL alert" in error.str()
 
 
+def is_forbidden(error: Any) -> bool:
+    """Return True if a KafkaError says that the login lacks a permission."""
+    with optional_package("confluent_kafka"):
+        from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
+
+    return error.code() in {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+
+
+def is_of_group(error: Any) -> bool:
+    """Return True if a KafkaError is about the consumer group.
+
+    The library looks for each consumer's group, which we do not use: a login needs no permission to read it.
+    """
+    with optional_package("confluent_kafka"):
+        from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
+
+    return bool(error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED)
+
+
 def telling(errors: Sequence[Any]) -> str:
     """Return the text of the most helpful KafkaError: the last refusal, else the last error; empty if there is none."""
     with optional_package("confluent_kafka"):
@@ -234,14 +272,12 @@ def kafka_error(dataset_urn: str, partition: str, error: Any) -> ExtractError | 
         from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
     gone = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
-    final = {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError._AUTHENTICATION,
-    }
+    final = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION}
     if error.code() in gone or is_absent(error):
         problem = f"its offsets or the partition are gone since it was planned: {error.str()}. Run again to plan again."
+        return ExtractError(dataset_urn=dataset_urn, file=partition, problem=problem)
+    if is_forbidden(error):
+        problem = f"{error.str().rstrip('.')}: the login needs the permissions to describe and to read the topic."
         return ExtractError(dataset_urn=dataset_urn, file=partition, problem=problem)
     if error.fatal() or error.code() in final:
         return ExtractError(dataset_urn=dataset_urn, file=partition, problem=error.str())

@@ -40,11 +40,11 @@ class LeftOutFields:
         return (f"field(s) of {self._what} that `columns` does not declare were left out: {shown}{others}.",)
 
     def _walk(self, value: Any, shape: Any, path: str) -> None:
-        match shape, value:
-            case [item], list():
+        match value, shape:
+            case list(), [item]:
                 for one in value:
                     self._walk(one, item, path)
-            case Mapping(), dict():
+            case dict(), Mapping():
                 for name, one in value.items():
                     if name in shape:
                         self._walk(one, shape[name], f"{path}{name}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -14,12 +14,13 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.clients.environment import to_store
-from gobblin_dagster.constructs.clients.kafka import KafkaConnection, new_client, topic_place
+from gobblin_dagster.constructs.clients.kafka import KafkaConnection, is_forbidden, is_of_group, new_client, topic_place
 from gobblin_dagster.constructs.publishers.tables import TableCommit, TablePublisher, batches_of
 from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, PublishView
 from gobblin_dagster.core.errors import ConvertError, StepRefusedError, StorageError
+from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.traits import ALL_WIDENINGS
@@ -45,6 +46,18 @@ class KafkaTopicOptions(KafkaConnection):
     commits_topic: TopicName = "gobblin-commits"
     """Compacted topic. It has a message per job, dataset and branch: the id of its last commit. It is created, with one
     partition, if it does not exist."""
+
+    overridden: ClassVar[Mapping[str, str]] = {
+        "bootstrap.servers": "set `brokers`",
+        "metadata.broker.list": "set `brokers`",
+        **dict.fromkeys(
+            ("transactional.id", "transaction.timeout.ms", "enable.auto.commit", "auto.commit.enable"),
+            "the publisher sets it, so that rows are sent exactly once",
+        ),
+        "isolation.level": "the commits are read as `read_committed`; readers of the rows set their own",
+        "group.id": "it is `gobblin-commits-reader`, and no offset is committed to it",
+        "enable.partition.eof": "the publisher needs it",
+    }
 
     @model_validator(mode="after")
     def _topics_differ(self) -> Self:
@@ -77,11 +90,22 @@ class KafkaTopicPublisher(TablePublisher[KafkaTopicOptions]):
         self.ledger = f"Kafka topic {options.commits_topic}, beside topic {options.topic},"
         self.places = tuple(topic_place(options.brokers, one) for one in (options.topic, options.commits_topic))
 
+    def unfit_columns(self, extract: Extract, schema: pa.Schema) -> str:
+        """Return that there is no column for the messages' keys; empty if there is."""
+        key = self._options.key
+        if key is None or key in schema.names:
+            return ""
+        return f"there is no key column {key!r}; found: {', '.join(schema.names)}"
+
+    def key_columns(self, extract: Extract) -> Sequence[str]:
+        """Return no column: messages may be without a key."""
+        return ()
+
     def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
         options = self._options
         _new_producer(options, "gobblin")  # a setting that it refuses is told before anything is read
         found: dict[str, dict[str, NotedCommit]] = {}
-        with _errors(options.topic):
+        with _errors(options.topic, options.commits_topic):
             for key, commit in _noted_commits(options, options.commits_topic).items():
                 # Names of branches and topics contain no slash; the urn is quoted.
                 place, *names = key.split("/")
@@ -254,7 +278,7 @@ class SendToKafkaStep:
                 raise
 
     def _errors(self) -> AbstractContextManager[None]:
-        return _errors(self.topic, self.commit.dataset_urn)
+        return _errors(self.topic, self.commits_topic, self.commit.dataset_urn)
 
 
 def _new_producer(connection: KafkaConnection, name: str) -> Any:
@@ -266,12 +290,12 @@ def _new_producer(connection: KafkaConnection, name: str) -> Any:
     with optional_package("confluent_kafka"):
         from confluent_kafka import Producer  # noqa: PLC0415  # optional package
 
-    own = {"transactional.id": name, "transaction.timeout.ms": _TRANSACTION_MS, "linger.ms": 20}
-    return new_client(Producer, connection, own, {"compression.type": "lz4"})
+    own = {"transactional.id": name, "transaction.timeout.ms": _TRANSACTION_MS}
+    return new_client(Producer, connection, own, {"compression.type": "lz4", "linger.ms": 20})
 
 
 @contextmanager
-def _errors(topic: str, dataset_urn: str | None = None) -> Iterator[None]:
+def _errors(topic: str, commits_topic: str, dataset_urn: str | None = None) -> Iterator[None]:
     """Raise the client's errors as StorageError."""
     with optional_package("confluent_kafka"):
         from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
@@ -279,8 +303,15 @@ def _errors(topic: str, dataset_urn: str | None = None) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
+        problem = error.args[0].str().rstrip(".")
+        if is_forbidden(error.args[0]):
+            problem += (
+                ": the login needs the permissions to describe and write the topic; to describe, read and write topic "
+                f"{commits_topic}, and to create it if it is not there; and to describe and write transactional ids "
+                "that begin with `gobblin/`"
+            )
         raise StorageError(
-            operation="publish to Kafka topic", path=topic, problem=error.args[0].str(), dataset_urn=dataset_urn
+            operation="publish to Kafka topic", path=topic, problem=problem, dataset_urn=dataset_urn
         ) from error
 
 
@@ -356,5 +387,5 @@ def _messages(consumer: Any, timeout_s: float, unread: set[int]) -> Iterator[Any
             yield message
         elif message.error().code() == KafkaError._PARTITION_EOF:
             unread.discard(message.partition())
-        else:
+        elif not is_of_group(message.error()):
             raise KafkaException(message.error())

@@ -205,6 +205,8 @@ def test_aborted_and_open_transactions_are_passed_over_and_never_loop(new_job: N
     producer.flush()
     job.send(range(30, 33))  # behind an open transaction: not to be read yet
     assert job.plan().work_units == ()
+    waits = f"{job.topic}-0: 4 offset(s) from 22 on are read when a transaction that is open has ended"
+    assert job.plan().notes == (f"{waits} (isolation: read_committed).",)
     producer.commit_transaction()
     job.run()
     assert job.ids() == [*range(10), 20, 30, 31, 32]

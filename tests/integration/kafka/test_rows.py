@@ -196,7 +196,7 @@ def test_registry_that_fails_makes_the_work_unit_fail_as_transient(new_job: NewJ
 
 def test_no_matching_topic_is_told_with_what_is_there(new_job: NewJob) -> None:
     job = new_job(topics=["no such topic"])
-    with pytest.raises(SourceError, match=r"no topic matches no such topic; .* has \d+ other topic"):
+    with pytest.raises(SourceError, match=r"no topic matches no such topic; .* shows \d+ other topic"):
         job.run()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from pydantic import Field
 from gobblin_dagster.constructs.clients.kafka import (
     KafkaConnection,
     is_absent,
+    is_of_group,
     kafka_error,
     new_client,
     telling,
@@ -265,6 +266,8 @@ class KafkaExtractor:
         error = message.error()
         if error.code() == KafkaError._PARTITION_EOF:
             return int(message.offset())
+        if is_of_group(error):
+            return 0
         if error.retriable() and not error.fatal():
             return 0  # the library retries; the deadline limits it
         raise kafka_error(self._urn, name, error)
@@ -292,12 +295,11 @@ class KafkaExtractor:
         first, self._count = self._count, self._count + len(messages)
         if not self._left_out:
             return
-        for at, message in enumerate(messages, start=first):
-            if at >= _LOOKED_AT and at % _LOOKED_AT:
-                continue
+        for message in searched(messages, first):
             for part, left_out in self._left_out.items():
                 try:
-                    left_out.add(json.loads((message.key() if part == "key" else message.value()) or b"null"))
+                    raw = (message.key() if part == "key" else message.value()) or b"null"
+                    left_out.add(json.loads(raw.decode()))  # of bytes, `json` would guess the encoding
                 except (ValueError, RecursionError):
                     continue  # a message that cannot be decoded, and is null
 
@@ -356,6 +358,17 @@ def _schema(reading: KafkaReading, key: Decoder | None, value: Decoder, whose: s
             hint="Set `metadata_prefix: kafka_`, or leave them out of `metadata` (`key: null`).",
         )
     return pa.schema(fields)
+
+
+def searched(messages: Sequence[Any], first: int) -> Iterator[Any]:
+    """Yield the messages of a batch that are searched for undeclared fields.
+
+    Args:
+        messages: the batch.
+        first: number of its first message in the work unit, from 0.
+    """
+    yield from messages[: max(_LOOKED_AT - first, 0)]
+    yield from messages[max(_LOOKED_AT - first, -first % _LOOKED_AT) :: _LOOKED_AT]
 
 
 def _headers(message: Any) -> list[dict[str, Any]]:

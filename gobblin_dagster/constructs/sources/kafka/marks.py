@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
-from gobblin_dagster.constructs.clients.kafka import KafkaConnection, new_client, telling
+from gobblin_dagster.constructs.clients.kafka import KafkaConnection, is_of_group, new_client, telling
 from gobblin_dagster.core.row_mark import RowMark
 from gobblin_dagster.core.utils.optional_packages import optional_package
 
@@ -161,7 +161,8 @@ class _Reader:
             for message in self._consumer.consume(len(waiting), _POLL_S):
                 place = (message.topic(), message.partition())
                 error = message.error()
-                if place not in waiting or (error is not None and error.retriable() and not error.fatal()):
+                passes = error is not None and (is_of_group(error) or (error.retriable() and not error.fatal()))
+                if place not in waiting or passes:
                     continue
                 waiting.remove(place)
                 self._consumer.incremental_unassign([TopicPartition(*place)])

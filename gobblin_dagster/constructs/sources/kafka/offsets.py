@@ -123,6 +123,11 @@ def plan_offsets(
         if bounds.topic_id:
             plan.origin[bounds.topic] = bounds.topic_id
         plan.high[name] = max([reached, *(one.high for one in opens)])
+        if bounds.log_end > bounds.end and (waiting := bounds.log_end - plan.high[name]) > 0:
+            plan.notes.append(
+                f"{name}: {waiting:,} offset(s) from {plan.high[name]} on are read when a transaction that is open has "
+                "ended (isolation: read_committed)."
+            )
         for one in opens:
             plan.work_units += _units(dataset_urn, bounds, name, one, rules.unit_offsets)
     if rules.out_of_range != "skip":

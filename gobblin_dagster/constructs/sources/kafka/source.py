@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 from pydantic import Field, model_validator
@@ -48,6 +49,8 @@ from gobblin_dagster.core.watermark import CompositeWatermark, Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
 
+_LONGEST_S = 300
+"""Longest time that the library waits for one answer; it refuses a longer one."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LEADER_WAIT_S = 5.0
 """Seconds to keep asking for partitions without a leader: a cluster needs moments to elect one after a restart."""
@@ -81,6 +84,20 @@ class KafkaOptions(KafkaConnection, KafkaReading):
     all."""
     offsets_per_work_unit: int = Field(default=5_000_000, ge=1)
     """Most offsets of one work unit."""
+
+    overridden: ClassVar[Mapping[str, str]] = {
+        "bootstrap.servers": "set `brokers`",
+        "metadata.broker.list": "set `brokers`",
+        "isolation.level": "set `isolation`",
+        "auto.offset.reset": "set `bootstrap` and `on_out_of_range`",
+        "socket.timeout.ms": "set `timeout_s`",
+        **dict.fromkeys(
+            ("enable.auto.commit", "auto.commit.enable"), "the state store holds the progress, not a consumer group"
+        ),
+        "group.id": "it is `gobblin-<job>`, and no offset is committed to it",
+        "enable.partition.eof": "the source needs it",
+        "fetch.wait.max.ms": "it is 100",
+    }
 
     @model_validator(mode="after")
     def _lookback_where_needed(self) -> Self:
@@ -247,14 +264,16 @@ class KafkaSource:
         notes = plan.notes
         if not partitions and state is not None:
             notes.append(
-                f"all of its topics are gone, or the job no longer reads them; it is committed up to {state.watermark}."
+                "all of its topics are gone, or the login may not describe them any more, or the job no longer reads "
+                f"them; it is committed up to {state.watermark}."
             )
         if not plan.work_units:
             return DatasetOffer(urn, low, low, notes=notes, origin=plan.origin, is_absent=not partitions)
         return DatasetOffer(urn, low, CompositeWatermark(plan.high), plan.work_units, notes=notes, origin=plan.origin)
 
     def _admin(self) -> Any:
-        own = {"socket.timeout.ms": int(self._options.timeout_s * 1000), "error_cb": self._told.append}
+        answer_s = min(max(self._options.timeout_s, 0.01), _LONGEST_S)
+        own = {"socket.timeout.ms": int(answer_s * 1000), "error_cb": self._told.append}
         with optional_package("confluent_kafka"):
             from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # optional package
 
@@ -280,7 +299,8 @@ class KafkaSource:
             names = sorted(name for name in listed if not name.startswith("__"))
             there = f"{len(names)} other topic(s), e.g. {', '.join(names[:5])}" if names else "no topic"
             raise self._error(
-                f"no topic matches {', '.join(self._options.topics)}; {self._options.brokers} has {there}."
+                f"no topic matches {', '.join(self._options.topics)}; {self._options.brokers} shows {there}.",
+                "Brokers show only topics that the login has the permission to describe.",
             )
         return datasets, problems
 
@@ -387,8 +407,10 @@ class KafkaSource:
 
         spec: Any = library.OffsetSpec  # type: ignore[attr-defined]  # public, though not in its `__all__`
         earliest = ask(spec.earliest(), "read_uncommitted")
-        ends = ask(spec.latest(), self._options.isolation)
         log_ends = ask(spec.latest(), "read_uncommitted")
+        wait(log_ends.values())
+        # Asked last: an end before the end of the log is then due to an open transaction, not to newer messages.
+        ends = ask(spec.latest(), self._options.isolation)
         found: dict[tuple[str, int], PartitionOffsets | Any] = {}
         for one, key in asked.items():
             try:

@@ -21,15 +21,18 @@ from gobblin_dagster.constructs.clients.kafka import (
     OnceAMinute,
     _id_text,
     is_absent,
+    is_of_group,
+    kafka_error,
     new_client,
     telling,
     topic_ids,
     translated_kafka_errors,
 )
-from gobblin_dagster.constructs.publishers.kafka_topic import SendToKafkaStep
+from gobblin_dagster.constructs.publishers.kafka_topic import KafkaTopicOptions, SendToKafkaStep
 from gobblin_dagster.constructs.publishers.tables import TableCommit
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.sources.kafka.marks import find_cuts
+from gobblin_dagster.constructs.sources.kafka.source import KafkaOptions
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.constructs import ConstructContext, Source, SourceContext
 from gobblin_dagster.core.errors import EnvironmentFaultError
@@ -129,6 +132,30 @@ def test_what_says_most_is_the_last_refusal_then_the_last_fault() -> None:
     assert telling([away, down]) == "b:1: Connection refused"
     assert telling([alert, away, down]) == "b:1: alert bad certificate: SSL alert number 42"
     assert telling([login, away]) == "b:1: Invalid username or password"
+
+
+@pytest.mark.parametrize(
+    ("options", "setting", "instead"),
+    [
+        (KafkaOptions.model_validate, "isolation.level", "would have no effect: set `isolation`"),
+        (KafkaOptions.model_validate, "stats_cb", "a Python object"),
+        (KafkaTopicOptions.model_validate, "transactional.id", "would have no effect: the publisher sets it"),
+    ],
+    ids=["source", "callback", "publisher"],
+)
+def test_setting_without_effect_is_refused(options: Callable[..., object], setting: str, instead: str) -> None:
+    topic = {"topic": "t"} if options == KafkaTopicOptions.model_validate else {}
+    for where in ("config", "config_env"):
+        with pytest.raises(ValidationError, match=instead):
+            options({"brokers": "b:1", where: {setting: "x"}} | topic)
+    KafkaConnection(brokers="b:1", config={"isolation.level": "read_committed"})  # stored commit steps are still read
+
+
+def test_missing_permission_is_named_and_one_for_groups_is_not_needed() -> None:
+    error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    assert "needs the permissions to describe and to read the topic" in str(kafka_error("a", "t-0", error))
+    assert is_of_group(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    assert not is_of_group(error)
 
 
 SECRET = "s3cr3t-Word!9"

@@ -12,9 +12,11 @@ import pytest
 from pydantic import ValidationError
 
 from gobblin_dagster.constructs.clients.kafka import KafkaConnection
-from gobblin_dagster.constructs.publishers.kafka_topic import KafkaTopicOptions, SendToKafkaStep
+from gobblin_dagster.constructs.publishers.kafka_topic import KafkaTopicOptions, KafkaTopicPublisher, SendToKafkaStep
 from gobblin_dagster.constructs.publishers.tables import TableCommit, TableFile
+from gobblin_dagster.core.constructs import ConstructContext, JudgesRows
 from gobblin_dagster.core.errors import StepRefusedError
+from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.storage import LocalStorage
 
 
@@ -52,3 +54,12 @@ def test_topics_are_compared_as_brokers_do(topics: dict[str, str], problem: str)
     with pytest.raises(ValidationError, match=problem):
         KafkaTopicOptions.model_validate({"brokers": "127.0.0.1:9", **topics})
     assert KafkaTopicOptions(brokers="127.0.0.1:9", topic="Orders", commits_topic="orders").topic == "Orders"
+
+
+def test_key_that_is_no_column_is_refused_before_anything_is_read() -> None:
+    options = KafkaTopicOptions(brokers="127.0.0.1:9", topic="orders", key="order")
+    publisher = KafkaTopicPublisher(options, ConstructContext("job", ""))
+    assert isinstance(publisher, JudgesRows)
+    extract = Extract("x", "t")
+    assert publisher.unfit_columns(extract, pa.schema({"id": "int64"})) == "there is no key column 'order'; found: id"
+    assert not publisher.unfit_columns(extract, pa.schema({"order": "int64"}))

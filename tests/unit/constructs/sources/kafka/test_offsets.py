@@ -189,7 +189,8 @@ def test_nothing_new_is_no_work() -> None:
 def test_open_transaction_before_the_watermark_is_no_new_log() -> None:
     # Read uncommitted up to 100 before, read committed now: the log did not get shorter.
     plan = plan_offsets("t", [offsets(end=80, log_end=120)], state(t_0=[(0, 100)]), EARLIEST)
-    assert (plan.work_units, plan.notes) == ([], [])
+    waits = "t-0: 20 offset(s) from 100 on are read when a transaction that is open has ended"
+    assert (plan.work_units, plan.notes) == ([], [f"{waits} (isolation: read_committed)."])
 
 
 def test_large_ranges_are_tiled_by_work_units() -> None:
