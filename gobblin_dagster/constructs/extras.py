@@ -12,6 +12,7 @@ from typing import Any
 from gobblin_dagster.constructs.clients.sql import DRIVERS
 from gobblin_dagster.constructs.registry import ConstructKind, nested_constructs, registry
 from gobblin_dagster.core.constructs import FrameSource
+from gobblin_dagster.core.errors import EnvironmentFaultError
 from gobblin_dagster.core.traits import PackageTraits, traits_of
 from gobblin_dagster.core.utils.optional_packages import EXTRAS, extra_of
 from gobblin_dagster.spec.document import show_loc
@@ -30,6 +31,18 @@ def missing_extras(job: JobSpec) -> list[tuple[str, str]]:
         UsageError: a type of the job is not known; it was refused when the job file was read.
     """
     return _missing(needed_packages(job.model_dump(mode="json")))
+
+
+def require_extras(job: JobSpec) -> None:
+    """Raise EnvironmentFaultError if packages of our extras are not installed that the job needs; it names each.
+
+    Asked before anything is read: a package of a writer would else be missed only after the source was read. Parts
+    of users import their own packages, and tell of them.
+    """
+    needed = needed_packages(job.model_dump(mode="json"))
+    if missing := _missing((place, module) for place, module in needed if module in EXTRAS):
+        facts = " ".join(f"{place}: {problem}" for place, problem in missing)
+        raise EnvironmentFaultError(problem=f"Job {job.job!r} needs what is not installed here.", hint=facts)
 
 
 def missing_store_extras(url: str) -> list[tuple[str, str]]:

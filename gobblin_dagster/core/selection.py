@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+
+from gobblin_dagster.core.utils.text import count
+
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,34 @@ class Selection:
         if any(_glob(pattern, dataset_urn) for pattern in self.exclude):
             return False
         return not self.select or any(_glob(pattern, dataset_urn) for pattern in self.select)
+
+    def why_empty(self, offered: Collection[str]) -> str:
+        """Say which option left out which of the datasets, if none is selected.
+
+        Example:
+            >>> Selection(("a*",), ("*1",)).why_empty(["a1", "b1"])
+            "of 2 datasets, --select 'a*' takes 1 (a1), and --exclude '*1' leaves out all of these"
+        """
+        if not offered:
+            return "the source has no dataset"
+        chosen = [urn for urn in offered if not self.select or any(_glob(one, urn) for one in self.select)]
+        wanted = f"--select {_quoted(self.select)}"
+        total = count(len(offered), "dataset")
+        if not chosen:
+            return f"of {total}, {wanted} takes none ({_some(offered)})"
+        left_out = f"--exclude {_quoted(self.exclude)} leaves out all"
+        if not self.select:
+            return f"{left_out} of {total} ({_some(chosen)})"
+        return f"of {total}, {wanted} takes {len(chosen):,} ({_some(chosen)}), and {left_out} of these"
+
+
+def _quoted(patterns: Collection[str]) -> str:
+    return " ".join(map(repr, patterns))
+
+
+def _some(urns: Collection[str]) -> str:
+    first = sorted(urns)[:_MOST_NAMED]
+    return ", ".join([*first, *(["..."] if len(urns) > len(first) else [])])
 
 
 def _glob(pattern: str, dataset_urn: str) -> bool:

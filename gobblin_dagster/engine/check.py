@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from gobblin_dagster.constructs.extras import missing_extras, missing_store_extras
-from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
+from gobblin_dagster.core.errors import EnvironmentFaultError, InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.core.utils.table import Column, Table
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.allowed import faults_of
@@ -27,6 +28,8 @@ class CheckedFile:
     job: str | None
     """Name of the job; None if the file has faults."""
     faults: tuple[SpecFault, ...] = ()
+    is_sound: bool = False
+    """Whether its faults are only packages that are not installed here; the file itself is right."""
     notes: tuple[SpecFault, ...] = ()
     """Settings of a Gobblin job file that are left out on purpose, with the reason."""
 
@@ -90,33 +93,43 @@ def check_project(root: Path) -> ProjectCheck:
     unread = [CheckedFile(error.file, None, error.faults) for error in errors]
     judged = [_judged(job, root, project) for job in loaded]
     good = [one for one in judged if not one.faults]
-    if wrong := _store_faults(root, project):
-        unread.insert(0, CheckedFile(shown_path(root / PROJECT_FILE), None, wrong))
+    unread = [*_judged_store(root, project), *unread]
     return ProjectCheck((*good, *unread, *(one for one in judged if one.faults)))
 
 
-def _store_faults(root: Path, project: ProjectSpec) -> tuple[SpecFault, ...]:
-    """Return the faults of `state`: a store that does not exist, or whose package is not installed here."""
+def _judged_store(root: Path, project: ProjectSpec) -> Iterator[CheckedFile]:
+    """Yield `gobblin.yaml` if its `state` has a fault: no such store exists, or its package is not installed here."""
+    file = shown_path(root / PROJECT_FILE)
     try:
         check_url(project.state, root)
     except UsageError as error:
-        return (SpecFault("state", error.message()),)
-    return tuple(SpecFault(place, problem) for place, problem in missing_store_extras(project.state))
+        yield CheckedFile(file, None, (SpecFault("state", error.message()),))
+    else:
+        if lacking := _lacking(missing_store_extras(project.state)):
+            yield CheckedFile(file, None, lacking, is_sound=True)
+
+
+def _lacking(missing: Iterable[tuple[str, str]]) -> tuple[SpecFault, ...]:
+    return tuple(SpecFault(place, problem) for place, problem in missing)
 
 
 def _judged(job: LoadedJob, root: Path, project: ProjectSpec) -> CheckedFile:
     if faults := _faults(job, root, project):
         return CheckedFile(shown_path(job.path), None, faults)
+    if lacking := _lacking(missing_extras(job.spec)):
+        return CheckedFile(shown_path(job.path), None, lacking, is_sound=True)
+    if unknown := unknown_columns(job.spec, root):  # only packages that are there can read the files
+        return CheckedFile(shown_path(job.path), None, unknown)
     return CheckedFile(shown_path(job.path), job.spec.job, notes=job.warnings)
 
 
 def _faults(job: LoadedJob, root: Path, project: ProjectSpec) -> tuple[SpecFault, ...]:
-    """Return the faults of a job with a valid file: of its parts, of this machine, or names that are not allowed."""
+    """Return the faults of a job with a valid file: of its parts, or names that are not allowed."""
     if forbidden := faults_of(job.spec, str(root.resolve()), project.allow.lists):
         return forbidden
     try:
-        check_parts(job.spec, root)
+        with suppress(EnvironmentFaultError):  # a package is missing, which is told with its place
+            check_parts(job.spec, root)
     except UsageError as error:
         return (SpecFault("", error.message()),)
-    lacking = tuple(SpecFault(place, problem) for place, problem in missing_extras(job.spec))
-    return lacking or unknown_columns(job.spec, root)
+    return ()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
+from gobblin_dagster.constructs.extras import require_extras
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.commit import WAITING
 from gobblin_dagster.core.constructs import Source
@@ -79,9 +80,11 @@ class JobContext:
 
         Raises:
             UsageError, InvalidSpecError: the source, its options, the steps, the permissions or the run id do not fit.
+            EnvironmentFaultError: a package that a part of the job needs is not installed.
         """
         if run_id is not None:
             check_run_id(run_id)
+        require_extras(job)
         now = project.clock.now()
         context = project.run_context(job, run_id if run_id is not None else new_run_id(now))
         storage = project.storage(job)

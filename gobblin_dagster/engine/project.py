@@ -6,13 +6,13 @@ import json
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
 from gobblin_dagster.core.clock import Clock, SystemClock
-from gobblin_dagster.core.errors import SpecError, UsageError
+from gobblin_dagster.core.errors import EnvironmentFaultError, SpecError, UsageError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.secrets import known_in, known_values
@@ -166,4 +166,5 @@ def _lines(loaded: Iterable[LoadedJob]) -> dict[str, JobLines]:
 
 def _check(job: JobSpec, root: Path, spec: ProjectSpec) -> None:
     require_allowed(job, str(root.resolve()), spec.allow.lists)
-    check_parts(job, root)
+    with suppress(EnvironmentFaultError):  # a package is missing: that job alone cannot be planned
+        check_parts(job, root)

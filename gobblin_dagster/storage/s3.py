@@ -267,6 +267,7 @@ class S3Scheme(Scheme):
 
     packages = ("boto3",)
     example = "s3://bucket/path"
+    renames = False
 
     def url_problem(self, host: str, path: str) -> str:
         return "" if host else "names no bucket"

@@ -30,6 +30,8 @@ class Scheme:
     """Modules of optional packages that it imports (`core.utils.optional_packages`)."""
     example: ClassVar[str] = ""
     """Example of a URL to publish to, for messages; empty if nothing can be published there."""
+    renames: ClassVar[bool] = True
+    """Whether its storage moves a file by a rename; False if a move copies the file and deletes the first one."""
     decodes_paths: ClassVar[bool] = False
     """Whether percent signs in a URL to publish to are decoded. False if the system's own tools do not decode them."""
     takes_user: ClassVar[bool] = False

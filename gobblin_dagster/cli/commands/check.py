@@ -30,7 +30,8 @@ def check(
     """Check gobblin.yaml and all job files.
 
     Names of files limit it to them. Shows every fault of every file with its line, including SQL that cannot be
-    parsed and packages that are not installed; reads no data. Exits with 2 if there is a fault.
+    parsed and packages that are not installed; reads no data. Exits with 2 if there is a fault, with 1 if only
+    packages are missing.
     """
     root = importable(project_root(ctx))
     found = _only(check_project(root), files or (), root)
@@ -42,7 +43,8 @@ def check(
             for note in one.notes:
                 typer.echo(f"note  {note.text(one.file)}")
     if not found.is_valid:
-        raise typer.Exit(ExitCode.USAGE)
+        is_sound = all(one.is_sound for one in found.files if one.faults)
+        raise typer.Exit(ExitCode.FAILED if is_sound else ExitCode.USAGE)
 
 
 def _only(found: ProjectCheck, files: Sequence[Path], root: Path) -> ProjectCheck:

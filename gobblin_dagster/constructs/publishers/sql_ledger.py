@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from gobblin_dagster.constructs.clients.sql import MYSQL
 from gobblin_dagster.constructs.publishers.sql_mysql import TABLE_OPTIONS
-from gobblin_dagster.constructs.publishers.sql_names import exact, folds_tables, own_name
+from gobblin_dagster.constructs.publishers.sql_names import exact, own_name, table_fold
 from gobblin_dagster.core.constructs import NotedCommit
 from gobblin_dagster.core.errors import StorageError
 
@@ -49,7 +49,7 @@ def wait_for_turn(connection: sa.Connection, schema: str, table: str) -> None:
     Raises:
         StorageError: the other load takes too long.
     """
-    place = f"{schema or connection.dialect.default_schema_name}.{own_name(table, folds_tables(connection))}"
+    place = f"{schema or connection.dialect.default_schema_name}.{own_name(table, table_fold(connection))}"
     lock = hashlib.sha256(place.encode()).digest()
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(int.from_bytes(lock[:8], signed=True))))
@@ -100,15 +100,15 @@ def newest_commits(
         .select_from(lines.join(newest, is_newest))
         .group_by(*place, newest.c.moment)
     )
-    folds = folds_tables(connection)
-    wanted = {urn: own_name(table, folds) for urn, table in tables.items()}
+    fold = table_fold(connection)
+    wanted = {urn: own_name(table, fold) for urn, table in tables.items()}
     return {
         urn: {
             NotedCommit(commit_id, None if at == _NEVER else datetime.fromisoformat(at)) for commit_id in (first, last)
         }
         # The newest last: it counts if the table had several names.
         for urn, table, at, first, last in sorted(connection.execute(query), key=lambda line: str(line[2]))
-        if wanted.get(urn) == own_name(table, folds)
+        if wanted.get(urn) == own_name(table, fold)
     }
 
 

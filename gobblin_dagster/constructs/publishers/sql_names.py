@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import string
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
@@ -13,6 +14,8 @@ from gobblin_dagster.core.utils.duplicates import alike
 
 _EXACT_CASE = ("postgresql", "oracle")
 """Databases that distinguish quoted names by case."""
+_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+"""SQLite takes `Ä` and `ä` for two letters."""
 _LONGEST = {"postgresql": (63, "bytes"), **dict.fromkeys(MYSQL, (64, "characters"))}
 """Longest names of schemas, tables and columns. PostgreSQL cuts longer ones silently, MySQL refuses them."""
 
@@ -45,22 +48,37 @@ def unfit_columns(backend: str, wanted: Iterable[str], there: Collection[str] = 
     return ""
 
 
-def folds_tables(connection: sa.Connection) -> bool:
-    """Return True if the database has one table for names that differ in case only; in MySQL this is a setting."""
+Fold = Callable[[str], str]
+"""Returns names that a database takes for one as equal texts."""
+
+
+def table_fold(connection: sa.Connection) -> Fold:
+    """Return how a database compares names of tables; in MySQL this is a setting."""
     if connection.dialect.name in MYSQL:
-        return connection.execute(sa.text("SELECT @@lower_case_table_names")).scalar() != 0
-    return may_fold_tables(connection.dialect.name)
+        folds = connection.execute(sa.text("SELECT @@lower_case_table_names")).scalar() != 0
+        return str.lower if folds else str
+    return possible_table_fold(connection.dialect.name)
 
 
-def may_fold_tables(backend: str) -> bool:
-    """Return True if a kind of database may have one table for names that differ in case only."""
-    return backend not in _EXACT_CASE
+def possible_table_fold(backend: str) -> Fold:
+    """Return how a kind of database compares names of tables; where it is a setting, as if it took case for nothing.
+
+    Example:
+        >>> possible_table_fold("sqlite")("ÄB"), possible_table_fold("mysql")("ÄB")
+        ('Äb', 'äb')
+    """
+    if backend in _EXACT_CASE:
+        return str
+    return _lower_ascii if backend == "sqlite" else str.lower
 
 
-def own_name(full_name: str, folds: bool) -> str:
-    """Return the name of a table without that of its schema, in lower case if the database `folds` names."""
-    name = full_name.rpartition(".")[2]
-    return name.lower() if folds else name
+def _lower_ascii(name: str) -> str:
+    return name.translate(_ASCII_LOWER)
+
+
+def own_name(full_name: str, fold: Fold) -> str:
+    """Return the name of a table without that of its schema, folded."""
+    return fold(full_name.rpartition(".")[2])
 
 
 def exact(connection: sa.Connection, text: sa.ColumnElement[str]) -> sa.ColumnElement[str]:

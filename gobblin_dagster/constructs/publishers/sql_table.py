@@ -26,9 +26,9 @@ from gobblin_dagster.constructs.publishers.sql_load import column_type, load_row
 from gobblin_dagster.constructs.publishers.sql_mysql import TABLE_OPTIONS, prepare, refuses_rows, require_transactions
 from gobblin_dagster.constructs.publishers.sql_names import (
     exact,
-    folds_tables,
-    may_fold_tables,
     own_name,
+    possible_table_fold,
+    table_fold,
     unfit_columns,
     unfit_name,
 )
@@ -156,11 +156,12 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
             return {}
         backend = self._database.backend
         names = {urn: self._full_name(urn) for urn in datasets}
-        folded = {urn: name.lower() for urn, name in names.items()}
-        if not may_fold_tables(backend) or len({*folded.values()}) == len({*names.values()}):
+        fold = possible_table_fold(backend)
+        if len({fold(name) for name in names.values()}) == len({*names.values()}):
             return names
         with self._database.connection("ask how the database compares names of tables") as connection:
-            return folded if folds_tables(connection) else names
+            fold = table_fold(connection)
+        return {urn: fold(name) for urn, name in names.items()}
 
     def unfit_targets(self, datasets: Collection[str]) -> Mapping[str, str]:
         backend = self._database.backend
@@ -262,10 +263,10 @@ class LoadSqlTableStep:
 
     def is_lost(self) -> bool:
         with self._connection() as connection:
-            folds = folds_tables(connection)
-            loaded = {own_name(name, folds) for name in self._noted_tables(connection)}
+            fold = table_fold(connection)
+            loaded = {own_name(name, fold) for name in self._noted_tables(connection)}
             # The ledger is one for all tables of its schema, and outlives each.
-            return own_name(self._full_name, folds) not in loaded or not sa.inspect(connection).has_table(
+            return own_name(self._full_name, fold) not in loaded or not sa.inspect(connection).has_table(
                 self.table, self.schema or None
             )
 
@@ -368,9 +369,9 @@ class LoadSqlTableStep:
             .distinct()
         )
         # The ledger is in the schema of all its tables, so that only their own names count: `orders`, `main.orders`.
-        folds = folds_tables(connection)
-        name = own_name(self.table, folds)
-        found = (tuple(other) for table, *other in connection.execute(others) if own_name(table, folds) == name)
+        fold = table_fold(connection)
+        name = own_name(self.table, fold)
+        found = (tuple(other) for table, *other in connection.execute(others) if own_name(table, fold) == name)
         other = next(found, None)
         if other is None:
             return

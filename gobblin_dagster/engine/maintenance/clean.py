@@ -6,14 +6,15 @@ Before the staging of a dead run is deleted, its leases are taken over, so that 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.core.commit import WAITING, CommitReport, CommitSequence, PublishedFile, SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import CorruptRecordError, GobblinDagsterError
+from gobblin_dagster.core.errors import CorruptRecordError, GobblinDagsterError, StorageError
 from gobblin_dagster.core.ids import new_commit_id, new_run_id, run_began_at, who
 from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.core.run_record import RECENT_RUNS
@@ -69,7 +70,7 @@ class CleanResult(ShownAsFacts):
     commits: tuple[PrunedCommits, ...] = ()
     """Old commits that left the state store."""
     faults: tuple[Exception, ...] = ()
-    """Why missing manifests could not be written, one error per dataset; the rest of the job was cleaned."""
+    """What the storage refused to write or delete, one error per folder or dataset; the rest of the job was cleaned."""
 
     def _facts(self) -> Mapping[str, object]:
         kept = sum(bool(one.kept_because) for one in self.staging) + sum(bool(one.kept_because) for one in self.expired)
@@ -95,12 +96,11 @@ def clean(project: Project, job: JobSpec, *, dry_run: bool = False, store: State
         store: an open state store, which stays open; default: open one and close it.
 
     Raises:
-        OSError: the storage refused; a later call goes on.
         TransientError: the store cannot be reached.
     """
     with project.use_store(store) as open_store, project.lease_keeper(job, open_store) as leases:
-        staging = _Staging(project, job, open_store, leases).clean(dry_run=dry_run)
         faults: list[Exception] = []
+        staging = _Staging(project, job, open_store, leases, faults).clean(dry_run=dry_run)
         if not dry_run:
             # Manifests that a killed run left out after its leases were taken over, or that an error kept from being
             # written.
@@ -110,11 +110,25 @@ def clean(project: Project, job: JobSpec, *, dry_run: bool = False, store: State
                 states, job=job.job, store=open_store, storage=storage, output_root=root
             )
             # `gobblin verify` tells of damaged records.
-            faults = [error for error in unwritten.values() if not isinstance(error, CorruptRecordError)]
-        expired = _Expiry(project, job, open_store, leases).clean(dry_run=dry_run)
+            faults += [error for error in unwritten.values() if not isinstance(error, CorruptRecordError)]
+        expired = _Expiry(project, job, open_store, leases, faults).clean(dry_run=dry_run)
         startpoints = _expired_startpoints(job, open_store, dry_run=dry_run)
-        commits = tuple(prune(job, open_store, project.spec.history_runs, dry_run=dry_run))
-    return CleanResult(job.job, tuple(staging), tuple(expired), tuple(startpoints), commits, tuple(faults))
+        commits: list[PrunedCommits] = []
+        with _noted(faults, "delete old commits in", open_store.url):
+            commits.extend(prune(job, open_store, project.spec.history_runs, dry_run=dry_run))
+    return CleanResult(job.job, tuple(staging), tuple(expired), tuple(startpoints), tuple(commits), tuple(faults))
+
+
+@contextmanager
+def _noted(faults: list[Exception], operation: str, path: str) -> Iterator[None]:
+    """Keep an error of the storage for the end; what comes after this block does not depend on it."""
+    try:
+        yield
+    except OSError as error:
+        where = str(error.filename or path)
+        faults.append(StorageError(operation=operation, path=where, problem=error.strerror or str(error)))
+    except StorageError as error:
+        faults.append(error)
 
 
 def _expired_startpoints(job: JobSpec, store: StateStore, *, dry_run: bool) -> Iterable[Startpoint]:
@@ -128,7 +142,10 @@ def _expired_startpoints(job: JobSpec, store: StateStore, *, dry_run: bool) -> I
 class _Staging:
     """Finds the staging folders of a job's runs that have ended."""
 
-    def __init__(self, project: Project, job: JobSpec, store: StateStore, leases: LeaseKeeper) -> None:
+    def __init__(
+        self, project: Project, job: JobSpec, store: StateStore, leases: LeaseKeeper, faults: list[Exception]
+    ) -> None:
+        self._faults = faults
         self._job = job.job
         self._store = store
         self._leases = leases
@@ -139,7 +156,9 @@ class _Staging:
         self._other_jobs = {*store.list_jobs(), *(one.job for one in project.jobs)} - {job.job}
 
     def clean(self, *, dry_run: bool) -> Iterable[StagingFolder]:
-        names = self._storage.list_names(self._folder)
+        names: Collection[str] = ()
+        with _noted(self._faults, "list", self._folder):
+            names = self._storage.list_names(self._folder)
         ours = self._known(names, [self._job])
         others = self._known(names, self._other_jobs) - ours
         found = []
@@ -151,7 +170,10 @@ class _Staging:
                 reason = self._fence(run_id)
             path = f"{self._folder}/{run_id}"
             if not reason and not dry_run:
-                self._storage.delete_tree(path)
+                known = len(self._faults)
+                with _noted(self._faults, "delete", path):
+                    self._storage.delete_tree(path)
+                reason = "".join(map(str, self._faults[known:]))
             found.append(StagingFolder(run_id, path, reason))
         return found
 
@@ -206,7 +228,10 @@ class _Staging:
 class _Expiry:
     """Lets snapshots expire, and deletes files that only they hold: later removed, or left by a rollback."""
 
-    def __init__(self, project: Project, job: JobSpec, store: StateStore, leases: LeaseKeeper) -> None:
+    def __init__(
+        self, project: Project, job: JobSpec, store: StateStore, leases: LeaseKeeper, faults: list[Exception]
+    ) -> None:
+        self._faults = faults
         self._job = job
         self._store = store
         self._leases = leases
@@ -260,7 +285,9 @@ class _Expiry:
             sequence = self._sequence(expired, state, after)
             self._committer.prepare(sequence, epoch)
             self._committer.publish(sequence, epoch, verify_sources=False)
-        except GobblinDagsterError as error:
+        except (GobblinDagsterError, OSError) as error:
+            if isinstance(error, OSError | StorageError):
+                self._faults.append(error)
             return replace(expired, kept_because=str(error))
         finally:
             self._leases.leave(self._committer.unfinished)

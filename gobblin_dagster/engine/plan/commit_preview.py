@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gobblin_dagster.engine.commit.all_or_none import is_all_or_none
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
+from gobblin_dagster.storage.schemes import scheme_of
 
 
 def branch_names(spec: JobSpec) -> tuple[str, ...]:
@@ -14,9 +15,12 @@ def branch_names(spec: JobSpec) -> tuple[str, ...]:
 
 def commit_outline(spec: JobSpec) -> tuple[str, ...]:
     """Return the steps of a commit, in order, one sentence each."""
-    rename = f"rename staged files into place: {', '.join(branch_names(spec))}"
+    path = spec.output.path
+    renames = "://" not in path or scheme_of(path).renames
+    how = "rename staged files into place" if renames else "copy staged files into place (this storage has no rename)"
+    move = f"{how}: {', '.join(branch_names(spec))}"
     is_logged = spec.commit.delivery == "exactly_once"
-    lines = [f"store the commit sequence (write-ahead), then {rename}" if is_logged else rename]
+    lines = [f"store the commit sequence (write-ahead), then {move}" if is_logged else move]
     if permissions := _permissions(spec):
         lines.append(f"set permissions: {permissions}")
     if publishers := _publishers(spec):

@@ -89,10 +89,16 @@ def make_plan(
     states, damaged = store.load_readable_states(spec.job, selection.urns)
     leftovers = _leftovers(spec.job, store, selection)
     quarantined = {one.dataset_urn: one for one in leftovers if one.state == SequenceState.QUARANTINED}
+    offered: dict[str, None] = {}
+
+    def is_selected(urn: str) -> bool:
+        offered[urn] = None
+        return selection.matches(urn)
+
     context = SourceContext(
         extract=spec.to_extract(),
         states=states,
-        is_selected=selection.matches,
+        is_selected=is_selected,
         clock=clock,
         previous_runs=cache(lambda: store.load_runs(spec.job)),
         publishes_parts=spec.commit.policy != "full",
@@ -153,8 +159,7 @@ def make_plan(
     datasets = with_costs(datasets, states)
     if (selection.select or selection.exclude) and not datasets:
         raise UsageError(
-            problem=f"No dataset of job {spec.job!r} is selected by "
-            f"--select {' '.join(selection.select) or '*'} --exclude {' '.join(selection.exclude) or '-'}.",
+            problem=f"No dataset of job {spec.job!r} is selected: {selection.why_empty(offered)}.",
             hint="`gobblin plan` lists the datasets.",
         )
     units = [unit for dataset in datasets for unit in dataset.work_units]

@@ -12,7 +12,7 @@ from gobblin_dagster.constructs.registry import registry
 from gobblin_dagster.core.commit import PublishedFile, SequenceState
 from gobblin_dagster.core.constructs import Source
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import CorruptRecordError
+from gobblin_dagster.core.errors import CorruptRecordError, SourceError
 from gobblin_dagster.core.traits import StepTraits, traits_of
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.publishers import branches_without_files, replaced_branches
@@ -31,6 +31,9 @@ def audit_dataset(job: JobSpec, source: Source, store: StateStore, dataset_urn: 
 
     Returns:
         The counts, or None if the source cannot count or nothing was committed.
+
+    Raises:
+        SourceError: the source holds none of the rows any more, so that there is nothing to compare with.
     """
     state = store.load_dataset_states(job.job, [dataset_urn]).get(dataset_urn)
     if state is None:
@@ -38,8 +41,11 @@ def audit_dataset(job: JobSpec, source: Source, store: StateStore, dataset_urn: 
     source_rows = source.count_rows(dataset_urn, state.committed)
     if source_rows is None:
         return None
-    files = store.load_snapshot(job.job, dataset_urn)
     totals = state.totals
+    if not source_rows and totals.rows_read:
+        gone = f"it holds none of the {totals.rows_read:,} rows any more that were read from dataset {dataset_urn!r}."
+        raise SourceError(job=job.job, problem=gone)
+    files = store.load_snapshot(job.job, dataset_urn)
     writers = {branch.name: job.writer_of(branch) for branch in job.fork.branches}
     unpublished = branches_without_files(job)
     kept_back = {name: totals.rows_read - n for name, n in totals.branch_rows.items() if name not in unpublished}

@@ -128,11 +128,27 @@ def test_check_names_packages_that_are_not_installed(cli: Cli, project: Path, mo
         converters=[{"type": "encrypt", "columns": ["x"], "key_env": "KEY"}],
     )
     called = cli("check")
-    assert called.code == 2
+    assert called.code == 1
     assert "source: The package confluent-kafka is not installed; it is needed for Kafka." in called.out
     assert "output.path: The package boto3 is not installed" in called.out
     assert "pip install 'gobblin-dagster[s3]'" in called.out
     assert "converters[0]: The package cryptography is not installed" in called.out
+
+
+def test_check_goes_on_with_other_jobs_where_a_source_lacks_its_package(
+    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    files = {"type": "files", "path": "in/{dataset}/*.avro", "format": "avro", "new_files": "name"}
+    write_job(project, {}, source=files)
+    (project / "jobs" / "wrong.yaml").write_text("job: wrong\n")
+    called = cli("check")
+    assert "source.format: The package fastavro is not installed" in called.out
+    assert (called.code, "wrong.yaml" in called.out, called.err) == (2, True, "")
+    (project / "jobs" / "wrong.yaml").unlink()
+    assert cli("check").code == 1
+    called = cli("plan")
+    assert (called.code, "source.format: The package fastavro is not installed" in called.err) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +166,7 @@ def test_check_names_the_missing_package_of_the_state_store(
     monkeypatch.setitem(sys.modules, module, None)
     (project / "gobblin.yaml").write_text(f"project: tests\nstate: {state}\n")
     called = cli("check")
-    assert (called.code, f"pip install 'gobblin-dagster[{extra}]'" in called.out) == (2, True)
+    assert (called.code, f"pip install 'gobblin-dagster[{extra}]'" in called.out) == (1, True)
     assert "gobblin.yaml: state: " in called.out
 
 

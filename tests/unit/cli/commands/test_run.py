@@ -237,7 +237,7 @@ def test_run_select_and_exclude_take_globs(cli: Cli, project: Path, inline: list
 def test_run_select_that_matches_nothing_is_a_usage_error(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
     called = cli("run", "--select", "zz*")
     assert called.code == 2
-    assert "No dataset of job 'numbers' is selected by --select zz*" in called.err
+    assert "No dataset of job 'numbers' is selected: of 2 datasets, --select 'zz*' takes none (a, b/c)." in called.err
 
 
 def test_run_dry_run_prints_the_plan_and_changes_nothing(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:

@@ -278,6 +278,39 @@ def test_expiry_while_a_run_holds_the_dataset_is_put_off(world: World, store: St
     assert len(world.files()) == 4
 
 
+def test_folder_that_cannot_be_deleted_does_not_stop_the_rest(
+    world: World, store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run(10)
+    world.run(20)
+    stuck, gone = (world.stage(one.run_id) for one in store.load_runs("numbers"))
+    world.go_back(1)
+    world.clock.instant += LATER
+    delete_tree = LocalStorage.delete_tree
+
+    def refusing(storage: LocalStorage, path: str) -> None:
+        if path == str(stuck):
+            raise PermissionError(13, "Permission denied", f"{path}/commit")
+        delete_tree(storage, path)
+
+    monkeypatch.setattr(LocalStorage, "delete_tree", refusing)
+    cleaned = world.clean(keep=1)
+    (fault,) = cleaned.faults
+    assert str(fault) == f"cannot delete {stuck}/commit: Permission denied."
+    assert {one.path: one.kept_because for one in cleaned.staging} == {str(stuck): str(fault), str(gone): ""}
+    assert (stuck.exists(), gone.exists(), len(world.files())) == (True, False, 2)
+
+    def unable(step: DeleteFilesStep, storage: LocalStorage) -> None:
+        raise PermissionError(13, "Permission denied", step._paths()[0])
+
+    world.run(30)
+    world.go_back(3)
+    monkeypatch.setattr(DeleteFilesStep, "execute", unable)
+    cleaned = world.clean(keep=1)
+    assert [str(fault).count("Permission denied") for fault in cleaned.faults] == [1, 1]
+    assert cleaned.expired[0].kept_because == str(cleaned.faults[1])
+
+
 def test_killed_expiry_is_finished_by_the_next_run(
     world: World, store: StateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.engine.plan.commit_preview import commit_outline
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.run.job_run import plan_job, run_job
 from gobblin_dagster.spec.project import ProjectSpec
@@ -74,3 +75,9 @@ def test_datasets_take_turns_where_fewer_runs_are_remembered_than_a_turn_takes(t
 def test_less_than_one_work_unit_is_refused() -> None:
     with pytest.raises(ValidationError, match="greater than or equal to 1"):
         job_spec(MANY, execution={"max_work_units": 0})
+
+
+def test_plan_says_that_s3_copies_what_other_storages_rename() -> None:
+    outlines = {path: commit_outline(job_spec({}, output={"path": path}))[0] for path in ("lake", "s3://bucket/lake")}
+    assert "then rename staged files into place: " in outlines["lake"]
+    assert "then copy staged files into place (this storage has no rename): " in outlines["s3://bucket/lake"]

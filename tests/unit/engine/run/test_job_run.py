@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gobblin_dagster.cli.render.run import recovery_line
-from gobblin_dagster.core.errors import TransientError, UsageError
+from gobblin_dagster.core.errors import EnvironmentFaultError, TransientError, UsageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.selection import Selection
@@ -159,9 +160,28 @@ def test_selection_runs_only_what_matches(tmp_path: Path) -> None:
     assert list(by_urn(result)) == ["a-1"]
 
 
-def test_selection_of_nothing_is_an_error_that_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="No dataset of job 'numbers' is selected by --select x"):
-        run(tmp_path, job_spec({"a": {"rows": 2}}), Selection(select=("x",)))
+@pytest.mark.parametrize(
+    ("select", "exclude", "told"),
+    [
+        (("x",), (), "of 2 datasets, --select 'x' takes none (a, b)"),
+        ((), ("-", "*"), "--exclude '-' '*' leaves out all of 2 datasets (a, b)"),
+        (("a*",), ("?",), "of 2 datasets, --select 'a*' takes 1 (a), and --exclude '?' leaves out all of these"),
+    ],
+)
+def test_selection_of_nothing_says_what_left_out_which(
+    tmp_path: Path, select: tuple[str, ...], exclude: tuple[str, ...], told: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        run(tmp_path, job_spec({"a": {"rows": 2}, "b": {"rows": 2}}), Selection(select=select, exclude=exclude))
+    assert f"No dataset of job 'numbers' is selected: {told}." in str(refused.value)
+
+
+def test_package_of_a_writer_is_missed_before_anything_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    job = job_spec({"a": {"rows": 2}}, output={"path": "s3://bucket/lake"})
+    for command in (lambda: plan_job(project(tmp_path, job), job), lambda: run(tmp_path, job)):
+        with pytest.raises(EnvironmentFaultError, match=r"output\.path: The package boto3 .* 'gobblin-dagster\[s3\]'"):
+            command()
 
 
 def test_plan_changes_nothing_and_shows_what_a_run_would_read(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.errors import SourceError
 from gobblin_dagster.engine.snapshots.audit import audit_dataset
 from tests.unit.engine.jobs import job_spec, project, run
 
@@ -72,6 +74,19 @@ def test_audit_finds_lost_and_duplicated_rows(tmp_path: Path) -> None:
         assert audit is not None
         assert (audit.lost, audit.duplicated) == (lost, duplicated)
     store.close()
+
+
+def test_rows_that_are_gone_from_the_source_are_no_duplicates(tmp_path: Path) -> None:
+    (file := tmp_path / "in/a/1.csv").parent.mkdir(parents=True)
+    file.write_text("id,value\n1,x\n2,y\n")
+    files = {"type": "files", "path": "in/{dataset}/*.csv", "format": "csv", "new_files": "name"}
+    job = job_spec({}, source=files)
+    run(tmp_path, job)
+    file.unlink()
+    source = registry.create(ConstructKind.SOURCE, job.source, ConstructContext(job=job.job, base_dir=str(tmp_path)))
+    gone = "it holds none of the 2 rows any more that were read from dataset 'a'"
+    with closing(project(tmp_path, job).open_store()) as store, pytest.raises(SourceError, match=gone):
+        audit_dataset(job, source, store, "a")
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
