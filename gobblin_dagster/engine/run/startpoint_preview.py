@@ -117,10 +117,16 @@ def preview_startpoints(
     """Plan a job as if the startpoints were stored; one that is no position of its dataset is a problem of its plan.
 
     Raises:
-        UsageError: the source has no such dataset, or no such partition.
+        UsageError: the source has no such dataset, or no such partition, or each run of the job reads everything.
     """
     if not wishes:
         return {}
+    if job.extract.reads_everything:
+        raise UsageError(
+            problem=f"Job {job.job!r} reads everything in each run (`extract.type: snapshot_only` or `is_full`), so no "
+            "startpoint says where it begins.",
+            hint=f"`gobblin run {job.job}` reads all rows again.",
+        )
     selection = Selection(urns=frozenset(wishes))
     ours = {urn: _for_job(one, job.job) for urn, one in wishes.items()}
     plan = plan_job(project, job, selection, spark, startpoints=ours, store=store)

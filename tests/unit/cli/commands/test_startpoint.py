@@ -129,6 +129,14 @@ def test_dataset_that_the_source_lacks_is_refused(cli: Cli, ran: Path) -> None:
     assert "The source of job 'numbers' has no dataset 'typo'." in called.err
 
 
+def test_job_that_reads_everything_has_no_startpoint(cli: Cli, ran: Path) -> None:
+    write_job(ran, {"a": {"rows": 25}}, extract={"namespace": "test", "table": "numbers", "is_full": True})
+    for dataset in ("a", "*"):
+        called = cli("startpoint", "set", dataset, "20", *WHY, "--yes")
+        assert called.code == 2
+        assert "Job 'numbers' reads everything in each run" in called.err
+
+
 def test_of_many_those_that_cannot_be_resolved_are_left_out(cli: Cli, ran: Path) -> None:
     write_job(ran, {"a": {"rows": 25}, "b/c": {"rows": 3, "problem": "its folder is gone"}})
     called = cli("startpoint", "set", "*", "oldest", *WHY, "--yes")
