@@ -118,7 +118,8 @@ def run(
         runner.close()
     results = outcomes.results
     if results:
-        out.print(f"Next: {next_step(results)}")
+        whole = [job.job for job in chosen if job.extract.reads_everything]
+        out.print(f"Next: {next_step(results, whole)}")
     if note := told():
         out.print(note)
     if log.path is not None:

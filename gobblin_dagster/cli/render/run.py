@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -187,8 +187,8 @@ def summary_line(result: RunResult) -> str:
     return f"Job {result.job} {result.status.value}: {ends}; {', '.join(facts)}; {seconds:.1f} s."
 
 
-def next_step(results: Sequence[RunResult]) -> str:
-    """Return what to do after runs of one or several jobs."""
+def next_step(results: Sequence[RunResult], whole: Collection[str] = ()) -> str:
+    """Return what to do after runs of one or several jobs; `whole` names the jobs that read everything in each run."""
     has = {dataset.outcome for result in results for dataset in result.datasets}
     codes = {failure.code for result in results for dataset in result.datasets for failure in dataset.failures}
     if any(result.status is RunStatus.INTERRUPTED for result in results):
@@ -200,9 +200,12 @@ def next_step(results: Sequence[RunResult]) -> str:
     if any(dataset.failures for result in results for dataset in result.datasets):
         return "fix the problems above, then `gobblin run`: only what failed is read again."
     if DatasetOutcome.COMMITTED in has or any(result.recovered for result in results):
-        return (
-            "`gobblin run` reads only what is new; `gobblin state list` shows watermarks; `gobblin dev` opens the UI."
-        )
+        again = [result.job for result in results if result.job in whole]
+        if len(again) == len(results):
+            reads = "everything again"
+        else:
+            reads = f"what is new, and all of {', '.join(again)}" if again else "only what is new"
+        return f"`gobblin run` reads {reads}; `gobblin state list` shows watermarks; `gobblin dev` opens the UI."
     return "`gobblin state list` shows the watermarks; what is new is read by the next `gobblin run`."
 
 

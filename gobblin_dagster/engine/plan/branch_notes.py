@@ -1,9 +1,9 @@
-"""Say which branches will not hold all rows that a dataset was committed with."""
+"""Say which branches will not hold each row of a dataset once: new ones, and those that lose rows or get all again."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -15,7 +15,7 @@ from gobblin_dagster.spec.job import JobSpec
 def with_branch_notes(
     plan: DatasetPlan, before: DatasetState | None, job: JobSpec, traits: Mapping[str, PublisherTraits]
 ) -> DatasetPlan:
-    """Return the plan of a dataset with notes on branches that begin now, or keep the newest rows alone.
+    """Return the plan of a dataset with notes on branches that begin now, keep the newest rows alone, or get all again.
 
     Args:
         plan: the plan, with the work units that the run would read.
@@ -23,7 +23,11 @@ def with_branch_notes(
         job: the job.
         traits: the traits of each branch's publisher.
     """
-    if before is None or not before.totals.branch_rows or not plan.has_work or job.extract.reads_everything:
+    if not plan.has_work:
+        return plan
+    if job.extract.reads_everything:
+        return _with_notes(plan, _added_again(traits))
+    if before is None or not before.totals.branch_rows:
         return plan
     kept = {name: one.on_again for name, one in traits.items() if one.on_again != "drop"}
     notes = []
@@ -37,7 +41,25 @@ def with_branch_notes(
             f"the rows that are new take the place of all that {_branches([*kept])} holds, by its publisher; "
             "`append` would keep both."
         )
+    return _with_notes(plan, notes)
+
+
+def _with_notes(plan: DatasetPlan, notes: Sequence[str]) -> DatasetPlan:
     return dataclasses.replace(plan, notes=(*plan.notes, *notes)) if notes else plan
+
+
+def _added_again(traits: Mapping[str, PublisherTraits]) -> list[str]:
+    """Tell of tables and topics that get the rows of each full extract beside those of the last one.
+
+    Not of files: a full extract replaces them unless the job says otherwise, and snapshots tell its extracts apart.
+    """
+    adds = {name: one.published_elsewhere for name, one in traits.items() if one.on_again == "append"}
+    return [
+        f"each run reads everything, and adds all rows to {where} again (branch {name!r}); a `mode` of its publisher "
+        "that replaces or merges rows would hold each once."
+        for name, where in adds.items()
+        if where
+    ]
 
 
 def _branches(names: list[str]) -> str:

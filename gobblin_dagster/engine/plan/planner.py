@@ -139,7 +139,12 @@ def make_plan(
     if most is not None and sum(len(dataset.work_units) for dataset in datasets) > most:
         moved_at = {urn: state.updated_at for urn, state in states.items()}
         datasets = limit_units(datasets, most, store.load_runs(spec.job, _RUNS_LOOKED_AT), moved_at)
-    going_on = [one.dataset_urn for one in datasets if one.startpoints or (one.has_work and one.dataset_urn in states)]
+    is_full = spec.extract.reads_everything
+    going_on = [
+        one.dataset_urn
+        for one in datasets
+        if one.startpoints or (one.has_work and (is_full or one.dataset_urn in states))
+    ]
     traits = publisher_traits(spec, going_on[0]) if going_on else {}
     if any(dataset.startpoints for dataset in datasets):
         in_parts = spec.keeps_parts or spec.commit.policy != "full"

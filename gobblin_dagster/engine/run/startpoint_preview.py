@@ -117,16 +117,10 @@ def preview_startpoints(
     """Plan a job as if the startpoints were stored; one that is no position of its dataset is a problem of its plan.
 
     Raises:
-        UsageError: the source has no such dataset, or no such partition, or each run of the job reads everything.
+        UsageError: the source has no such dataset, or no such partition, or each run reads all of it.
     """
     if not wishes:
         return {}
-    if job.extract.reads_everything:
-        raise UsageError(
-            problem=f"Job {job.job!r} reads everything in each run (`extract.type: snapshot_only` or `is_full`), so no "
-            "startpoint says where it begins.",
-            hint=f"`gobblin run {job.job}` reads all rows again.",
-        )
     selection = Selection(urns=frozenset(wishes))
     ours = {urn: _for_job(one, job.job) for urn, one in wishes.items()}
     plan = plan_job(project, job, selection, spark, startpoints=ours, store=store)
@@ -134,6 +128,12 @@ def preview_startpoints(
     for urn, one in wishes.items():
         found = plans.get(urn)
         if found is None or not (found.problem or any(each.id == one.id for each in found.startpoints)):
+            if found is not None and job.extract.reads_everything:
+                raise UsageError(
+                    problem=f"Job {job.job!r} reads everything in each run (`extract.type: snapshot_only` or "
+                    "`is_full`), so no startpoint says where it begins.",
+                    hint=f"`gobblin run {job.job}` reads all rows again.",
+                )
             is_known = found is not None and bool(one.partition)
             what = f"Dataset {urn!r} of job {job.job!r} has" if is_known else f"The source of job {job.job!r} has"
             lacking = f"no partition {one.partition!r} now" if is_known else f"no dataset {urn!r}"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
 from collections.abc import Mapping
@@ -180,6 +181,13 @@ def test_summary_counts_rows_that_no_branch_takes() -> None:
 )
 def test_next_step_fits_the_end_of_the_run(outcome: DatasetOutcome, status: RunStatus, words: str) -> None:
     assert words in next_step([run_result(DatasetResult("a", outcome), status=status)])
+
+
+def test_next_step_names_jobs_that_read_everything_in_each_run() -> None:
+    done = run_result(DatasetResult("a", DatasetOutcome.COMMITTED))
+    assert "reads everything again;" in next_step([done], [done.job])
+    other = dataclasses.replace(done, job="other")
+    assert f"reads what is new, and all of {done.job};" in next_step([done, other], [done.job])
 
 
 def test_next_step_names_the_sequence_that_this_run_left_for_a_person() -> None:

@@ -64,3 +64,15 @@ def test_older_rows_that_stay_or_come_again_need_no_word(
 ) -> None:
     run(tmp_path, job(5, *branches, **parts))
     assert planned(tmp_path, job(8, *branches, **parts)).notes == ()
+
+
+def test_table_that_gets_all_rows_of_each_full_extract_again_is_told(tmp_path: Path) -> None:
+    extract = {"namespace": "n", "table": "t", "type": "snapshot_only", "primary_keys": ["id"]}
+
+    def notes(**options: Any) -> tuple[str, ...]:
+        table = {"type": "sql_table", "url": "sqlite:///t.db", "table": "t", **options}
+        return planned(tmp_path, job(5, {"name": "rows", "publisher": table}, {"name": "files"}, extract=extract)).notes
+
+    (note,) = notes()
+    assert note.startswith("each run reads everything, and adds all rows to a database table again (branch 'rows');")
+    assert notes(mode="replace") == notes(mode="upsert") == ()
