@@ -22,6 +22,8 @@ DRIVERS: Mapping[str, str] = {
     "mariadb": "pymysql",
 }
 """Modules of the drivers that extras of ours install, by the scheme of a URL."""
+CONNECT_WAIT_S = 10
+"""Seconds to wait for a connection to PostgreSQL, whose driver waits for ever by itself."""
 
 _SCHEMAS: Mapping[str, str] = {"postgresql": "public", "sqlite": "main"}
 """Schemas of tables without one; in MySQL, the database."""
@@ -64,6 +66,8 @@ def make_engine(url: sa.URL, shown: str, connect_args: Mapping[str, Any] | None 
         EnvironmentFaultError: the driver is not installed.
     """
     arguments = dict(connect_args or {})
+    if url.drivername.endswith("+psycopg2") and "connect_timeout" not in url.query:
+        arguments["connect_timeout"] = CONNECT_WAIT_S
     if url.drivername.endswith("+pymysql") and url.password:
         # It would send a text in Latin-1, which has few letters, and none as MySQL's own clients send them.
         arguments["password"] = url.password.encode("utf-8", "surrogateescape")

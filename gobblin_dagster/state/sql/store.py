@@ -52,6 +52,8 @@ from gobblin_dagster.state.sql.tables import (
 from gobblin_dagster.state.store import LeaseGrant
 
 log = logging.getLogger(__name__)
+ANSWER_WITHIN_S = 300.0
+"""Seconds after which a database that does not answer counts as away; far more than the longest statement takes."""
 
 
 class SqlStateStore:
@@ -77,7 +79,7 @@ class SqlStateStore:
         def note_base(connection: Connection) -> None:
             connection.execute(update(former_bases).where(former_bases.c.base == "").values(base=base))
 
-        self._database = Database(engine_url, clock, CHAIN, note_base)
+        self._database = Database(engine_url, clock, CHAIN, note_base, answer_within_s=ANSWER_WITHIN_S)
         self._read, self._write, self._now = self._database.read, self._database.write, self._database.now
         try:
             with self._read() as connection:

@@ -40,7 +40,6 @@ SESSION = (
 instant is, and how PostgreSQL writes times and floats as text."""
 ENCODING = "UTF8"
 """Encoding of texts from the server, whatever the database stores; Arrow uses the same."""
-CONNECT_WAIT_S = 10
 _SAMPLE_ROWS = 100
 
 _PASSING_CODES = (1040, 1053, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1317, 1927, 2002, 2003, 2006, 2013, 2055)
@@ -132,7 +131,6 @@ class Database:
         connect_args: dict[str, Any] = {}
         if self.is_postgresql:
             connect_args = {
-                "connect_timeout": CONNECT_WAIT_S,
                 "application_name": APPLICATION,
                 "client_encoding": ENCODING,
             }

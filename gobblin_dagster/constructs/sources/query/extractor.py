@@ -19,10 +19,10 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import psycopg2
 
+from gobblin_dagster.constructs.clients.sql import CONNECT_WAIT_S
 from gobblin_dagster.constructs.sources.incremental.in_order import InOrder
 from gobblin_dagster.constructs.sources.query.database import (
     APPLICATION,
-    CONNECT_WAIT_S,
     ENCODING,
     SESSION,
     Database,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -26,7 +26,9 @@ from gobblin_dagster.core.errors import (
     WatermarkMovedError,
 )
 from gobblin_dagster.core.run_record import RunRecord, RunStatus
+from gobblin_dagster.database import watched
 from gobblin_dagster.state import LeaseGrant, StateStore, open_store
+from gobblin_dagster.state.sql import store as sql_store
 from gobblin_dagster.testing.conformance.state_store import ManualClock
 from gobblin_dagster.testing.conformance.state_store.values import (
     JOB,
@@ -353,6 +355,23 @@ def test_a_server_process_killed_before_it_commits_is_worth_a_retry(
 
 
 # -- clocks ------------------------------------------------------------------------------------------------------------
+@pytest.mark.postgres
+def test_a_server_that_falls_silent_is_given_up(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watched, "LOOK_S", 0.02)
+    monkeypatch.setattr(sql_store, "ANSWER_WITHIN_S", 0.3)
+    with closing(open_store(postgres_url, tmp_path)) as store:
+        silent = create_engine(make_url(postgres_url).set(drivername="postgresql+psycopg2"))
+        with silent.begin() as connection:
+            # As long as this transaction lasts, no other one gets an answer from the table.
+            connection.execute(text("LOCK TABLE gobblin_leases IN ACCESS EXCLUSIVE MODE"))
+            with pytest.raises(TransientError, match="cannot be used now"):
+                store.load_leases(JOB)
+        silent.dispose()
+        assert not store.load_leases(JOB)
+
+
 def test_in_sqlite_leases_expire_by_the_injected_clock(tmp_path: Path) -> None:
     clock = ManualClock()
     store = open_store("sqlite:///state.db", tmp_path, clock)

@@ -1,0 +1,18 @@
+"""Connections to databases by URL."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from gobblin_dagster.constructs.clients import sql
+
+
+def test_server_that_takes_a_connection_and_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "CONNECT_WAIT_S", 1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = sql.parse_url(f"postgresql://app:word@127.0.0.1:{silent.getsockname()[1]}/shop", "")
+        with pytest.raises(OperationalError, match="timeout expired"):
+            sql.make_engine(url, "of table orders").connect()
