@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # In one list, so that all are installed in one go; the JDK brings the Java of Spark.
 TEST_PROGRAMS := postgresql mariadb-server maven default-jdk-headless openssh-server mmdebstrap chromium
 .DEFAULT_GOAL := help
-.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots dagster-versions dagster-surface check demo demo-full service service-demo service-example bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-table dags executor-storm merge-storm set-back-storm service-storm clean
+.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots dagster-versions dagster-surface check demo demo-full service service-demo service-example bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-storm crash-table dags executor-storm merge-storm set-back-storm service-storm clean
 
 help: ## list all of these
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ endif
 crash-table: install ## every single fault, and N random schedules (default 2000), on every state store and storage that can be started here; all pairs of faults too: PAIRS=1
 	@scripts/ensure-system.sh postgresql maven default-jdk-headless || true # said in one sentence; rows that need them are left out by name
 	@$(BIN)/python -m tests.services.crash_table --storms $(or $(N),2000) $(if $(PAIRS),--pairs)
+
+crash-storm: install ## the tests that go through every schedule on more stores, shapes and protocols than `make test` does, and find more planted bugs: some 15 minutes
+	@$(BIN)/pytest -m storm -n 2
 
 merge-storm: install ## kill and freeze merges, histories and child tables in Parquet snapshots, Delta and Iceberg at each point, cut the power under the first, and run N random schedules (default 20) of each
 	@$(BIN)/python -m tests.faults.test_merge_storms every
@@ -138,11 +141,11 @@ test: install ## all tests; installs Java, PostgreSQL, MariaDB, OpenSSH, Chromiu
 
 test-spark: install ## tests that start Spark
 	@scripts/ensure-java.sh
-	$(BIN)/pytest -m spark
+	$(BIN)/pytest -m "spark and not storm"
 
 test-e2e: install ## tests that run commands as a user does
 	@scripts/ensure-java.sh
-	$(BIN)/pytest -m e2e
+	$(BIN)/pytest -m "e2e and not storm"
 
 docs: site ## documentation in step with the code, no dead links; built as a site in ./site
 	$(BIN)/pytest tests/architecture

@@ -6,6 +6,7 @@ import atexit
 import gc
 import re
 import signal
+import threading
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -30,9 +31,11 @@ SET_IN_NAME = re.compile(r"\{'[^':]*', ")
 """The text of a set of more than one text, which a dictionary never has."""
 
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # As in a job that a shell began in the background: tests that interrupt their own process would interrupt nothing.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def pytest_runtest_setup() -> None:
+    """Let tests interrupt their own process: a shell's job in the background ignores SIGINT, and a SparkContext that
+    an earlier test made leaves a handler that fails once it has stopped."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> PlacedByService:

@@ -20,6 +20,7 @@ SMALL_JVM = {
 }
 
 
+@pytest.mark.storm
 def test_benchmark_prints_a_ratio_per_scenario_and_the_idle_run(tmp_path: Path) -> None:
     sizes = ["--rows", "3200", "--datasets", "5", "--rounds", "1"]
     done = subprocess.run(

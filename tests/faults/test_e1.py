@@ -93,7 +93,7 @@ def test_single_fault_where_listings_are_late_harms_nobody(scratch: Path, family
 
 
 @pytest.mark.parametrize("family", ["instants", *SINGLE_FAULTS, *DISKS])
-@pytest.mark.parametrize("kind", [pytest.param("sqlite", marks=pytest.mark.slow), "files"])
+@pytest.mark.parametrize("kind", [pytest.param("sqlite", marks=pytest.mark.storm), "files"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_single_fault_harms_nobody_whatever_the_steps_are(
     scratch: Path, shape: Shape, kind: StoreKind, family: str
@@ -104,11 +104,12 @@ def test_single_fault_harms_nobody_whatever_the_steps_are(
 
 @pytest.mark.parametrize(
     ("kind", "family"),
-    [("sqlite", "instants")]
+    [("sqlite", "instants"), ("files", "kills"), ("sqlite", "errors"), ("sqlite", "freezes_of_one")]
     + [
-        pytest.param(kind, name, marks=pytest.mark.slow)
+        pytest.param(kind, name, marks=pytest.mark.storm)
         for kind in KINDS
         for name in ("freezes_of_one", *SINGLE_FAULTS, *DISKS)
+        if (kind, name) not in {("files", "kills"), ("sqlite", "errors"), ("sqlite", "freezes_of_one")}
     ],
 )
 def test_single_fault_harms_no_dataset_that_shares_transactions(scratch: Path, kind: StoreKind, family: str) -> None:
@@ -118,14 +119,14 @@ def test_single_fault_harms_no_dataset_that_shares_transactions(scratch: Path, k
 
 
 @pytest.mark.parametrize("family", [*sorted(SINGLE_FAULTS.keys() - {"late_errors"}), *DISKS])
-@pytest.mark.parametrize("kind", [pytest.param("sqlite", marks=pytest.mark.slow), "files"])
+@pytest.mark.parametrize("kind", [pytest.param("sqlite", marks=pytest.mark.storm), "files"])
 def test_single_fault_while_a_commit_is_undone_harms_nobody(scratch: Path, kind: StoreKind, family: str) -> None:
     example = Example(scratch / "lake", kind, loses="wu-2", halts=True)
     _assert_safe(example, (SINGLE_FAULTS | DISKS)[family], _AT_LEAST.get(family, 18))
 
 
 @pytest.mark.parametrize(
-    "unit", ["wu-2", pytest.param("wu-1", marks=pytest.mark.slow), pytest.param("wu-3", marks=pytest.mark.slow)]
+    "unit", ["wu-2", pytest.param("wu-1", marks=pytest.mark.storm), pytest.param("wu-3", marks=pytest.mark.storm)]
 )
 def test_run_that_wakes_late_cannot_bring_back_what_was_undone(scratch: Path, unit: str) -> None:
     _assert_safe(Example(scratch / "lake", "files", loses=unit), late_movers, 40)
@@ -142,7 +143,7 @@ def test_fault_during_recovery_harms_nobody(scratch: Path, kind: StoreKind, fami
     _assert_safe(Example(scratch / "lake", kind), PAIRS[family], 15)
 
 
-@pytest.mark.slow
+@pytest.mark.storm
 @pytest.mark.parametrize("family", [killed_pairs, frozen_pairs])
 @pytest.mark.parametrize("storage", STORAGES)
 def test_faults_in_two_runs_harm_nobody(
@@ -153,10 +154,15 @@ def test_faults_in_two_runs_harm_nobody(
     _assert_safe(example, partial(family, seed=SEED, samples=100), 100)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "family"),
-    [("files", name) for name in (*SINGLE_FAULTS, *DISKS, *PAIRS)] + [("sqlite", "kills"), ("sqlite", "errors")],
+    [("files", "kills"), ("files", "killed_pairs"), ("sqlite", "errors")]
+    + [
+        pytest.param("files", name, marks=pytest.mark.storm)
+        for name in (*SINGLE_FAULTS, *DISKS, *PAIRS)
+        if name not in {"kills", "killed_pairs"}
+    ]
+    + [pytest.param("sqlite", "kills", marks=pytest.mark.storm)],
 )
 def test_two_branches_are_published_together(scratch: Path, kind: StoreKind, family: str) -> None:
     families = SINGLE_FAULTS | DISKS | PAIRS

@@ -204,7 +204,7 @@ def test_run_killed_at_any_call_publishes_all_datasets_or_none(fresh: Maker) -> 
     assert seen == sorted(seen), "once decided, no later kill undoes it"
 
 
-@pytest.mark.slow
+@pytest.mark.storm
 @pytest.mark.parametrize("fault", ERRORS)
 def test_run_that_gets_an_error_at_any_call_publishes_all_datasets_or_none(fresh: Maker, fault: str) -> None:
     seen = set()
@@ -217,7 +217,7 @@ def test_run_that_gets_an_error_at_any_call_publishes_all_datasets_or_none(fresh
     assert seen == ({OLD, NEW} if fault == "EIO" else {NEW}), "the run itself goes on where only an answer was lost"
 
 
-@pytest.mark.parametrize("urn", [URNS[0], pytest.param(URNS[-1], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("urn", [URNS[0], pytest.param(URNS[-1], marks=pytest.mark.storm)])
 def test_group_of_which_a_staged_file_is_lost_is_undone_wherever_it_is_killed(fresh: Maker, urn: str) -> None:
     for number, _ in kills(trace_of(fresh, urn)):
         lake = fresh(urn)

@@ -381,6 +381,7 @@ BUGS: list[tuple[Callable[[Patch], None], Family, set[Harm], StoreKind, str]] = 
 ]
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize(
     ("plant", "family", "expected", "kind", "loses"), BUGS, ids=[f"{bug[0].__name__}-{bug[3]}" for bug in BUGS]
 )

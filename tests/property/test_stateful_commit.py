@@ -255,4 +255,4 @@ def _published(world: World, urn: str) -> Counter[int]:
 
 
 TestCommits = Commits.TestCase
-TestCommits.settings = settings(max_examples=200, stateful_step_count=30)
+TestCommits.settings = settings(max_examples=100, stateful_step_count=30)
