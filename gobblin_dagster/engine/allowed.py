@@ -31,9 +31,11 @@ _PATH_ENDS = (".location", "_file", ".file", "_path", ".path", "keytab", "servic
 _NAMED = frozenset({"columns", "branches", "aggregates", "rename"})
 """Options whose keys are names of columns or branches: a column `path` names no file."""
 _SPARK_SQL = ("query", "sql")
-_BROKERS = ("brokers", "bootstrap.servers", "metadata.broker.list")
-_SERVER_ENDS = ("endpoint", "host", "_url", "-uri", ".uri")
-"""Ends of options that name a server, also without a scheme (`s3.endpoint: minio:9000`, `hdfs.host: name-node`)."""
+_BROKERS = ("brokers", "bootstrap.servers", "metadata.broker.list", "kafka.bootstrap.servers")
+"""Options that name Kafka's brokers: ours, librdkafka's and Spark's."""
+_SERVER_ENDS = ("endpoint", "host", "_url", "-uri", ".uri", ".nodes")
+"""Ends of options that name a server, also without a scheme (`s3.endpoint: minio:9000`, `hdfs.host: name-node`,
+`es.nodes: search:9200`)."""
 _CODE = ("plugin.library.paths", "sasl.kerberos.kinit.cmd", "ssl.engine.id", "ssl.engine.location", "ssl.providers")
 """Settings of librdkafka that name a library to load or a command to run."""
 _SQL = re.compile(r"[`$]")

@@ -52,6 +52,8 @@ def kafka(**config: str) -> dict[str, Any]:
         ),
         (kafka() | {"value": {"type": "avro", "registry": "/etc"}}, "source.value.registry"),
         (spark(options={"avroSchemaUrl": "FILE:/etc/passwd"}), "source.options.avroSchemaUrl"),
+        (spark(options={"kafka.bootstrap.servers": "broker:9092,evil:1"}), "source.options.kafka.bootstrap.servers"),
+        (spark(options={"es.nodes": "evil:9200"}), "source.options.es.nodes"),
     ],
     ids=str,
 )
