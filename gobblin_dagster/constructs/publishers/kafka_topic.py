@@ -176,7 +176,7 @@ class SendToKafkaStep:
             producer.begin_transaction()
             try:
                 self._send(producer, storage)
-                producer.commit_transaction(self.connection.timeout_s)
+                commit_all(producer, self.connection.timeout_s)
             except BaseException:
                 # What cannot be aborted either is ended by the next `init_transactions`; the first error says why.
                 with suppress(KafkaException):
@@ -372,6 +372,26 @@ def _produce(producer: Any, topic: str, key: str | bytes | None, value: str, hea
             raise
         else:
             return True
+
+
+def commit_all(producer: Any, timeout_s: float) -> None:
+    """Commit the transaction when all its messages are with the brokers, however long that takes.
+
+    Raises:
+        KafkaException: no message was delivered for so many seconds, or the transaction cannot be committed.
+    """
+    with optional_package("confluent_kafka"):
+        from confluent_kafka import KafkaException  # noqa: PLC0415  # as in `_new_producer`
+
+    while True:
+        waiting = len(producer)
+        try:
+            producer.commit_transaction(timeout_s)
+        except KafkaException as error:
+            if not error.args[0].retriable() or len(producer) >= waiting:
+                raise
+        else:
+            return
 
 
 def _messages(consumer: Any, timeout_s: float, unread: set[int]) -> Iterator[Any]:

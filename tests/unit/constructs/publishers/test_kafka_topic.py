@@ -9,10 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka import KafkaException, Producer
 from pydantic import ValidationError
 
 from gobblin_dagster.constructs.clients.kafka import KafkaConnection
-from gobblin_dagster.constructs.publishers.kafka_topic import KafkaTopicOptions, KafkaTopicPublisher, SendToKafkaStep
+from gobblin_dagster.constructs.publishers.kafka_topic import (
+    KafkaTopicOptions,
+    KafkaTopicPublisher,
+    SendToKafkaStep,
+    commit_all,
+)
 from gobblin_dagster.constructs.publishers.tables import TableCommit, TableFile
 from gobblin_dagster.core.constructs import ConstructContext, JudgesRows
 from gobblin_dagster.core.errors import StepRefusedError
@@ -63,3 +69,18 @@ def test_key_that_is_no_column_is_refused_before_anything_is_read() -> None:
     extract = Extract("x", "t")
     assert publisher.unfit_columns(extract, pa.schema({"id": "int64"})) == "there is no key column 'order'; found: id"
     assert not publisher.unfit_columns(extract, pa.schema({"order": "int64"}))
+
+
+def test_messages_have_as_long_as_they_need_if_some_are_delivered_all_the_time() -> None:
+    # The library's own brokers: they answer after 50 ms, to one batch of ten messages at a time.
+    slow = {"test.mock.num.brokers": 1, "test.mock.broker.rtt": 50, "batch.num.messages": 10, "max.in.flight": 1}
+    settings = {"bootstrap.servers": "", "log_level": 0, "linger.ms": 0, "transactional.id": "t", **slow}
+    producer = Producer(settings)
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    for number in range(110):
+        producer.produce("rows", str(number))
+    with pytest.raises(KafkaException, match="Failed to flush"):
+        producer.commit_transaction(0.25)
+    commit_all(producer, 0.25)
+    assert not len(producer)
