@@ -145,6 +145,10 @@ class DatasetState(ShownAsFacts):
     """Mark of the last row read, by component, so that the source notices if the row is another one later. Empty if the
     source has no marks, and in states of older programs."""
 
+    holders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What held the rows of each branch at the last commit (`PublisherTraits.holders`): files, a table, both, or
+    nothing. Empty in states of older programs."""
+
     def later(self, now: datetime) -> datetime:
         """Return the time of the next commit: now, or just after the last one if the clock was set back since.
 

@@ -121,6 +121,12 @@ class PublisherTraits:
     """URLs of the tables or topics that it writes, without passwords: a source that says that it reads one of them
     (`ReadsPaths`) is refused. Text that `{dataset}` stands for is `dataset`."""
 
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """What holds the rows of its branch: files, a table or topic, or both; nothing if it drops them."""
+        files = ("files",) if self.publishes_files and self.on_again != "drop" else ()
+        return (*files, self.published_elsewhere) if self.published_elsewhere else files
+
     def __post_init__(self) -> None:
         _require_widenings(self.widens)
         if self.on_again not in {"append", "upsert", "history", "replace", "drop"}:

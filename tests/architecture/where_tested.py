@@ -38,7 +38,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "cli/render/report_page.py": ("unit/cli/commands/test_report.py", "command report"),
     "cli/render/progress.py": ("unit/cli/render/test_run.py", ""),
     "cli/spark.py": ("unit/cli/commands/test_run.py", "gobblin_dagster.cli.commands.run"),
-    "constructs/clients/sql.py": ("unit/constructs/publishers/test_sql_table.py", "the database's URL cannot be"),
     "constructs/converters/add.py": ("unit/constructs/converters/test_shape_of_rows.py", "has a type of its"),
     "constructs/converters/avro_bytes.py": ("unit/constructs/converters/test_silent_changes.py", ""),
     "constructs/converters/blame.py": ("unit/constructs/quality/test_contract.py", ""),

@@ -55,6 +55,11 @@ class Publishers:
     new_writer: Callable[[str, pa.Schema], DataWriter] | None = None
     """Makes the writer of a branch, for publishers that write published files again; None: there are none."""
 
+    @property
+    def holders(self) -> Mapping[str, tuple[str, ...]]:
+        """What holds the rows of each branch, as `DatasetState.holders`."""
+        return {name: traits_of(one, PublisherTraits).holders for name, one in self.by_branch.items()}
+
     def plan(
         self, frame: PublishView, moves: Iterable[Move], schemas: Mapping[str, str], snapshot: int
     ) -> BranchPublications:

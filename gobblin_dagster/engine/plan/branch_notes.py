@@ -15,7 +15,9 @@ from gobblin_dagster.spec.job import JobSpec
 def with_branch_notes(
     plan: DatasetPlan, before: DatasetState | None, job: JobSpec, traits: Mapping[str, PublisherTraits]
 ) -> DatasetPlan:
-    """Return the plan of a dataset with notes on branches that begin now, keep the newest rows alone, or get all again.
+    """Return the plan of a dataset with notes on branches that will not hold each of its rows once.
+
+    They begin now, go on in another place, keep the newest rows alone, or get all again.
 
     Args:
         plan: the plan, with the work units that the run would read.
@@ -30,18 +32,39 @@ def with_branch_notes(
     if before is None or not before.totals.branch_rows:
         return plan
     kept = {name: one.on_again for name, one in traits.items() if one.on_again != "drop"}
-    notes = []
-    if new := [name for name in kept if name not in before.totals.branch_rows]:
-        notes.append(
-            f"{_branches(new)} had no part in earlier commits, and gets only rows that were not read yet; "
-            "`gobblin startpoint set` publishes the others too, to all branches."
-        )
+    notes = [] if plan.startpoints else _begun_now(before, {name: traits[name].holders for name in kept})
     if kept and all(how == "replace" and not _keeps_partitions(job, name) for name, how in kept.items()):
         notes.append(
             f"the rows that are new take the place of all that {_branches([*kept])} holds, by its publisher; "
             "`append` would keep both."
         )
     return _with_notes(plan, notes)
+
+
+def _begun_now(before: DatasetState, holders: Mapping[str, Sequence[str]]) -> list[str]:
+    """Tell of branches that lack the rows of earlier commits, as a whole or in one of the places that hold their rows.
+
+    Another table of the same kind is told from a lost one by its ledger (`engine.snapshots.lost_store`).
+    """
+    read_again = "`gobblin startpoint set` publishes the others too, to all branches."
+    was = before.holders or dict.fromkeys(before.totals.branch_rows)
+    absent = [name for name in holders if name not in was]
+    notes = [
+        f"{_branches(names)} had no part in {which}, and gets only rows that were not read yet; {read_again}"
+        for which, names in (
+            ("earlier commits", [name for name in absent if name not in before.totals.branch_rows]),
+            ("the last commit", [name for name in absent if name in before.totals.branch_rows]),
+        )
+        if names
+    ]
+    for name, places in holders.items():
+        held = was.get(name)
+        if held is not None and (gained := [place for place in places if place not in held]):
+            notes.append(
+                f"the rows of branch {name!r} were kept {'in ' + ' and '.join(held) if held else 'nowhere'} until now; "
+                f"in {' and '.join(gained)} there will be only rows that were not read yet; {read_again}"
+            )
+    return notes
 
 
 def _with_notes(plan: DatasetPlan, notes: Sequence[str]) -> DatasetPlan:

@@ -11,7 +11,8 @@ def test_newest_mark_of_each_component_is_the_highest() -> None:
     assert newest_marks([before, after]) == {"t-0": RowMark(9, "a"), "t-1": RowMark(6, "d")}
 
 
-def test_state_without_marks_of_an_older_program_is_read() -> None:
+def test_state_without_marks_and_holders_of_an_older_program_is_read() -> None:
     older = to_document(state(1))
-    del older["row_marks"]
-    assert from_document(DatasetState, older).row_marks == {}
+    del older["row_marks"], older["holders"]
+    read = from_document(DatasetState, older)
+    assert (read.row_marks, read.holders) == ({}, {})

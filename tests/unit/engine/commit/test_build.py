@@ -148,6 +148,7 @@ BEFORE = DatasetState(
     inferred={"id": "long"},
     applied_startpoints=("wide",),
     row_marks={"t-0": RowMark(9, "a"), "t-1": RowMark(4, "b")},
+    holders={"main": ("files",)},
 )
 MOVED = {
     "version",

@@ -76,3 +76,31 @@ def test_table_that_gets_all_rows_of_each_full_extract_again_is_told(tmp_path: P
     (note,) = notes()
     assert note.startswith("each run reads everything, and adds all rows to a database table again (branch 'rows');")
     assert notes(mode="replace") == notes(mode="upsert") == ()
+
+
+def test_branch_that_goes_on_in_another_place_is_told(tmp_path: Path) -> None:
+    """The new table would hold the newest rows alone, as one does that the job file exchanges for another."""
+
+    def notes(rows: int, kind: str, **options: Any) -> tuple[str, ...]:
+        return planned(tmp_path, job(rows, {"name": "all", "publisher": {"type": kind, **options}})).notes
+
+    run(tmp_path, job(5, {"name": "all"}))
+    (note,) = notes(8, "delta")
+    assert note.startswith("the rows of branch 'all' were kept in files until now; in a Delta table there will be only")
+    assert notes(8, "merge", key=["id"]) == ()  # the same files
+    run(tmp_path, job(8, {"name": "all", "publisher": {"type": "delta"}}))
+    assert notes(9, "delta") == notes(9, "append") == ()  # all of its files are published, too
+
+
+def test_branch_that_was_kept_nowhere_is_told(tmp_path: Path) -> None:
+    run(tmp_path, job(5, {"name": "all", "publisher": {"type": "noop"}}))
+    (note,) = planned(tmp_path, job(8, {"name": "all"})).notes
+    assert note.startswith("the rows of branch 'all' were kept nowhere until now; in files there will be only rows")
+
+
+def test_branch_that_comes_back_is_told(tmp_path: Path) -> None:
+    kept, gone = {"name": "kept"}, {"name": "gone"}
+    run(tmp_path, job(5, kept, gone))
+    run(tmp_path, job(8, kept))
+    (note,) = planned(tmp_path, job(9, kept, gone)).notes
+    assert note.startswith("branch 'gone' had no part in the last commit, and gets only rows that were not read yet;")

@@ -46,7 +46,7 @@ RUN = RunRecord(
 
 def known(version: int) -> DatasetState:
     """Return a state as the first layout held it, which knew no ids of what is read, and no row marks."""
-    return replace(state(version), origin={}, row_marks={})
+    return replace(state(version), origin={}, row_marks={}, holders={})
 
 
 def write_store(root: Path) -> None:
