@@ -94,9 +94,10 @@ def merge_rows(
     one. A newer row in the table is kept. Null is older than all values, in whatever order the rows come.
 
     Raises:
-        StepRefusedError: the database is neither PostgreSQL nor SQLite (`ON CONFLICT` is needed), or a row has no key.
+        StepRefusedError: the database is neither PostgreSQL nor SQLite (`ON CONFLICT` is needed), the table keeps no
+            key unique, or a row has no key.
     """
-    if problem := unfit_for_upsert(connection.dialect.name):
+    if problem := unfit_for_upsert(connection.dialect.name) or _problem_of_key(connection, table, key):
         raise StepRefusedError(step=f"upsert to table {table.name}", problem=problem)
     columns = [sa.Column(column.name, column.type) for column in table.columns]
     staged = sa.Table(
@@ -113,6 +114,30 @@ def merge_rows(
 def _staged_name(table: str) -> str:
     """Return a name that no table has: a temporary table would hide it. It is short, however long the table's is."""
     return f"gobblin_{hashlib.sha256(table.encode()).hexdigest()[:32]}"
+
+
+def _problem_of_key(connection: sa.Connection, table: sa.Table, key: Sequence[str]) -> str:
+    """Return why rows cannot be replaced by key: the table was made by somebody else, or by another `mode` or `key`.
+
+    A fault for a person: a table keeps its rows unique by these very columns, or `ON CONFLICT` fails each time.
+    """
+    inspector = sa.inspect(connection)
+    unique = [inspector.get_pk_constraint(table.name, table.schema)["constrained_columns"]]
+    unique += [one["column_names"] for one in inspector.get_unique_constraints(table.name, table.schema)]
+    unique += [
+        [name or "" for name in one["column_names"]]
+        for one in inspector.get_indexes(table.name, table.schema)
+        if one["unique"] and not any(name.endswith("_where") for name in one.get("dialect_options", {}))
+    ]
+    if any(set(columns) == set(key) for columns in unique):
+        return ""
+    preparer = connection.dialect.identifier_preparer
+    columns = ", ".join(preparer.quote(name) for name in key)
+    return (
+        f"no primary key or unique index of the table is over the key ({columns}), so its rows cannot be replaced by "
+        f"key. If each key is there once, make one (`CREATE UNIQUE INDEX ... ON {preparer.format_table(table)} "
+        f"({columns})`), then `gobblin commit recover`; else give the branch another table"
+    )
 
 
 def _require_key(connection: sa.Connection, table: str, staged: sa.Table, key: Sequence[str]) -> None:

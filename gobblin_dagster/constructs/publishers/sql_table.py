@@ -383,6 +383,11 @@ class LoadSqlTableStep:
             + "; give each its own table (`{dataset}` in `table` keeps letters, digits and `_` of the dataset.urn)"
             + (f", or, if this job took the place of that one, delete its rows from {LEDGER}" if is_of_job else "")
         )
+        if (urn, job) == (commit.dataset_urn, commit.job):
+            problem += (
+                f". If {branch!r} is the former name of this branch: set `branch` of these rows in {LEDGER} to "
+                f"{commit.branch!r}, then `gobblin commit recover`"
+            )
         raise StepRefusedError(step=self.describe(), problem=problem)
 
     @property

@@ -21,11 +21,14 @@ from gobblin_dagster.core.errors import StorageError, UsageError
 from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.maintenance.replay import replay_quarantine
 from gobblin_dagster.engine.maintenance.rollback import rollback
+from gobblin_dagster.engine.run.recovery import recover_job
 from gobblin_dagster.engine.validation import check_publishers
+from gobblin_dagster.spec.job import JobSpec
 from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job
-from tests.unit.engine.jobs import project, run
+from tests.unit.engine.jobs import job_spec, project, run
 
 APPEND = {"type": "sql_table", "url": "sqlite:///warehouse.db", "table": "numbers"}
 
@@ -128,6 +131,42 @@ def test_newest_row_of_a_key_counts(tmp_path: Path) -> None:
 
     run(tmp_path, table_job(upsert, {"c": {"rows": 12}}, **slots))
     assert query(tmp_path, "SELECT slot, id FROM numbers ORDER BY slot") == [(0, 8), (1, 9), (2, 10), (3, 11)]
+
+
+@pytest.mark.parametrize("before", [{}, {"mode": "upsert", "key": ["id", "dataset"]}], ids=["append", "other key"])
+def test_table_without_the_key_is_refused_until_it_has_one(tmp_path: Path, before: dict[str, Any]) -> None:
+    """It was "the database failed with OperationalError", and tried again by each run for ever."""
+    upsert = APPEND | {"mode": "upsert", "key": ["id"]}
+    run(tmp_path, table_job(APPEND | before, {"c": {"rows": 3}}))
+    (refused,) = run(tmp_path, table_job(upsert, {"c": {"rows": 5}})).datasets
+    assert "no primary key or unique index of the table is over the key (id)" in refused.failures[0].message
+    with closing(sqlite3.connect(tmp_path / "warehouse.db")) as database:
+        database.execute("CREATE UNIQUE INDEX by_id ON numbers (id)")
+    job = table_job(upsert, {"c": {"rows": 5}})
+    opened = project(tmp_path, job)
+    with closing(opened.open_store()) as store:
+        recovered = recover_job(JobContext.of(opened, job, store))
+    assert [one.state for one in recovered] == ["committed"]
+    assert table_ids(tmp_path) == [0, 1, 2, 3, 4]
+
+
+def test_branch_that_was_renamed_gets_its_table_back_as_its_error_says(tmp_path: Path) -> None:
+    table = APPEND | {"mode": "replace"}
+
+    def job(branch: str, rows: int) -> JobSpec:
+        return job_spec({"c": {"rows": rows}}, fork={"branches": [{"name": branch, "publisher": table}]})
+
+    run(tmp_path, job("one", 3))
+    (refused,) = run(tmp_path, job("two", 5)).datasets
+    assert "If 'one' is the former name of this branch: set `branch` of these rows" in refused.failures[0].message
+    with closing(sqlite3.connect(tmp_path / "warehouse.db")) as database, database:
+        database.execute("UPDATE gobblin_commits SET branch = 'two'")
+    opened = project(tmp_path, job("two", 5))
+    with closing(opened.open_store()) as store:
+        recovered = recover_job(JobContext.of(opened, job("two", 5), store))
+    assert [one.state for one in recovered] == ["committed"]
+    assert run(tmp_path, job("two", 6)).status is RunStatus.SUCCEEDED
+    assert table_ids(tmp_path) == [5]
 
 
 def test_keys_and_order_of_rows_come_from_the_extract(tmp_path: Path) -> None:
