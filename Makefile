@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # In one list, so that all are installed in one go; the JDK brings the Java of Spark.
 TEST_PROGRAMS := postgresql mariadb-server maven default-jdk-headless openssh-server mmdebstrap chromium
 .DEFAULT_GOAL := help
-.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots dagster-versions dagster-surface check demo demo-full service service-demo service-example bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-storm crash-table dags executor-storm merge-storm set-back-storm service-storm clean
+.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots dagster-versions dagster-surface check demo demo-full service service-demo service-example bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-storm crash-table dags edit-storm executor-storm merge-storm set-back-storm service-storm clean
 
 help: ## list all of these
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ merge-storm: install ## kill and freeze merges, histories and child tables in Pa
 
 set-back-storm: install ## set store and tables back to older copies among kills, startpoints and abandoned commits: N random schedules (default 100) for each kind of table
 	@$(BIN)/python -m tests.property.test_set_back_storms 0 $(or $(N),100)
+
+edit-storm: install ## edit a job file between runs as people do: branches, publishers, tables, names; N random job files (default 100)
+	@$(BIN)/python -m tests.property.test_edit_storms 0 $(or $(N),100)
 
 executor-storm: install ## kill service, workers and broker of examples/service 50 times, then count rows: KILLS=50 SEED=1 STORE=postgresql SPARK=1
 	@scripts/ensure-system.sh postgresql maven default-jdk-headless

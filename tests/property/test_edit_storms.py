@@ -1,0 +1,229 @@
+"""A job file is edited between runs as people do: no row comes twice, and a place lacks rows only if a run has said so.
+
+Many more: `python -m tests.property.test_edit_storms FIRST COUNT`.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import random
+import sqlite3
+import sys
+import tempfile
+from collections import Counter
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.engine.project import JobLines, Project
+from gobblin_dagster.engine.results import DatasetResult
+from gobblin_dagster.engine.run.job_run import run_job
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.testing.inline_runner import InlineRunner
+from tests.unit.engine.jobs import job_spec, project
+
+URNS = ("a", "b")
+EVENTS = 14
+TELLS = ("only rows that were not read yet", "take the place of all", "are left for a later run")
+"""What a run says of places that do not hold all rows that were read."""
+FILES: tuple[dict[str, Any], ...] = ({"type": "append"}, {"type": "merge", "key": ["id"]}, {"type": "timestamped"})
+TABLES: tuple[dict[str, Any], ...] = (
+    {"type": "delta"},
+    {"type": "delta", "mode": "merge", "key": ["id"]},
+    {"type": "sql_table", "mode": "append"},
+    {"type": "sql_table", "mode": "upsert", "key": ["id"]},
+)
+
+
+SETTINGS: dict[str, list[Any]] = {
+    "name": ["numbers", "renamed"],
+    "output": ["lake", "lake2"],
+    "table": ["numbers", "others"],
+    "scope": ["dataset", "job"],
+    "max_work_units": [None, 1],
+}
+
+
+@dataclass
+class Branch:
+    """A branch of the job file."""
+
+    publisher: dict[str, Any]
+    database: str = "first"
+    """The database and the table of a `sql_table`."""
+
+
+@dataclass
+class JobFile:
+    """What a person edits."""
+
+    branches: dict[str, Branch] = field(default_factory=lambda: {"one": Branch({"type": "append"})})
+    name: str = "numbers"
+    output: str = "lake"
+    table: str = "numbers"
+    scope: str = "dataset"
+    max_work_units: int | None = None
+
+
+class Storm:
+    """A job over growing datasets, whose file is edited at random."""
+
+    def __init__(self, root: Path, dice: random.Random) -> None:
+        self.root = root
+        self.dice = dice
+        self.rows = dict.fromkeys(URNS, 0)
+        self.file = JobFile()
+        self.told: dict[tuple[str, ...], set[int]] = {}
+        """Rows that the places of a branch lack, as a run has said: by job, dataset and branch."""
+        self.log: list[str] = []
+
+    def rage(self) -> None:
+        """Let things happen; a broken promise is raised with all that led there."""
+        try:
+            self.grow()
+            self.go_on()
+            for _ in range(EVENTS):
+                self.grow()
+                if not self.edit():
+                    return
+        except AssertionError as error:
+            raise AssertionError("\n  ".join([str(error), *self.log])) from error
+
+    # -- what may happen -----------------------------------------------------------------------------------------------
+    def grow(self) -> None:
+        for urn in URNS:
+            self.rows[urn] += self.dice.randrange(4)
+
+    def edit(self) -> bool:
+        """Edit the file, run, and undo an edit that is refused; False if something waits for a person."""
+        former = copy.deepcopy(self.file)
+        self.dice.choice([self._publisher, self._publisher, self._database, self._add, self._remove, self._rename])()
+        if self.dice.randrange(3) == 0:
+            self._settings()
+        if self.go_on():
+            return True
+        self.file = former
+        # What a step of the commit has refused waits for a person, whatever the file says now.
+        return self._waits() is False and self.go_on()
+
+    def _publisher(self) -> None:
+        self._any_branch().publisher = self.dice.choice([*FILES, *TABLES])
+
+    def _database(self) -> None:
+        self._any_branch().database = self.dice.choice(["first", "second"])
+
+    def _add(self) -> None:
+        name = self.dice.choice(["one", "two", "three"])
+        self.file.branches.setdefault(name, Branch(self.dice.choice([*FILES, *TABLES]), f"of_{name}"))
+
+    def _remove(self) -> None:
+        if len(self.file.branches) > 1:
+            del self.file.branches[self.dice.choice([*self.file.branches])]
+
+    def _rename(self) -> None:
+        old, new = self.dice.choice([*self.file.branches]), self.dice.choice(["one", "two", "three"])
+        if new not in self.file.branches:
+            self.file.branches[new] = self.file.branches.pop(old)
+
+    def _settings(self) -> None:
+        name = self.dice.choice([*SETTINGS])
+        setattr(self.file, name, self.dice.choice(SETTINGS[name]))
+
+    def _any_branch(self) -> Branch:
+        return self.dice.choice([*self.file.branches.values()])
+
+    # -- runs ----------------------------------------------------------------------------------------------------------
+    def go_on(self) -> bool:
+        result = run_job(self._project, self._project.jobs[0], runner=InlineRunner())
+        told = [f"{one.dataset_urn} {one.outcome}: {one.problem[:150]} {one.notes}" for one in result.datasets]
+        self.log.append(f"{self.file}, rows {self.rows}: {result.status.value} {told}")
+        if result.status is not RunStatus.SUCCEEDED:
+            assert any(one.problem for one in result.datasets), "failed without a reason"
+            return False
+        for dataset in result.datasets:
+            if dataset.is_committed:
+                self._check(dataset)
+        return True
+
+    def _check(self, dataset: DatasetResult) -> None:
+        urn = dataset.dataset_urn
+        for name, branch in self.file.branches.items():
+            held = self._held(urn, name, branch)
+            assert not (twice := [row for row, times in held.items() if times > 1]), (
+                f"{name} of {urn} has {twice} twice"
+            )
+            lacking = set(range(self.rows[urn])) - {*held}
+            told = self.told.setdefault((self.file.name, urn, name), set())
+            if any(sentence in note for note in dataset.notes for sentence in TELLS):
+                told |= lacking
+            assert lacking <= told, f"{name} of {urn} lacks {lacking - told}, and no run has said so"
+
+    def _waits(self) -> bool:
+        with closing(self._project.open_store()) as store:
+            return any(store.load_sequences(name) for name in ("numbers", "renamed"))
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+    @property
+    def _project(self) -> Project:
+        """The project as if it were read from files: jobs that were renamed are looked for in those alone."""
+        return dataclasses.replace(
+            project(self.root, self._job), lines={self.file.name: JobLines(self.root / "job.yaml", {})}
+        )
+
+    @property
+    def _job(self) -> JobSpec:
+        branches = [{"name": name, "publisher": self._options(one)} for name, one in self.file.branches.items()]
+        return job_spec(
+            {urn: {"rows": rows} for urn, rows in self.rows.items()},
+            job=self.file.name,
+            extract={"namespace": "test", "table": self.file.table},
+            fork={"branches": branches},
+            output={"path": self.file.output},
+            commit={"scope": self.file.scope},
+            execution={"max_work_units": self.file.max_work_units},
+        )
+
+    def _options(self, branch: Branch) -> dict[str, Any]:
+        if branch.publisher["type"] == "delta":
+            return branch.publisher | {"table": "dataset"}
+        if branch.publisher["type"] == "sql_table":
+            return branch.publisher | {"url": f"sqlite:///{branch.database}.db", "table": "numbers_{dataset}"}
+        return branch.publisher
+
+    def _held(self, urn: str, name: str, branch: Branch) -> Counter[int]:
+        """Return how often the place of a branch has each row of a dataset."""
+        kind = branch.publisher["type"]
+        if kind == "delta":
+            with suppress(TableNotFoundError):
+                table = DeltaTable(self.root / self.file.output / "test" / self.file.table / name / urn)
+                return Counter(table.to_pyarrow_table()["id"].to_pylist())
+            return Counter()
+        if kind == "sql_table":
+            with closing(sqlite3.connect(self.root / f"{branch.database}.db")) as database:
+                return Counter(row for (row,) in database.execute(f"SELECT id FROM numbers_{urn}"))
+        with closing(self._project.open_store()) as store:
+            files = [file for file in store.load_snapshot(self.file.name, urn) if file.branch == name]
+        return Counter(row for file in files for row in pq.read_table(file.path)["id"].to_pylist())
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_job_file_is_edited_between_runs(tmp_path: Path, seed: int) -> None:
+    Storm(tmp_path, random.Random(seed)).rage()
+
+
+if __name__ == "__main__":
+    first, count = int(sys.argv[1]), int(sys.argv[2])
+    for number in range(first, first + count):
+        with tempfile.TemporaryDirectory() as folder:
+            Storm(Path(folder), random.Random(number)).rage()
+        sys.stdout.write(f"\r{number + 1 - first} job files")
+        sys.stdout.flush()
+    sys.stdout.write("\n")
