@@ -9,14 +9,14 @@ from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.path_guard import is_apart, is_below
 
 
-def delete_staging(storage: Storage, sequence: CommitSequence) -> None:
-    """Delete the staging folders of a sequence; raises OSError.
+def delete_staging(storage: Storage, sequence: CommitSequence, *, only_empty: bool = False) -> None:
+    """Delete the staging folders of a sequence, or those that are empty; raises OSError.
 
     Folders apart from the output belong to the program that put the steps: only empty ones are deleted, and the empty
     folders above them up to the folder that also contains the output.
     """
     for folder in sequence.staging_dirs:
-        if is_apart(folder, sequence.output_root):
+        if only_empty or is_apart(folder, sequence.output_root):
             _delete_empty(storage, folder, sequence.output_root)
         else:
             storage.delete_tree(folder)

@@ -34,7 +34,7 @@ from gobblin_dagster.core.commit import (
     StoredSequence,
 )
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import StagedFileLostError, StepRefusedError, UsageError
+from gobblin_dagster.core.errors import GobblinDagsterError, StagedFileLostError, StepRefusedError, UsageError
 from gobblin_dagster.core.ids import new_commit_id, new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.storage import Storage
@@ -43,7 +43,9 @@ from gobblin_dagster.core.watermark.ranges import CommittedRanges, WatermarkInte
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
+from gobblin_dagster.engine.commit.manifest import write_missing_manifests
 from gobblin_dagster.engine.commit.path_guard import check_paths
+from gobblin_dagster.engine.commit.staging import delete_staging
 from gobblin_dagster.engine.commit.steps import RenameFileStep, renames_of
 from gobblin_dagster.engine.commit.steps.transaction import DatasetStateStep, HighWatermarkStep, watermark_steps
 from gobblin_dagster.spec.job import NAME_PATTERN
@@ -177,17 +179,23 @@ class CommitStepStore:
 
     # -- the design's methods ------------------------------------------------------------------------------------------
     def create(self, store_name: str, dataset_urn: str | None = None) -> bool:
-        """Make a store, or a dataset in a store; False if it exists. Raises UsageError for a bad name."""
+        """Make a store, or a dataset in a store; False if it exists. Raises UsageError for a bad name.
+
+        First finishes the work after a commit that a crash left, for all datasets of the store or this one: manifest
+        and empty folders of sources. What cannot be finished is logged and waits for the next call.
+        """
         if not re.fullmatch(NAME_PATTERN, store_name):
             raise UsageError(
                 problem=f"{store_name!r} is not a store name.", hint="Letters, digits and _, as for a job."
             )
         if dataset_urn is None:
+            self._finish_ended(store_name)
             is_new = store_name not in self._drafts and store_name not in self._store.list_jobs()
             self._drafts.setdefault(store_name, {})
             return is_new
         if self.exists(store_name, dataset_urn):
             return False
+        self._finish_ended(store_name, dataset_urn)
         self._drafts.setdefault(store_name, {})[dataset_urn] = []
         return True
 
@@ -253,7 +261,7 @@ class CommitStepStore:
     """The original's name."""
 
     def begin(self, store_name: str, dataset_urn: str = "") -> SequenceBuilder:
-        """Begin a sequence; raises UsageError if one waits already."""
+        """Begin a sequence, as `create` does; raises UsageError if one waits already."""
         if not self.create(store_name, dataset_urn):
             raise UsageError(
                 problem=f"Commit steps wait for dataset {dataset_urn!r} of {store_name}.",
@@ -330,6 +338,43 @@ class CommitStepStore:
         with LeaseKeeper(self._store, store_name, owner, self._ttl) as keeper:
             yield keeper.take(dataset_urn)
             keeper.leave(self._committer.unfinished)
+
+    def _finish_ended(self, store_name: str, dataset_urn: str | None = None) -> None:
+        """Do what the next run's recovery does for jobs: write missing manifests and delete folders of sources.
+
+        Only empty folders, because the next task may have written its files there already. A lease that nobody holds
+        shows the datasets. Those with a waiting sequence are left to its commit.
+        """
+        now = self._store.now()
+        waiting = {sequence.dataset_urn for sequence in self._store.load_sequences(store_name, states=WAITING)}
+        left = {
+            urn
+            for urn, lease in self._store.load_leases(store_name).items()
+            if dataset_urn in (None, urn) and urn not in waiting and not lease.is_held(now)
+        }
+        if not left:
+            return
+        owner = LeaseOwner.current(new_run_id(self._clock.now()))
+        with LeaseKeeper(self._store, store_name, owner, self._ttl) as keeper:
+            urns = sorted(keeper.acquire(left).granted)
+            states, _ = self._store.load_readable_states(store_name, urns)
+            _, faults = write_missing_manifests(
+                states, job=store_name, store=self._store, storage=self._storage, output_root=self._root
+            )
+            for urn in states.keys() - faults.keys():
+                try:
+                    self._delete_empty_folders(store_name, urn)
+                    keeper.settle([urn])
+                except (OSError, GobblinDagsterError) as error:
+                    faults[urn] = error
+        for urn, fault in faults.items():
+            log.warning("Cleaning up after a commit of dataset %r of %s waits: %s", urn, store_name, fault)
+
+    def _delete_empty_folders(self, store_name: str, dataset_urn: str) -> None:
+        ended = self._store.load_sequences(store_name, {SequenceState.COMMITTED}, [dataset_urn], limit=1)
+        for sequence in (decode_sequence(stored, self._store.places) for stored in ended):
+            check_paths(sequence)
+            delete_staging(self._storage, sequence, only_empty=True)
 
     # -- what waits ----------------------------------------------------------------------------------------------------
     def _waiting(self, store_name: str, dataset_urn: str) -> list[StoredSequence]:

@@ -12,11 +12,13 @@ from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.errors import StagedFileLostError, StepRefusedError, UsageError
 from gobblin_dagster.core.row_mark import RowMark
 from gobblin_dagster.core.watermark import CompositeWatermark
+from gobblin_dagster.engine.commit.manifest import list_manifests
 from gobblin_dagster.engine.commit.step_store import CommitStepStore, SequenceBuilder
 from gobblin_dagster.engine.commit.steps.transaction import DatasetStateStep, HighWatermarkStep
 from gobblin_dagster.state.store import StateStore
 from gobblin_dagster.storage import LocalStorage
 from gobblin_dagster.testing.conformance.state_store.opening import ManualClock, OpensStore, StoreMaker
+from gobblin_dagster.testing.faults import Fault, FaultPoints, Halted, counted_storage, counted_store, halt_after
 
 JOB, URN = "kafka_hdfs", "MyTopic"
 FILES = ("2015-12-09/1.avro", "2015-12-09/2.avro", "2015-12-10/1.avro")
@@ -99,6 +101,25 @@ class StepStoreConformance(OpensStore):
         assert len(later.get_commit_sequence(JOB, URN).steps) == 5
         assert later.get_commit_sequence(JOB, URN).commit()
         assert lake.published() == sorted(FILES)
+
+    @pytest.mark.parametrize("begin", [lambda s: s.begin(JOB, URN), lambda s: s.create(JOB)], ids=["dataset", "store"])
+    def test_next_run_finishes_what_a_crash_left_after_the_commit(
+        self, lake: Lake, maker: StoreMaker, begin: Callable[[CommitStepStore], object]
+    ) -> None:
+        """A crash between COMMIT and manifest: the next run writes the manifest and deletes empty task-output."""
+        killed = FaultPoints(Fault(1, halt_after, "store.commit"))
+        store, storage = maker.open(), LocalStorage(durable=False)
+        steps = CommitStepStore(counted_store(store, killed), counted_storage(storage, killed), str(lake.root))
+        with pytest.raises(Halted):
+            lake.put_all(steps.begin(JOB, URN)).end().commit()
+        store.load_leases(JOB)[URN].owner.note_end()
+        assert list_manifests(storage, str(lake.root), JOB, URN) == []
+        next_task = lake.task_output / FILES[2]
+        next_task.write_text("of the next task")
+        begin(lake.steps(maker.open()))  # another process
+        assert list_manifests(storage, str(lake.root), JOB, URN) == [1]
+        assert list(lake.task_output.rglob("*")) == [next_task.parent, next_task]
+        assert not store.load_leases(JOB)
 
     def test_dataset_whose_redo_fails_is_skipped_and_others_go_on(self, lake: Lake, store: StateStore) -> None:
         """A sequence whose third redo failed is set aside; other datasets go on."""
