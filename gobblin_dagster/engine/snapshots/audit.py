@@ -33,7 +33,8 @@ def audit_dataset(job: JobSpec, source: Source, store: StateStore, dataset_urn: 
         The counts, or None if the source cannot count or nothing was committed.
 
     Raises:
-        SourceError: the source holds none of the rows any more, so that there is nothing to compare with.
+        SourceError: the source does not hold the rows any more that were read, so that there is nothing to compare
+            with.
     """
     state = store.load_dataset_states(job.job, [dataset_urn]).get(dataset_urn)
     if state is None:
@@ -43,8 +44,7 @@ def audit_dataset(job: JobSpec, source: Source, store: StateStore, dataset_urn: 
         return None
     totals = state.totals
     if not source_rows and totals.rows_read:
-        gone = f"it holds none of the {totals.rows_read:,} rows any more that were read from dataset {dataset_urn!r}."
-        raise SourceError(job=job.job, problem=gone)
+        raise _too_few(job.job, dataset_urn, source_rows, totals.rows_read)
     files = store.load_snapshot(job.job, dataset_urn)
     writers = {branch.name: job.writer_of(branch) for branch in job.fork.branches}
     unpublished = branches_without_files(job)
@@ -64,7 +64,20 @@ def audit_dataset(job: JobSpec, source: Source, store: StateStore, dataset_urn: 
     if short := [branch for branch, rows in published.items() if rows < expected[branch]]:
         elsewhere = _published_elsewhere(store, job.job, dataset_urn)
         expected |= {branch: expected[branch] - elsewhere[branch] for branch in short}
-    return Audit(dataset_urn, source_rows, published, expected)
+    audit = Audit(dataset_urn, source_rows, published, expected)
+    if 0 < audit.duplicated <= totals.rows_read - source_rows:
+        raise _too_few(job.job, dataset_urn, source_rows, totals.rows_read)
+    return audit
+
+
+def _too_few(job: str, dataset_urn: str, source_rows: int, rows_read: int) -> SourceError:
+    gone = (
+        f"it holds only {source_rows:,} of the {rows_read:,} rows"
+        if source_rows
+        else f"it holds none of the {rows_read:,} rows any more"
+    )
+    why = ": the others are gone from it, or were read again after a startpoint" if source_rows else ""
+    return SourceError(job=job, problem=f"{gone} that were read from dataset {dataset_urn!r}{why}.")
 
 
 def _published_elsewhere(store: StateStore, job: str, dataset_urn: str) -> Counter[str]:
