@@ -52,7 +52,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from gobblin_dagster.core.secrets import hidden
 
@@ -450,6 +450,12 @@ class StorageError(TerminalError):
     path: str
     problem: str
     dataset_urn: str | None = None
+
+    @classmethod
+    def of(cls, error: OSError, operation: str, path: str, dataset_urn: str | None = None) -> Self:
+        """Return an error of the system as this one; `path` counts if the system names none."""
+        where, problem = str(error.filename or path), error.strerror or str(error)
+        return cls(operation=operation, path=where, problem=problem, dataset_urn=dataset_urn)
 
     def message(self) -> str:
         dataset = f"Dataset {self.dataset_urn!r}: " if self.dataset_urn is not None else ""

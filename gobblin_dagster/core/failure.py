@@ -27,8 +27,7 @@ def refused_by_storage(error: Exception, path: str = "") -> StorageError | None:
     """
     if not isinstance(error, OSError) or not (path or error.errno in _DISK_FAULTS):
         return None
-    where = str(error.filename or path or "a file")
-    return StorageError(operation="write to", path=where, problem=error.strerror or str(error))
+    return StorageError.of(error, "write to", path or "a file")
 
 
 def describe_failure(error: Exception, branch: str | None = None) -> TaskFailure:

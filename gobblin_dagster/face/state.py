@@ -180,8 +180,8 @@ class StateMethods:
             dry_run: only return what would change.
 
         Raises:
-            UsageError: it lies before what was read, inside of a date of files, or is of another type; or nothing is
-                published of the dataset.
+            UsageError: it lies before what was read, beyond the end of the source, inside of a date of files, or is of
+                another type; or nothing is published of the dataset.
             DatasetBusyError, UnfinishedSequenceError: a run works on the dataset, or left it unfinished.
 
         Example:
@@ -193,7 +193,7 @@ class StateMethods:
         def plan(state: DatasetState) -> Change:
             kind = state.committed.watermark_type
             moved = watermark if isinstance(watermark, Watermark) else parse_watermark(kind, str(watermark))
-            require_position(self._session.project, state, moved)
+            require_position(self._session.project, state, moved, self._session.spark())
             return plan_set(state, moved, who=who(), why=required(why), now=self._session.now())
 
         with self._session.use_store() as store:

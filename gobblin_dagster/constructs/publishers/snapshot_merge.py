@@ -88,8 +88,7 @@ class MergePublisher(JudgesMerges[SnapshotOptions]):
         except (ValueError, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:  # ArrowInvalid is a ValueError
             raise StepRefusedError(step=step, problem=str(error)[:500]) from error
         except OSError as error:
-            path = str(error.filename or view.folder)
-            raise StorageError(operation="merge files of", path=path, problem=error.strerror or str(error)) from error
+            raise StorageError.of(error, "merge files of", view.folder) from error
 
 
 def _staged(merged: FileMerge[str], writer: DataWriter) -> tuple[StagedFile, ...]:

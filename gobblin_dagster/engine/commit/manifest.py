@@ -221,11 +221,8 @@ def write_missing_manifests(
             if fill_manifests(storage, store, output_root, job, {urn: state}):
                 written[urn] = state
         except OSError as error:
-            path = str(error.filename or output_root)
             operation = f"write the manifest of snapshot {state.snapshot}, at"
-            faults[urn] = StorageError(
-                operation=operation, path=path, problem=error.strerror or str(error), dataset_urn=urn
-            )
+            faults[urn] = StorageError.of(error, operation, output_root, urn)
         except GobblinDagsterError as error:
             faults[urn] = error
     return written, faults

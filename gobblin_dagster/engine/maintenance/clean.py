@@ -125,8 +125,7 @@ def _noted(faults: list[Exception], operation: str, path: str) -> Iterator[None]
     try:
         yield
     except OSError as error:
-        where = str(error.filename or path)
-        faults.append(StorageError(operation=operation, path=where, problem=error.strerror or str(error)))
+        faults.append(StorageError.of(error, operation, path))
     except StorageError as error:
         faults.append(error)
 

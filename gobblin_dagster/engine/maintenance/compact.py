@@ -177,9 +177,7 @@ class _Compactor:
             except GobblinDagsterError as error:
                 return replace(compaction, problem=str(error))
             except OSError as error:
-                path = str(error.filename or self._root)
-                fault = StorageError(operation="compact, at", path=path, problem=error.strerror or str(error))
-                return replace(compaction, problem=str(fault))
+                return replace(compaction, problem=str(StorageError.of(error, "compact, at", self._root)))
             finally:
                 leases.leave(self._committer.unfinished)
 

@@ -20,17 +20,20 @@ from gobblin_dagster.core.commit import (
     ManualChange,
     SequenceState,
 )
-from gobblin_dagster.core.constructs import ChecksPositions, ConstructContext
+from gobblin_dagster.core.constructs import ChecksPositions, SourceContext, StartpointResolver
 from gobblin_dagster.core.dataset_state import DatasetState, with_committed
-from gobblin_dagster.core.errors import GobblinDagsterError, UnfinishedSequenceError, UsageError
-from gobblin_dagster.core.ids import new_commit_id, new_person_id
+from gobblin_dagster.core.errors import GobblinDagsterError, StartpointError, UnfinishedSequenceError, UsageError
+from gobblin_dagster.core.ids import new_commit_id, new_person_id, new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.startpoint import Upcoming
 from gobblin_dagster.core.utils.table import ShownAsFacts
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
 from gobblin_dagster.engine.commit.leases import busy_error
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.task.runner import SessionRunner, TaskRunner
+from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
 
 LEASE_TTL = timedelta(seconds=60)
@@ -104,30 +107,65 @@ def plan_set(state: DatasetState, watermark: Watermark, *, who: str, why: str, n
     return Change("set", state, _successor(state, committed, now), who, why)
 
 
-def require_position(project: Project, state: DatasetState, watermark: Watermark) -> None:
-    """Refuse a watermark at which rows would be skipped whatever the data, such as a time inside of a date of files.
+def require_position(
+    project: Project, state: DatasetState, watermark: Watermark, spark: TaskRunner | SessionRunner | None = None
+) -> None:
+    """Refuse a watermark at which rows would be skipped: inside of a date of files, or ahead and beyond the end.
 
-    Asks the source of the dataset's job. Does nothing if the project does not have this job, or cannot make its source:
-    a faulty job file keeps nobody from changing the state.
+    Asks the source of the dataset's job. Does nothing if the project does not have this job, or if its source cannot be
+    made or asked now, or has no end: nothing but the watermark's own fault keeps anybody from changing the state.
+
+    Args:
+        project: the project.
+        state: the dataset's state.
+        watermark: where the dataset shall go on.
+        spark: gives a session to sources that find their end with Spark; without one, these are not asked.
 
     Raises:
         UsageError: the source refuses the watermark.
     """
-    if problem := _refusal(project, state.job, watermark):
-        raise UsageError(problem=f"Dataset {state.dataset_urn!r} cannot go on at {watermark}: {problem}.")
+    job = next((one for one in project.jobs if one.job == state.job), None)
+    problem = hint = ""
+    with suppress(GobblinDagsterError, OSError):
+        if job is not None:
+            problem, hint = _refusal(project, job, state, watermark, spark)
+    if problem:
+        raise UsageError(problem=f"Dataset {state.dataset_urn!r} cannot go on at {watermark}: {problem}.", hint=hint)
 
 
-def _refusal(project: Project, name: str, watermark: Watermark) -> str:
-    job = next((one for one in project.jobs if one.job == name), None)
-    with suppress(GobblinDagsterError):
-        if job is not None and issubclass(registry.load(ConstructKind.SOURCE, job.source.type), ChecksPositions):
-            context = ConstructContext(job=job.job, base_dir=str(project.root.resolve()))
-            source: ChecksPositions = registry.create(ConstructKind.SOURCE, job.source, context)
-            try:
-                source.check_position(watermark)
-            except ValueError as error:
-                return str(error)
-    return ""
+def _refusal(
+    project: Project,
+    job: JobSpec,
+    state: DatasetState,
+    watermark: Watermark,
+    spark: TaskRunner | SessionRunner | None,
+) -> tuple[str, str]:
+    """Return why the source of a job refuses a watermark, and what to do; empty if it does not."""
+    context = project.run_context(job, new_run_id(project.clock.now())).construct_context(job)
+    session = spark.open_session if isinstance(spark, SessionRunner) else None
+    source: object = registry.create(ConstructKind.SOURCE, job.source, replace(context, spark=session))
+    if isinstance(source, ChecksPositions):
+        try:
+            source.check_position(watermark)
+        except ValueError as error:
+            return str(error), ""
+    if isinstance(source, StartpointResolver) and _is_ahead(state, watermark):
+        urn = state.dataset_urn
+        asked = SourceContext(job.to_extract(), {urn: state}, lambda one: one == urn, project.clock)
+        source.resolve_startpoint(urn, Upcoming(), asked)  # raises if there is no end, such as of an emptied folder
+        try:
+            source.resolve_startpoint(urn, watermark, asked)
+        except StartpointError as error:
+            return error.problem, "`upcoming` is a position of `gobblin startpoint set`."
+    return "", ""
+
+
+def _is_ahead(state: DatasetState, watermark: Watermark) -> bool:
+    """Return whether a watermark lies behind that of a state; what goes back skips no row that was not skipped."""
+    if state.watermark is None or type(watermark) is not state.committed.watermark_type or watermark.is_layered:
+        return False
+    known: Mapping[str, Any] = state.watermark.components()
+    return any(name not in known or position > known[name] for name, position in watermark.components().items())
 
 
 def plan_reset(state: DatasetState, *, who: str, why: str, now: datetime) -> Change:

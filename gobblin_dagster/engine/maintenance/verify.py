@@ -287,9 +287,8 @@ class _Verifier:
         try:
             return self._repaired(dataset, leases)
         except OSError as error:
-            path = str(error.filename or manifest_dir(self._root, self._job.job, dataset.dataset_urn))
-            fault = StorageError(operation="repair", path=path, problem=error.strerror or str(error))
-            return replace(dataset, note=str(fault))
+            path = manifest_dir(self._root, self._job.job, dataset.dataset_urn)
+            return replace(dataset, note=str(StorageError.of(error, "repair", path)))
 
     def _repaired(self, dataset: VerifiedDataset, leases: LeaseKeeper) -> VerifiedDataset:
         urn = dataset.dataset_urn

@@ -137,10 +137,7 @@ def manifests_asked(output_root: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        where = str(error.filename or output_root)
-        raise StorageError(
-            operation="look for manifests in", path=where, problem=error.strerror or str(error)
-        ) from error
+        raise StorageError.of(error, "look for manifests in", output_root) from error
 
 
 def _unknown_snapshots(

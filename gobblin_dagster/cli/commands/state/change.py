@@ -26,6 +26,7 @@ from gobblin_dagster.cli.flow_jobs import FlowOption, job_with_flow, jobs_with_f
 from gobblin_dagster.cli.render.console import console, dataset_name, instant, print_facts, print_table
 from gobblin_dagster.cli.render.documents import mark, origin_text, state_view
 from gobblin_dagster.cli.render.json_document import print_json
+from gobblin_dagster.cli.spark import plan_only_spark
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import SpecError, UsageError
@@ -73,7 +74,8 @@ def set_watermark(
         state = find_state(store, dataset, job_with_flow(ctx, store, flow, job, dataset))
         moved = parse_watermark(state.committed.watermark_type, watermark)
         if (project := _readable_project(ctx)) is not None:
-            state_change.require_position(project, state, moved)
+            with plan_only_spark(project) as spark:
+                state_change.require_position(project, state, moved, spark)
         change = state_change.plan_set(state, moved, who=who(), why=reason, now=SystemClock().now())
         _change(store, change, yes=yes, dry_run=dry_run, output=output)
 

@@ -10,9 +10,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.startpoint import Oldest, Specific, StartpointPosition, Timestamp, Upcoming
+from gobblin_dagster.core.watermark import LongWatermark
+from gobblin_dagster.engine.maintenance.state_change import require_position
 from gobblin_dagster.spec.job import JobSpec
-from tests.unit.engine.jobs import run
+from tests.unit.engine.jobs import project, run
 from tests.unit.engine.plan.test_startpoints import planned, store_of, waiting, wish
 
 URN = "main.orders"
@@ -258,3 +261,22 @@ def test_range_is_read_again_and_the_watermark_stays(
     assert planned(tmp_path, spec, URN).low == before
     run(tmp_path, spec)
     assert ids(tmp_path, spec) == [1, 2, 2, 3, 3, 4, 5, 6]
+
+
+def test_state_is_not_set_beyond_the_end(tmp_path: Path, orders: sqlite3.Connection) -> None:
+    """`gobblin state set`: rows that come before the position would never be read."""
+    run(tmp_path, job())
+    with store_of(tmp_path, job()) as store:
+        state = store.load_dataset_states("shop")[URN]
+    shop = project(tmp_path, job())
+    with pytest.raises(UsageError, match="cannot go on at 100: it lies beyond the end, 6: rows before it that come"):
+        require_position(shop, state, LongWatermark(100))
+    add(orders, 9)
+    for fine in (6, 8, 10):
+        require_position(shop, state, LongWatermark(fine))
+    orders.execute("DELETE FROM orders WHERE id > 3")
+    require_position(shop, state, LongWatermark(5))  # goes back
+    orders.execute("DELETE FROM orders")
+    require_position(shop, state, LongWatermark(100))  # a table without rows has no end
+    (tmp_path / "shop.db").unlink()
+    require_position(shop, state, LongWatermark(100))  # and one that cannot be asked keeps nobody from going on
