@@ -15,17 +15,23 @@ import os
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
+
+from gobblin_dagster.core.known_settings import DATABASE, SQLITE, Settings, kind_of
 
 _PORTS = {
     "hdfs": 8020,
     "http": 80,
     "https": 443,
     "mariadb": 3306,
+    "mssql": 1433,
     "mysql": 3306,
+    "oracle": 1521,
     "postgres": 5432,
     "postgresql": 5432,
     "sftp": 22,
+    "sqlserver": 1433,
+    "thrift": 9083,
 }
 _LOCAL = ("file", "local")
 _WITHOUT_HOST = frozenset({*_LOCAL, "sqlite", "s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "memory"})
@@ -36,12 +42,33 @@ _FILES = frozenset(
     {*_LOCAL, "s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "sftp", "ssh", "ftp", "ftps", "memory"}
 )
 """Schemes whose URLs name files."""
-_OTHER_SERVERS = frozenset({"host", "hostaddr", "server", "service", "unix_socket", "unix_sock", "dsn", "odbc_connect"})
-"""Query parameters of a database URL that name another server than its host part."""
-_FILES_READ = frozenset({"passfile", "read_default_file"})
-"""Query parameters of a database URL that name a file also if it has no slash; a default file may name a server."""
-_SENDS_FILES = "infile"
-"""In names of query parameters of a MySQL URL (`local_infile`): the server may then ask for any file here."""
+_DATABASES = frozenset({"mariadb", "mssql", "mysql", "oracle", "postgres", "postgresql", "sqlserver"})
+"""Schemes of databases that are servers."""
+_START = re.compile(r"(jdbc:)?[A-Za-z][A-Za-z0-9+.-]{0,30}:")
+"""What tells the kind of a URL."""
+_JDBC = re.compile(r"jdbc:(mariadb|mysql|postgresql|sqlserver)://")
+"""URLs for Java's drivers whose servers and parameters can be found."""
+_CLASSES = frozenset(
+    {
+        "com.microsoft.sqlserver.jdbc.SQLServerDriver",
+        "com.mysql.cj.jdbc.Driver",
+        "com.mysql.jdbc.Driver",
+        "org.mariadb.jdbc.Driver",
+        "org.postgresql.Driver",
+    }
+)
+"""Java's drivers of these."""
+_LOGIN = re.compile(
+    r"\s*org\.apache\.kafka\.common\.security\.(plain\.Plain|scram\.Scram|oauthbearer\.OAuthBearer)LoginModule\s+required"
+    r"""(\s+(username|password|tokenauth|clientId|clientSecret|scope)\s*=\s*("[^"\\]*"|'[^'\\]*'|\w+))*\s*;\s*"""
+)
+"""Lines of JAAS that name no file and no class but Kafka's own."""
+_FORMS = {"word": re.compile(r"[\w.@/-]+"), "name": re.compile(r"[\w-]*"), "login": _LOGIN}
+_SIGNS = frozenset("()=;")
+"""Signs with which Java's drivers write further hosts and settings into the place of the host."""
+_SCHEMES = _DATABASES | _WITHOUT_HOST | _FILES | {"http", "https", "thrift"}
+_SHORT_NAME = re.compile(r"[A-Za-z][\w-]*")
+"""A name under which an installed package offers a class."""
 _ODD = re.compile(r"[\\\s\x00-\x1f]")
 """Characters that end a host in some libraries and not in others, so that they would not read the same host as we."""
 _HOST = re.compile(r"[\w.-]+")
@@ -67,6 +94,9 @@ class AllowLists:
     """`host`, `host:port`, `*.domain`, an address or a network (`10.0.0.0/8`)."""
     sources: tuple[str, ...] | None = None
     """Types of sources, such as `files`; a source of a module by its whole target `module:name`."""
+    options: tuple[str, ...] = ()
+    """Names of further settings of clients that jobs may use, and beginnings of URLs (`jdbc:oracle:`); `*` stands for
+    any characters."""
 
     def path_problem(self, path: str, base_dir: str = "/") -> str:
         """Check the path or URL of a file, a folder, or a pattern of files; return the problem or an empty text.
@@ -124,40 +154,137 @@ class AllowLists:
         Query parameters of a database URL that name another server or a file are checked too. No message holds the URL
         of a server, as it may hold a password.
         """
-        bare = url.removeprefix("jdbc:")
-        if not _SCHEME.match(bare):
-            # jdbc:oracle:thin:@host:1521:x, jdbc:derby:/folder: server and folder cannot be found, so it is refused.
-            name = bare.partition(":")[0]
-            return self.host_problem(name) or (self.path_problem(url, base_dir) if name != url else "")
-        scheme = bare.partition("://")[0].lower().partition("+")[0]
+        bare, is_java = url.removeprefix("jdbc:"), url.startswith("jdbc:")
+        scheme = bare.partition("://")[0].lower().partition("+")[0] if _SCHEME.match(bare) else ""
+        if (is_java and not _JDBC.match(url)) or scheme not in _SCHEMES:
+            # jdbc:oracle:thin:@host:1521:x, jdbc:h2:mem:x;INIT=..., duckdb:///x: nobody knows what such URLs may name.
+            return self._unknown_url_problem(url)
         try:
             if _ODD.search(re.split("[/?#]", bare.partition("://")[2], maxsplit=1)[0]):
                 raise ValueError
-            parts = urlsplit(bare)
+            parts = _java_parts(bare) if is_java else urlsplit(bare)
             host, port = parts.hostname or "", parts.port or _PORTS.get(scheme)
         except ValueError:
             problem = "the URL cannot be read, so its host cannot be checked against `allow.hosts` of gobblin.yaml"
-            return problem if self.hosts is not None else ""
+            return problem if self.is_limited else ""
+        if scheme in _DATABASES:
+            return self._database_problem(bare, parts, base_dir, is_java=is_java)
         if scheme == "sqlite":
-            file = bare.partition(":///")[2].partition("?")[0] or "."
+            file, _, query = bare.partition(":///")[2].partition("?")
             # sqlite:///file:/etc/x?uri=true opens /etc/x; the whole URL is below no root.
-            return self.path_problem(bare if file.lower().startswith("file:") else file, base_dir)
+            problem = self.path_problem(bare if file.lower().startswith("file:") else file or ".", base_dir)
+            return problem or self._parameters_problem(query, SQLITE, base_dir)
         problem = self.path_problem(bare, base_dir) if scheme in _FILES else ""
         if problem or scheme in _WITHOUT_HOST or (scheme == "hdfs" and not host):
             return problem
-        query = [] if scheme in ("http", "https") else [(name.lower(), value) for name, value in parse_qsl(parts.query)]
-        servers = [value for name, value in query if name in _OTHER_SERVERS]
-        if not servers and (ports := [value for name, value in query if name == "port"]):
+        return self.addresses_problem(parts.netloc) if "," in parts.netloc else self.host_problem(host, port)
+
+    def _unknown_url_problem(self, url: str) -> str:
+        start = _START.match(url)
+        if not self.is_limited or (start is not None and self._is_listed(start[0])):
+            return ""
+        if start is None:
+            return (
+                "a text with `://` or `jdbc:` may name any host, and `allow` of gobblin.yaml is set; write the URL alone"
+            )
+        return (
+            f"URLs that begin with {start[0]!r} may name paths, hosts and code that `allow` of gobblin.yaml cannot "
+            "check; who runs the project may add it to `allow.options`"
+        )
+
+    def _database_problem(self, bare: str, parts: SplitResult, base_dir: str, *, is_java: bool) -> str:
+        """Check the server and the parameters of a database's URL."""
+        host, port = parts.hostname or "", parts.port or _PORTS[bare.partition(":")[0].lower().partition("+")[0]]
+        if self.is_limited and _is_ambiguous(bare, parts, is_java=is_java):
+            return (
+                "the URL can be read in two ways, by `@`, `#` or brackets; write %40 for `@` and %23 for `#` "
+                "everywhere but before the host, as `allow` of gobblin.yaml is set"
+            )
+        query = parse_qsl(parts.query, keep_blank_values=True)
+        ports = [value for name, value in query if name.lower() in ("port", "portnumber")]
+        named = any(kind_of(DATABASE, name) in ("servers", "socket") for name, _ in query)
+        if ports and not named:
             # It counts in place of the port before the path, or that one does: libraries differ.
             ports += [str(parts.port)] if parts.port else []
-            servers = [f"[{host}]:{one}" if ":" in host else f"{host}:{one}" for one in ports]
-        files = (value for name, value in query if name in _FILES_READ or ("/" in value and name not in _OTHER_SERVERS))
-        problem = next(filter(None, (self.path_problem(file, base_dir) for file in files)), "")
-        if self.paths is not None and any(_SENDS_FILES in name for name, _ in query):
-            problem = "the server may ask for any file (`local_infile`), and `allow.paths` of gobblin.yaml is set"
-        if problem or servers:
-            return problem or self.addresses_problem(",".join(servers))
-        return self.addresses_problem(parts.netloc) if "," in parts.netloc else self.host_problem(host, port)
+            servers = ",".join(f"[{host}]:{one}" if ":" in host else f"{host}:{one}" for one in ports)
+            problem = self.addresses_problem(servers)
+        elif named and not host:
+            problem = ""
+        else:
+            problem = self.addresses_problem(parts.netloc) if "," in parts.netloc else self.host_problem(host, port)
+        return problem or self._parameters_problem(parts.query, DATABASE, base_dir)
+
+    def _parameters_problem(self, query: str, known: Settings, base_dir: str) -> str:
+        pairs = parse_qsl(query, keep_blank_values=True)
+        return next(filter(None, (self.setting_problem(known, *pair, base_dir) for pair in pairs)), "")
+
+    def setting_problem(self, known: Settings, name: str, value: str, base_dir: str = "/") -> str:
+        """Check a setting of a client; return the problem or an empty text.
+
+        Args:
+            known: settings that can be judged.
+            name: name of the setting.
+            value: its value.
+            base_dir: folder that a relative local path starts from.
+        """
+        kind = kind_of(known, name)
+        problem = ""
+        if not self.is_limited or kind == "plain":
+            pass
+        elif kind == "path":
+            problem = self.file_problem(value, base_dir) if (name, value) != ("sslrootcert", "system") else ""
+        elif kind == "socket":
+            problem = self._socket_problem(value, base_dir)
+        elif kind == "servers":
+            problem = self._servers_problem(value, base_dir)
+        elif kind == "url":
+            problem = self.url_problem(value, base_dir) if ":" in value else self._servers_problem(value, base_dir)
+        elif kind == "code" or (kind == "class" and not _SHORT_NAME.fullmatch(value)):
+            problem = self.class_problem(value)
+        elif kind == "class" or (kind is not None and (_FORMS[kind].fullmatch(value) or self._is_listed(name))):
+            pass
+        elif self._is_listed(name):
+            is_url = _SCHEME.match(value) is not None or value.startswith("jdbc:")
+            problem = self.url_problem(value, base_dir) if is_url else ""
+            problem = self.path_problem(value, base_dir) if "/" in value and not is_url else problem
+        elif kind is not None:
+            problem = (
+                f"this value of {name!r} may name paths, hosts or code, and `allow` of gobblin.yaml is set; "
+                f"who runs the project may add {name!r} to `allow.options`"
+            )
+        else:
+            problem = (
+                f"`allow` of gobblin.yaml does not know what the setting {name!r} may name; who runs the project may "
+                "add it to `allow.options`"
+            )
+        return problem
+
+    def file_problem(self, value: str, base_dir: str) -> str:
+        """Check the path or URL of a file, and the server that it names; return the problem or an empty text."""
+        if _SCHEME.match(value):
+            return self.url_problem(value, base_dir) or self.path_problem(value, base_dir)
+        if ":" in value:  # OpenSSL loads the library `engine` for a key in `engine:key`
+            return f"the path {value!r} has a colon, which some clients take for more than a name; use one without"
+        return self.path_problem(value, base_dir)
+
+    def class_problem(self, name: str) -> str:
+        """Check the name of a class or of a library; return the problem or an empty text."""
+        target = ":".join(name.rsplit(".", 1))  # as `modules` names one class of a module
+        return "" if name in _CLASSES or not self.module_problem(target) else self.module_problem(name)
+
+    def _servers_problem(self, value: str, base_dir: str) -> str:
+        """Check servers between commas; those that begin with a slash or `@` are sockets of this machine."""
+        each = [one.strip() for one in value.split(",")]
+        sockets = [one for one in each if one.startswith(("/", "@"))]
+        names = [one for one in each if one not in sockets]
+        problems = (self._socket_problem(one, base_dir) for one in sockets)
+        return next(filter(None, problems), "") or (self.addresses_problem(",".join(names)) if names else "")
+
+    def _socket_problem(self, path: str, base_dir: str) -> str:
+        return self.path_problem(path, base_dir) or self.host_problem("localhost")
+
+    def _is_listed(self, name: str) -> bool:
+        return any(fnmatchcase(name.lower(), one.lower()) for one in self.options)
 
     def addresses_problem(self, addresses: str) -> str:
         """Check `host:port` entries between commas; return the first problem or an empty text."""
@@ -175,11 +302,36 @@ class AllowLists:
     @property
     def is_open(self) -> bool:
         """Whether no list is set."""
-        return self == EVERYTHING
+        return not self.is_limited and self.sources is None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether a list is set that any option of a job could lead past."""
+        return any(one is not None for one in (self.paths, self.environment, self.modules, self.hosts))
 
 
 EVERYTHING = AllowLists()
 """No list is set."""
+
+
+def _is_ambiguous(url: str, parts: SplitResult, *, is_java: bool) -> bool:
+    """Return whether libraries may find another host or other parameters in a database's URL than we do."""
+    after = url.partition("://")[2][len(parts.netloc) :]
+    if is_java:  # whose drivers read what follows `?` or `;` as we do, but for `#`
+        after = re.split("[?;]", after, maxsplit=1)[0]
+    # SQLAlchemy reads a password up to an `@` far behind, as in `//host:5432/x@evil`, and a `#` as any other sign.
+    users, host = parts.netloc.rpartition("@")[::2]
+    is_cut = "#" in (url.partition(";")[0] if url.startswith("sqlserver:") else url)
+    return is_cut or "@" in after or "@" in users or bool(_SIGNS & {*host})
+
+
+def _java_parts(url: str) -> SplitResult:
+    """Return the parts of a database's URL for Java, with the settings of SQL Server (`;a={b}`) as its query."""
+    if not url.startswith("sqlserver:"):
+        return urlsplit(url)
+    start, _, settings = url.partition(";")
+    pairs = (one.partition("=")[::2] for one in settings.split(";") if one.strip())
+    return urlsplit(start)._replace(query=urlencode([(name.strip(), value.strip(" {}")) for name, value in pairs]))
 
 
 def _remedy(what: str) -> str:

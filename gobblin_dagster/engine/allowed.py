@@ -10,13 +10,13 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.allow import AllowLists
 from gobblin_dagster.core.errors import GobblinDagsterError, InvalidSpecError, SpecFault
+from gobblin_dagster.core.known_settings import DELTA, ICEBERG, KAFKA, SPARK, Settings
 from gobblin_dagster.core.secrets import hidden, variable
 from gobblin_dagster.spec.document import Loc, show_loc
 from gobblin_dagster.spec.job import JobSpec
@@ -38,11 +38,26 @@ _SERVER_ENDS = ("endpoint", "host", "_url", "-uri", ".uri", ".nodes")
 `es.nodes: search:9200`)."""
 _CODE = ("plugin.library.paths", "sasl.kerberos.kinit.cmd", "ssl.engine.id", "ssl.engine.location", "ssl.providers")
 """Settings of librdkafka that name a library to load or a command to run."""
-_SQL = re.compile(r"[`$]")
-"""Signs of a path in a table's name, and of a variable, whose value Spark puts into it: `${env:HOME}`."""
+_SETTINGS: dict[str, Settings] = {
+    "catalog": ICEBERG,
+    "catalog_env": ICEBERG,
+    "config": KAFKA,
+    "config_env": KAFKA,
+    "storage_options": DELTA,
+    "storage_options_env": DELTA,
+}
+"""Options of our constructs that are handed to a client as they are."""
+_OWN_SQL = frozenset({"select", "where", "rule", "branches", "aggregates"})
+"""Options of our constructs with SQL for DuckDB, which reaches no files and servers."""
+_SPARK_FILES = frozenset(
+    {"parquet", "csv", "json", "orc", "avro", "text", "xml", "binaryfile", "delta", "iceberg", "libsvm", "image"}
+)
+"""Formats that Spark takes for the namespace of a table whose name is then a path: `csv.folder`."""
+_TABLE = re.compile(r"[\w{}.-]*")
+"""A table's name without signs of a path, and of a variable whose value Spark puts into it: `${env:HOME}`."""
 _LOCAL = re.compile(r"/|file:", re.IGNORECASE)
-_SPARK_NAME = re.compile(r"(?!\.\.$)[^/\\{},]*")
-"""Names of datasets that stay in their folder, in a path or a table of Spark."""
+_SPARK_NAME = re.compile(r"(?!\.*$)[\w .=+!*?\[\]-]*")
+"""Names of datasets that stay in their folder, in a path or a table of Spark, and in their place in other options."""
 
 
 def faults_of(job: JobSpec, base_dir: str, lists: AllowLists) -> tuple[SpecFault, ...]:
@@ -84,7 +99,7 @@ def _faults(job_json: str, base_dir: str, lists: AllowLists) -> tuple[SpecFault,
             found.append(((*loc, "type"), lists.source_problem(source)))
         name = _own_name(kind, node["type"], lists)
         found += _Checker(kind, name, base_dir, lists).problems(loc, node)
-        if (kind, name) == (ConstructKind.PUBLISHER, "iceberg") and not replace(lists, sources=None).is_open:
+        if (kind, name) == (ConstructKind.PUBLISHER, "iceberg") and lists.is_limited:
             found.append(((*loc, "catalog_name"), _catalog_problem(str(node.get("catalog_name", "default")))))
     return tuple(SpecFault(show_loc(loc), problem) for loc, problem in found if problem)
 
@@ -126,6 +141,7 @@ class _Checker:
     """Checks the options of one construct."""
 
     def __init__(self, kind: str, type_name: str, base_dir: str, lists: AllowLists) -> None:
+        self._is_own = ":" not in type_name
         self._is_spark = (kind, type_name) == ("source", "spark")
         self._is_rest = (kind, type_name) == ("source", "rest")
         self._base_dir = base_dir
@@ -133,7 +149,10 @@ class _Checker:
 
     def problems(self, loc: Loc, value: Any, key: str = "") -> Iterator[tuple[Loc, str]]:
         """Yield (place, problem) of a value and of all values below it; an empty problem means allowed."""
-        if isinstance(value, dict):
+        settings = self._settings(key) if isinstance(value, dict) else None
+        if settings is not None:
+            yield from self._of_settings(loc, value, settings, are_variables=key.endswith("_env"))
+        elif isinstance(value, dict):
             for name, part in value.items():
                 if key.endswith("_env"):
                     yield from self._of_variable((*loc, name), str(name), str(part))
@@ -146,6 +165,28 @@ class _Checker:
             yield from self._of_variable(loc, key.removesuffix("_env"), value)
         elif isinstance(value, str) and value:
             yield loc, (self._is_spark and self._of_spark(loc, key.lower(), value)) or self._text(key, value)
+
+    def _settings(self, key: str) -> Settings | None:
+        """Return the settings that a client knows of an option, if it is one that a client gets as it is."""
+        if self._is_spark and key == "options":
+            return SPARK
+        return _SETTINGS.get(key) if self._is_own else None
+
+    def _of_settings(
+        self, loc: Loc, options: dict[str, Any], known: Settings, *, are_variables: bool
+    ) -> Iterator[tuple[Loc, str]]:
+        """Yield (place, problem) of each setting that a client gets as it is."""
+        for name, value in options.items():
+            place, text = (*loc, name), str(value)
+            if not are_variables:
+                problem = self._of_spark(place, name.lower(), text) if self._is_spark else ""
+                yield place, problem or self._lists.setting_problem(known, name, text, self._base_dir)
+            elif problem := self._lists.variable_problem(text):
+                yield place, problem
+            else:
+                with suppress(GobblinDagsterError):  # without a value nothing can be used; who needs it says why
+                    problem = self._lists.setting_problem(known, name, variable(text) or "", self._base_dir)
+                yield place, problem and hidden(f"the value of the environment variable {text}: {problem}")
 
     def _of_variable(self, loc: Loc, key: str, name: str) -> Iterator[tuple[Loc, str]]:
         """Yield (place, problem) of an option that names a variable, and of the value that the option has by it."""
@@ -160,9 +201,9 @@ class _Checker:
     def _of_spark(self, loc: Loc, key: str, text: str) -> str:
         """Return why a text of the source `spark` is not allowed, for reasons that only Spark has."""
         has_paths = self._lists.paths is not None
-        is_bound = has_paths or not replace(self._lists, sources=None).is_open
+        is_bound = self._lists.is_limited
         problem = ""
-        is_sql = (key in _SPARK_SQL and "options" not in loc) or (key == "table" and _SQL.search(text))
+        is_sql = (key in _SPARK_SQL and "options" not in loc) or (key == "table" and not _TABLE.fullmatch(text))
         if is_bound and is_sql:
             problem = (
                 "Spark's SQL can read any path and variable and call any method of Java, and `allow` of gobblin.yaml "
@@ -173,13 +214,18 @@ class _Checker:
                 "Hadoop and Spark put variables of the machine into `${...}`, and `allow.environment` of gobblin.yaml "
                 "is set; write the text without them"
             )
-        elif has_paths and key in _SPARK_SQL:
-            problem = "a query is not checked, and `allow.paths` of gobblin.yaml is set; give `dbtable`"
+        elif has_paths and key == "table" and text.partition(".")[0].lower() in _SPARK_FILES:
+            problem = (
+                f"Spark reads the folder of the table {text!r}, and `allow.paths` of gobblin.yaml is set; give a `path`"
+            )
+        elif key == "format":
+            problem = self._lists.setting_problem({"format": "class"}, key, text)
         elif has_paths and key == "paths":
             problem = "a list of paths is not checked, and `allow.paths` of gobblin.yaml is set; give one `path`"
-        elif has_paths and key == "datasets" and not _SPARK_NAME.fullmatch(text):
+        elif is_bound and key == "datasets" and not _SPARK_NAME.fullmatch(text):
             problem = (
-                f"the dataset {text!r} may lead out of `allow.paths` of gobblin.yaml; use names without / and {{}}"
+                f"the dataset {text!r} may lead out of what `allow` of gobblin.yaml names, as it is put into paths and "
+                "options; use letters, digits, blanks and _ . - = +"
             )
         return problem
 
@@ -189,7 +235,9 @@ class _Checker:
         is_url = "://" in text or text.startswith("jdbc:")
         is_path = key in _PATHS or key.endswith(_PATH_ENDS) or (self._is_spark and _LOCAL.match(text) is not None)
         problem = ""
-        if key in _BROKERS or (key.endswith(_SERVER_ENDS) and not is_url and not self._is_rest):
+        if self._is_own and not self._is_spark and key in _OWN_SQL:
+            pass
+        elif key in _BROKERS or (key.endswith(_SERVER_ENDS) and not is_url and not self._is_rest):
             problem = lists.addresses_problem(text)
         elif key in _CODE:
             problem = lists.module_problem(text)

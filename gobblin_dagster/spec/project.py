@@ -71,11 +71,15 @@ class AllowSpec(SpecModel):
     sources: tuple[str, ...] | None = None
     """Types of sources that jobs may read from, such as `files` or `kafka`; `module:Class` for a class of a module,
     which `modules` must allow too."""
+    options: tuple[str, ...] = ()
+    """Further settings of Spark, Kafka, catalogs, storages and database URLs that jobs may use, where one of the other
+    lists is set; `*` stands for any characters. Those that are known need no entry. Also beginnings of URLs:
+    `jdbc:oracle:`."""
 
     @property
     def lists(self) -> AllowLists:
         """The lists in the form that checks them."""
-        return AllowLists(self.paths, self.environment, self.modules, self.hosts, self.sources)
+        return AllowLists(self.paths, self.environment, self.modules, self.hosts, self.sources, self.options)
 
 
 class SecretSpec(SpecModel):

@@ -27,6 +27,7 @@ WHY_ELSEWHERE = {
     "constructs/sources/spark/": "Spark's own names",
     "core/utils/optional_packages.py": "the extra `avro` has the format's name",
     "demo/": "the demo's input",
+    "engine/allowed.py": "namespaces of Spark that are formats",
     "orchestration/scaffold.py": "the example job that it writes",
     "spec/gobblin/": "what Gobblin's classes and words stand for",
     "spec/job.py": "the writer of a job that names none",

@@ -204,7 +204,7 @@ def test_entries_with_a_star_take_plain_names_alone(url: str) -> None:
 
 def test_jdbc_urls_without_a_server_are_below_no_root() -> None:
     lists = AllowLists(paths=(".", "/"))
-    assert "`allow.paths`" in lists.url_problem("jdbc:derby:/etc/x;create=true")
+    assert "'jdbc:derby:'" in lists.url_problem("jdbc:derby:/etc/x;create=true")
     assert lists.url_problem("jdbc:postgresql://db/x") == ""
 
 
@@ -233,6 +233,69 @@ def test_files_that_a_database_url_names_are_paths(query: str, is_allowed: bool)
     lists = AllowLists(paths=("/ok",))
     assert (lists.url_problem(f"postgresql://u:p@db.shop/x?{query}", "/project") == "") is is_allowed
     assert lists.url_problem(f"http://db.shop/x?{query}") == ""
+
+
+SHOP = AllowLists(
+    paths=("/ok",), modules=("org.shop",), hosts=("db.shop", "localhost:1"), options=("wallet_*", "jdbc:oracle:")
+)
+
+
+@pytest.mark.parametrize(
+    ("url", "is_allowed"),
+    [
+        ("postgresql://db.shop/x?sslrootcert=ca.pem", False),
+        ("postgresql://db.shop/x?sslrootcert=system&sslmode=verify-full", True),
+        ("postgresql://db.shop/x?sslkey=/ok/../ok/engine:key", False),
+        ("postgresql://db.shop/x?servicefile=/ok/services", False),
+        ("postgresql://db.shop/x?service=shop", False),
+        ("postgresql:///x?host=/ok", False),
+        ("mysql://db.shop/x?ssl_ca=ca.pem", False),
+        ("mysql://db.shop/x?unix_socket=/run/mysqld.sock", False),
+        ("mysql://db.shop/x?read_default_file=/ok/my.cnf", False),
+        ("mysql://db.shop/x?plugin_dir=/ok", False),
+        ("mssql+pyodbc://db.shop/x?driver=/ok/evil.so", False),
+        ("postgresql://u:a%40b@db.shop/x?sslmode=require&wallet_name=w", True),
+        ("postgresql://u:p=(a;b)@db.shop/x", True),
+        # SQLAlchemy connects to evil.
+        ("postgresql://db.shop:5432/x@evil/db", False),
+        ("postgresql://db.shop:5432/x?user=a@evil/db", False),
+        ("postgresql://db.shop/x#?host=evil", False),
+        ("postgresql://db.shop/x?sslmode=require#&host=evil", False),
+        ("duckdb:////ok/x", False),
+        ("duckdb://db.shop/x", False),
+        ("jdbc:postgresql://db.shop/x?ssl=true&ApplicationName=shop", True),
+        ("jdbc:postgresql://db.shop/x?socketFactory=org.evil.Context&socketFactoryArg=x", False),
+        ("jdbc:postgresql://db.shop/x?sslfactory=org.shop.Factory", True),
+        ("jdbc:postgresql://db.shop/x?sslfactory=org.shopping.Factory", False),
+        ("jdbc:postgresql://db.shop/x?loggerFile=log", False),
+        ("jdbc:mysql://(host=evil,port=1)/x", False),
+        ("jdbc:mysql://db.shop/x?autoDeserialize=true", False),
+        ("jdbc:mysql:loadbalance://db.shop/x", False),
+        ("jdbc:sqlserver://db.shop:1433;databaseName=x;user=a@b;password={a&b#};encrypt=true", True),
+        ("jdbc:sqlserver://db.shop:1433;trustStore={/etc/x}", False),
+        ("jdbc:sqlserver://db.shop:1433;serverName=evil", False),
+        ("jdbc:sqlserver://db.shop:1433;trustStore=ca.jks", False),
+        ("jdbc:h2:mem:x;INIT=RUNSCRIPT FROM 'http://evil/x.sql'", False),
+        ("jdbc:oracle:thin:@//db.shop:1521/x", True),
+        ("sqlite:////ok/x.db?mode=ro", True),
+        ("sqlite:////ok/x.db?vfs=evil", False),
+    ],
+)
+def test_database_urls_have_parameters_that_are_known(url: str, is_allowed: bool) -> None:
+    assert (SHOP.url_problem(url, "/project") == "") is is_allowed
+    assert OPEN.url_problem(url) == ""
+
+
+def test_unknown_parameters_and_urls_are_refused_with_what_the_owner_may_add() -> None:
+    remedy = "; who runs the project may add it to `allow.options`"
+    for lists in (AllowLists(paths=()), AllowLists(environment=()), AllowLists(modules=()), AllowLists(hosts=("db",))):
+        said = lists.url_problem("postgresql://db/x?service=shop")
+        assert "'service'" in said
+        assert said.endswith(remedy)
+        said = lists.url_problem("jdbc:h2:mem:x;INIT=y")
+        assert "'jdbc:h2:'" in said
+        assert said.endswith(remedy)
+    assert AllowLists(sources=()).url_problem("postgresql://db/x?service=shop") == ""
 
 
 def test_brokers_are_judged_one_by_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ from gobblin_dagster.engine.check import check_project
 from gobblin_dagster.spec.job import JobSpec
 
 LISTS = AllowLists(paths=("in", "lake"), modules=(), hosts=("broker:9092",))
+
+
+JNDI = 'com.sun.security.auth.module.JndiLoginModule required user.provider.url="ldap://evil";'
+SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="a" password="b://c";'
 
 
 def spark(**options: Any) -> dict[str, Any]:
@@ -37,7 +42,13 @@ def kafka(**config: str) -> dict[str, Any]:
         (spark(path="in/{a,../../b}"), "source.path"),
         (spark(path="in/{dataset}", datasets=["../../etc"]), "source.datasets[0]"),
         (spark(path="in/{dataset}", datasets=["orders", ".."]), "source.datasets[1]"),
-        (spark(table="parquet.{dataset}", datasets=["file:/etc"]), "source.datasets[0]"),
+        (spark(table="parquet.{dataset}", datasets=["etc"]), "source.table"),
+        (spark(path="in/{dataset}{dataset}/x", datasets=["."]), "source.datasets[0]"),
+        (
+            spark(options={"url": "jdbc:mysql://broker:9092/x?user={dataset}"}, datasets=["x&autoDeserialize=true"]),
+            "source.datasets[0]",
+        ),
+        (spark(table="csv . elsewhere"), "source.table"),
         (spark(options={"url": "jdbc:derby:/etc/x;create=true"}), "source.options.url"),
         (kafka(plugin_library_paths="/etc/x.so"), "source.config.plugin.library.paths"),
         (kafka(sasl_kerberos_kinit_cmd="touch x"), "source.config.sasl.kerberos.kinit.cmd"),
@@ -54,6 +65,22 @@ def kafka(**config: str) -> dict[str, Any]:
         (spark(options={"avroSchemaUrl": "FILE:/etc/passwd"}), "source.options.avroSchemaUrl"),
         (spark(options={"kafka.bootstrap.servers": "broker:9092,evil:1"}), "source.options.kafka.bootstrap.servers"),
         (spark(options={"es.nodes": "evil:9200"}), "source.options.es.nodes"),
+        (spark(options={"sfURL": "evil.snowflakecomputing.com"}), "source.options.sfURL"),
+        (spark(options={"rowValidationXSDPath": "x.xsd"}), "source.options.rowValidationXSDPath"),
+        (spark(options={"driver": "org.evil.Driver"}), "source.options.driver"),
+        (spark(options={"compression": "org.evil.Codec"}), "source.options.compression"),
+        (spark(options={"socketFactory": "x.Y"}), "source.options.socketFactory"),
+        (spark(options={"fs.s3a.endpoint.region": "x@evil/#"}), "source.options.fs.s3a.endpoint.region"),
+        (spark(options={"connection.uri": "mongodb://evil"}), "source.options.connection.uri"),
+        (spark(options={"never.heard.of": 1}), "source.options.never.heard.of"),
+        (spark(format="org.evil.Format"), "source.format"),
+        (
+            spark(options={"kafka.sasl.login.callback.handler.class": "a.B"}),
+            "source.options.kafka.sasl.login.callback.handler.class",
+        ),
+        (spark(options={"kafka.sasl.jaas.config": JNDI}), "source.options.kafka.sasl.jaas.config"),
+        (kafka(sasl_kerberos_principal="x; touch /tmp/y"), "source.config.sasl.kerberos.principal"),
+        (kafka(never_heard_of="x"), "source.config.never.heard.of"),
     ],
     ids=str,
 )
@@ -181,7 +208,9 @@ def test_format_of_a_module_that_is_not_allowed_is_not_imported(declared: str, t
     "source",
     [
         spark(path="in/{dataset}/*.json", datasets=["orders", "o.2024", "a b"]),
-        spark(path="in/{a,b}", options={"multiLine": "true", "dateFormat": "dd/MM/yyyy"}),
+        spark(path="in/{a,b}", options={"multiLine": True, "DateFormat": "dd/MM/yyyy", "compression": "gzip"}),
+        spark(options={"url": "jdbc:postgresql://broker:9092/x", "driver": "org.postgresql.Driver", "dbtable": "s.t"}),
+        spark(options={"kafka.bootstrap.servers": "broker:9092", "subscribe": "t", "kafka.sasl.jaas.config": SCRAM}),
         kafka(client_id="shop", security_protocol="SASL_SSL", bootstrap_servers="broker:9092"),
     ],
     ids=str,
@@ -189,6 +218,20 @@ def test_format_of_a_module_that_is_not_allowed_is_not_imported(declared: str, t
 def test_ordinary_options_are_allowed(source: dict[str, Any], tmp_path: Path) -> None:
     lists = AllowLists(paths=(str(tmp_path),), modules=(), hosts=LISTS.hosts)
     assert faults_of(job(source), str(tmp_path), lists) == ()
+
+
+def test_owner_allows_settings_by_name_and_classes_by_module(tmp_path: Path) -> None:
+    options = {"connection.uri": "mongodb://broker:9092/x", "driver": "org.shop.Driver", "kafka.sasl.jaas.config": JNDI}
+    lists = AllowLists(paths=(str(tmp_path),), modules=("org.shop",), hosts=LISTS.hosts)
+    assert len(faults_of(job(spark(options=options)), str(tmp_path), lists)) == 2
+    lists = replace(lists, options=("connection.*", "mongodb:", "kafka.SASL.jaas.config"))
+    assert faults_of(job(spark(options=options)), str(tmp_path), lists) == ()
+
+
+def test_urls_in_sql_of_ours_are_texts(tmp_path: Path) -> None:
+    converters = [{"type": "sql", "where": "url like 'https://%'"}]
+    spec = JobSpec.model_validate({**job(kafka()).model_dump(), "converters": converters})
+    assert faults_of(spec, str(tmp_path), LISTS) == ()
 
 
 def published(publisher: dict[str, Any]) -> JobSpec:
