@@ -120,9 +120,10 @@ def open_here(ctx: typer.Context, jobs: Collection[str] | None = None) -> Projec
     # `init` and `--help` need no engine.
     from gobblin_dagster.core.utils.pandas_when_used import import_pandas_when_used  # noqa: PLC0415
     from gobblin_dagster.engine.project import open_project  # noqa: PLC0415
+    from gobblin_dagster.service.known_jobs import with_flows  # noqa: PLC0415
 
     import_pandas_when_used()
-    return open_project(importable(project_root(ctx)), jobs or ())
+    return with_flows(open_project(importable(project_root(ctx)), jobs or ()))
 
 
 def open_store_here(ctx: typer.Context) -> StateStore:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -55,6 +55,13 @@ class Project:
     clock: Clock = field(default_factory=SystemClock)
     lines: Mapping[str, JobLines] = field(default_factory=dict, kw_only=True)
     """Where jobs stand, by name; jobs that were not loaded from a file are absent."""
+    has_elsewhere: Callable[[str], bool] | None = field(default=None, kw_only=True, compare=False)
+    """Tells whether the project has a job that stands in none of `lines`, such as that of a flow of its service; None:
+    nobody knows of such jobs. Raises TransientError, StorageError."""
+
+    def is_gone(self, job: str) -> bool:
+        """Return whether a job, which the state store knows, is one that the project does not have any more."""
+        return job not in self.lines and not (self.has_elsewhere is not None and self.has_elsewhere(job))
 
     def open_store(self) -> StateStore:
         """Open the state store; raises StoreVersionError, TransientError, UsageError."""

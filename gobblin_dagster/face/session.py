@@ -16,6 +16,7 @@ from gobblin_dagster.engine.layout import SPARK_LOG
 from gobblin_dagster.engine.project import Project, open_project
 from gobblin_dagster.engine.spark.lazy import LazySparkRunner
 from gobblin_dagster.engine.task.runner import SessionRunner, TaskRunner
+from gobblin_dagster.service.known_jobs import with_flows
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.lookup import find_state
 from gobblin_dagster.state.store import StateStore
@@ -29,7 +30,7 @@ class Session:
 
     def __init__(self, root: Path, names: Sequence[str], store: StateStore | None, runner: TaskRunner | None) -> None:
         find_modules_in(root)
-        self.project: Project = open_project(root, names)
+        self.project: Project = with_flows(open_project(root, names))
         self._store = store
         self._given = runner
         self._spark: weakref.finalize[[], Session] | None = None

@@ -12,6 +12,7 @@ import dagster as dg
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.engine.project import Project, open_project
 from gobblin_dagster.orchestration.translator import BranchData, GobblinTranslator
+from gobblin_dagster.service.known_jobs import with_flows
 from gobblin_dagster.spec.job import JobSpec
 
 Checks: TypeAlias = bool | Literal["failures"]
@@ -50,7 +51,7 @@ class JobBinding:
             InvalidSpecError, UsageError: the project or the job cannot be loaded.
         """
         names = [job] if isinstance(job, str) else []
-        opened = project if isinstance(project, Project) else open_project(Path(project), names)
+        opened = with_flows(project if isinstance(project, Project) else open_project(Path(project), names))
         spec = opened.job(job) if isinstance(job, str) else job
         used, lines = translator or GobblinTranslator(), opened.lines.get(spec.job)
         specs = {branch.name: used.get_asset_spec(BranchData(spec, branch, lines)) for branch in spec.fork.branches}

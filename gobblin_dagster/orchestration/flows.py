@@ -10,9 +10,9 @@ from gobblin_dagster.core.clock import Clock, SystemClock
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.orchestration.errors import without_secrets
 from gobblin_dagster.orchestration.sensors import STOPPED
+from gobblin_dagster.service.known_jobs import service_ran
 from gobblin_dagster.spec.load import load_project
 
-_SQLITE = "sqlite:///"
 INTERVAL_S = 30
 """Seconds between two looks at what is due."""
 
@@ -69,6 +69,6 @@ def has_service(project: Project | Path) -> bool:
     Raises:
         InvalidSpecError, UsageError: the project cannot be loaded.
     """
-    root = project.root if isinstance(project, Project) else project
-    store = (project.spec if isinstance(project, Project) else load_project(root)).service.store
-    return not store.startswith(_SQLITE) or (root / store.removeprefix(_SQLITE)).is_file()
+    if isinstance(project, Project):
+        return service_ran(project.root, project.spec)
+    return service_ran(project, load_project(project))

@@ -101,10 +101,13 @@ class StateStore(Protocol):
             CorruptRecordError: the store holds no older state either.
         """
 
-    def list_jobs(self) -> list[str]:
+    def list_jobs(self, urns: Collection[str] | None = None) -> list[str]:
         """Return the names of all jobs that the store knows, sorted; `ALL_JOBS` is none.
 
         A job that never ran is known by its startpoints, or by the history of those that it had.
+
+        Args:
+            urns: only jobs with a state, maybe a damaged one, of one of these datasets; None for all jobs.
         """
 
     # -- leases --------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from gobblin_dagster.engine.layout import SPARK_LOG
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.spark.lazy import KeptSparkRunner
 from gobblin_dagster.service.executors.messages import JobNews, to_line
+from gobblin_dagster.service.known_jobs import with_flows
 from gobblin_dagster.service.logs import LogForm, start_logs
 from gobblin_dagster.service.worker import Worker
 from gobblin_dagster.service.worker_node import WorkerNode
@@ -251,7 +252,7 @@ def serve_pipe(root: Path, log_form: LogForm, jobs_at_once: int | None = None) -
 
     spec = load_project(root)
     start_logs(as_json=log_form is LogForm.JSON, node=f"worker-{os.getpid()}")
-    project = Project(root.resolve(), spec)
+    project = with_flows(Project(root.resolve(), spec))
     runner = lazy_spark(project)
     worker = Worker(project, runner, tell, jobs_at_once or spec.service.jobs_at_once, runner.unfit)
     is_ordered = worker.serve(sys.stdin)

@@ -49,17 +49,17 @@ def lost_commits(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict[st
 
 
 def _renamed(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict[str, str]:
-    """Say which datasets a former job published: of those that are new, in a job of a project's files."""
+    """Say which datasets a former job published: of those that are new, in a job of a project's files or flows."""
     new = [one.dataset_urn for one in datasets if one.has_work and not one.version_read and not one.startpoints]
-    jobs = opened.project.lines
-    if not new or opened.job.job not in jobs or opened.job.extract.reads_everything:
+    project, job = opened.project, opened.job
+    if not new or job.extract.reads_everything:
         return {}
-    former = [name for name in opened.store.list_jobs() if name not in jobs]
-    if not former:
+    former = [name for name in opened.store.list_jobs(new) if name not in project.lines and name != job.job]
+    if not former or project.is_gone(job.job):
         return {}
     from gobblin_dagster.engine.snapshots.former_jobs import published_by_former_jobs  # noqa: PLC0415 - seldom needed
 
-    return published_by_former_jobs(opened, former, new)
+    return published_by_former_jobs(opened, former, new, project.is_gone, is_of_flow=job.job not in project.lines)
 
 
 def _begun(startpoints: Iterable[Startpoint]) -> dict[str, datetime]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -10,17 +10,34 @@ from gobblin_dagster.engine.publishers import LedgerKeeper, ledger_keepers
 from gobblin_dagster.engine.snapshots.lost_store import MOST_COMMITS, PublishedJob, branch_folder, table_commits
 
 
-def published_by_former_jobs(opened: PublishedJob, former: Iterable[str], urns: Collection[str]) -> dict[str, str]:
+def published_by_former_jobs(
+    opened: PublishedJob,
+    former: Iterable[str],
+    urns: Collection[str],
+    is_gone: Callable[[str], bool],
+    *,
+    is_of_flow: bool = False,
+) -> dict[str, str]:
     """Return, by dataset.urn, why a run would publish rows twice: a former job has published them to the same place.
 
     Args:
         opened: the job.
-        former: names of jobs that the state store knows and the project does not have.
+        former: names of jobs that the state store knows, and that may be former ones.
         urns: datasets of the job that were never committed, and for which no startpoint is set.
+        is_gone: tells whether the project does not have such a job any more; asked only for jobs of the same place.
+        is_of_flow: whether the job is one of a flow.
 
     Raises:
         StorageError, EnvironmentFaultError: the state store or the settings of a publisher cannot be read.
+        TransientError: a store is away.
     """
+    remedy = (
+        "If the flow or its template was renamed, these rows would come twice: give it its former name again. If it is "
+        "another flow, or has another template on purpose, `gobblin flow startpoint`"
+        if is_of_flow
+        else "If the job was renamed, these rows would come twice: give it its former name again. If it is another "
+        "job, `gobblin startpoint set`"
+    )
     found: dict[str, str] = {}
     keepers: list[LedgerKeeper] | None = None
     for name in former:
@@ -30,11 +47,12 @@ def published_by_former_jobs(opened: PublishedJob, former: Iterable[str], urns: 
                 keepers = ledger_keepers(opened.job, opened.context) if keepers is None else keepers
                 if not _holds_rows(opened, state, keepers):
                     continue
+            if not is_gone(name):
+                break
             found[urn] = (
                 f"job {name!r}, which this project does not have any more, published this dataset up to "
-                f"{state.watermark} to the same place. If the job was renamed, these rows would come twice: give it "
-                "its former name again. If it is another job, `gobblin startpoint set` says where it begins "
-                "(`oldest`: its rows are published beside those)."
+                f"{state.watermark} to the same place. {remedy} says where it begins ({state.watermark}: it goes on "
+                "from there; `oldest`: its rows are published beside those)."
             )
     return found
 

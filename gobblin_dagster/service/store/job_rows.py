@@ -13,7 +13,7 @@ from sqlalchemy import Row, and_, func, insert, select, update
 from gobblin_dagster.service.model import Dag, DagJob, ExecutionId, ExecutionStatus, FlowId
 from gobblin_dagster.service.store._row_keys import id_of, is_execution, is_of_flow, key_of
 from gobblin_dagster.service.store.store import Transaction
-from gobblin_dagster.service.store.tables import jobs
+from gobblin_dagster.service.store.tables import flows, jobs
 
 GIVEN = (
     ExecutionStatus.PENDING,
@@ -113,6 +113,18 @@ def jobs_that_ran(transaction: Transaction, flow: FlowId) -> list[DagJob]:
         .order_by(jobs.c.job_name)
     )
     return [job_of(row).job for row in transaction.execute(query)]
+
+
+def is_job_of_flow(transaction: Transaction, job: str) -> bool:
+    """Tell whether a flow that exists had a job in the newest of its executions that had jobs."""
+    other = jobs.alias()
+    of_same_flow = and_(other.c.flow_group == jobs.c.flow_group, other.c.flow_name == jobs.c.flow_name)
+    newest = select(func.max(other.c.execution_id)).where(of_same_flow).scalar_subquery()
+    exists = (
+        select(flows).where(flows.c.flow_group == jobs.c.flow_group, flows.c.flow_name == jobs.c.flow_name).exists()
+    )
+    query = select(jobs.c.job_name).where(jobs.c.job_name == job, jobs.c.execution_id == newest, exists).limit(1)
+    return transaction.execute(query).first() is not None
 
 
 def open_jobs(transaction: Transaction, executor: str) -> list[tuple[ExecutionId, JobExecution]]:

@@ -172,9 +172,12 @@ class FileStateStore:
         with self._folder.errors():
             return self._folder.dataset(job, dataset_urn).restore()
 
-    def list_jobs(self) -> list[str]:
+    def list_jobs(self, urns: Collection[str] | None = None) -> list[str]:
         with self._folder.errors():
-            return [job for job in self._folder.jobs() if job != ALL_JOBS and self._is_known(job)]
+            jobs = [job for job in self._folder.jobs() if job != ALL_JOBS]
+            if urns is not None:
+                return [job for job in jobs if any(self.load_readable_states(job, urns))]
+            return [job for job in jobs if self._is_known(job)]
 
     def _is_known(self, job: str) -> bool:
         """Return whether the store holds more of a job than leases."""

@@ -139,11 +139,14 @@ class SqlStateStore:
                 return True
             return is_mended
 
-    def list_jobs(self) -> list[str]:
-        query = union(
-            *(select(table.c.job) for table in (dataset_states, sequences, startpoints, startpoint_events, runs))
-        )
+    def list_jobs(self, urns: Collection[str] | None = None) -> list[str]:
         with self._read() as connection:
+            if urns is not None:
+                found = is_among(connection, dataset_states.c.dataset_urn, urns)
+                return sorted(connection.scalars(select(dataset_states.c.job).where(found).distinct()))
+            query = union(
+                *(select(table.c.job) for table in (dataset_states, sequences, startpoints, startpoint_events, runs))
+            )
             return sorted(set(connection.scalars(query)) - {ALL_JOBS})
 
     def now(self) -> datetime:

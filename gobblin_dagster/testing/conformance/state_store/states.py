@@ -61,6 +61,8 @@ class States(OpensStore):
         store.save_run(RunRecord("run-9", "c", START, RunStatus.SUCCEEDED))
 
         assert store.list_jobs() == ["a", "b", "c", "Ä"]
+        assert store.list_jobs(["another", URN]) == ["a", "b", "Ä"]
+        assert store.list_jobs(["leased only"]) == []
 
     def test_urns_never_share_anything(self, store: StateStore) -> None:
         """Two dataset.urns never share a state, lease, snapshot or sequence, whatever characters they hold."""

@@ -1,0 +1,46 @@
+"""Which jobs a project has beside its job files: those of the flows of its service."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.spec.project import ProjectSpec
+
+_SQLITE = "sqlite:///"
+
+
+def service_ran(root: Path, spec: ProjectSpec) -> bool:
+    """Tell whether a project has a service that ran: nobody else makes a database for it."""
+    store = spec.service.store
+    return not store.startswith(_SQLITE) or (root / store.removeprefix(_SQLITE)).is_file()
+
+
+def with_flows(project: Project) -> Project:
+    """Return the project, which knows the jobs of its service's flows too; as it is if it has no service.
+
+    A flow has the jobs of its newest execution that had jobs: so no template is read, and the project of a worker that
+    shares the service's database needs none.
+    """
+    if service_ran(project.root, project.spec):
+        url = project.spec.service.store
+    elif project.spec.worker.inlet.type == "store" and project.spec.worker.store:
+        url = project.spec.worker.store
+    else:
+        return project
+    return dataclasses.replace(project, has_elsewhere=lambda job: _is_known(project, url, job))
+
+
+def _is_known(project: Project, url: str, job: str) -> bool:
+    # Asked once in the life of a few jobs: other runs do not load the service.
+    from gobblin_dagster.database.engine import parse_url  # noqa: PLC0415 - as said above
+    from gobblin_dagster.service.store.job_rows import is_job_of_flow  # noqa: PLC0415 - as said above
+    from gobblin_dagster.service.store.store import ServiceStore  # noqa: PLC0415 - as said above
+    from gobblin_dagster.spec.load import load_jobs  # noqa: PLC0415 - as said above
+
+    root = project.root
+    if (root / project.spec.jobs).is_dir() and any(one.spec.job == job for one in load_jobs(root, project.spec)[0]):
+        return True  # a worker's project has no job files loaded
+    with ServiceStore(parse_url(url, root), project.clock) as store, store.read() as transaction:
+        return is_job_of_flow(transaction, job)

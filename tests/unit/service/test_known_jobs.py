@@ -1,0 +1,107 @@
+"""Flows that are renamed publish no row to the same place once more, unless a person says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.engine.project import Project, open_project
+from gobblin_dagster.engine.results import RunResult
+from gobblin_dagster.engine.run.job_run import run_job
+from gobblin_dagster.service.executors.job_body import read_job_body
+from gobblin_dagster.service.known_jobs import with_flows
+from gobblin_dagster.service.model import ExecutionId, FlowConfig, FlowId, Schedule
+from gobblin_dagster.service.server import CoreServices
+from gobblin_dagster.service.store.flow_rows import load_flow
+from gobblin_dagster.service.store.job_rows import add_jobs
+from gobblin_dagster.spec.load import load_project
+from gobblin_dagster.testing.inline_runner import InlineRunner
+from tests.services.flow_project import NEVER, TEMPLATE, URI, make_project, open_core, store_flow
+
+FORMER, LATER = FlowId("shop", "orders"), FlowId("shop", "bestellungen")
+JOB_FILE = """
+job: beside
+source: {type: "gobblin_dagster.testing.rows_source:RowsSource", datasets: {a: {rows: 10}}}
+extract: {namespace: test, table: rows}
+output: {path: lake}
+"""
+
+
+@pytest.fixture
+def core(tmp_path: Path) -> Iterator[CoreServices]:
+    make_project(tmp_path)
+    (tmp_path / "templates" / "lines.template").write_text(TEMPLATE.replace("template: rows", "template: lines"))
+    opened = open_core(tmp_path)
+    yield opened
+    opened.datasets.close()
+    opened.store.close()
+
+
+@pytest.fixture
+def run(core: CoreServices, tmp_path: Path) -> Callable[[FlowId], RunResult]:
+    """Return what runs the one job of a flow as an execution."""
+    numbers = iter(range(1, 9))
+
+    def execute(flow: FlowId) -> RunResult:
+        with core.store.read() as transaction:
+            stored = load_flow(transaction, flow)
+        assert stored is not None
+        dag = core.compile(stored.config)
+        with core.store.write() as transaction:
+            add_jobs(transaction, ExecutionId(flow, next(numbers)), dag)
+        project = with_flows(Project(tmp_path, load_project(tmp_path)))
+        job = read_job_body(dag.jobs[0].name, dag.jobs[0].body, tmp_path, project.spec)
+        return run_job(project, job, runner=InlineRunner())
+
+    return execute
+
+
+def delete(core: CoreServices, flow: FlowId) -> None:
+    with core.store.write() as transaction:
+        core.manager.delete(transaction, flow, "tester")
+
+
+def problems(result: RunResult) -> str:
+    return " ".join(failure.message for one in result.datasets for failure in one.failures)
+
+
+def test_flow_posted_under_another_name_is_refused_until_a_startpoint_says_where_it_begins(
+    core: CoreServices, run: Callable[[FlowId], RunResult]
+) -> None:
+    store_flow(core, FORMER)
+    assert run(FORMER).status is RunStatus.SUCCEEDED
+    delete(core, FORMER)
+    store_flow(core, LATER)
+    assert "job 'shop__orders__rows', which this project does not have any more" in problems(run(LATER))
+    for urn in ("a", "b/c"):
+        core.datasets.set_startpoint(LATER, urn, "10", job=None, who="me", why="renamed", expires=timedelta(days=1))
+    store_flow(core, LATER, rows="12")
+    assert [one.rows_read for one in run(LATER).datasets] == [2, 2]
+
+
+def test_flow_with_another_template_is_refused_as_a_renamed_one(
+    core: CoreServices, run: Callable[[FlowId], RunResult]
+) -> None:
+    store_flow(core, FORMER)
+    run(FORMER)
+    config = FlowConfig(FORMER, URI.replace("rows", "lines"), {}, Schedule(NEVER))
+    with core.store.write() as transaction:
+        core.manager.update(transaction, config, "tester")
+    assert "published this dataset up to 10 to the same place" in problems(run(FORMER))
+
+
+def test_flows_and_job_files_beside_each_other_are_no_renamed_ones(
+    core: CoreServices, run: Callable[[FlowId], RunResult], tmp_path: Path
+) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "beside.yaml").write_text(JOB_FILE)
+    store_flow(core, FORMER)
+    store_flow(core, LATER)
+    project = with_flows(open_project(tmp_path))
+    assert run(FORMER).status is RunStatus.SUCCEEDED
+    assert run_job(project, project.job("beside"), runner=InlineRunner()).status is RunStatus.SUCCEEDED
+    assert run(LATER).status is RunStatus.SUCCEEDED
