@@ -14,8 +14,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Producer
+from confluent_kafka import admin as library
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -25,6 +27,8 @@ from tests.services.ending import wait_or_kill
 
 ARTIFACTS = ("org.apache.kafka:kafka_2.13:4.1.0", "org.slf4j:slf4j-simple:1.7.36")
 _START_S = 180
+_ADMIN: Any = library
+"""With classes that are public, though not in its `__all__`."""
 _JAVA_OPTIONS = (
     "-Xms128m",
     "-Xmx512m",
@@ -108,6 +112,20 @@ class KafkaBroker:
         for future in made.values():
             future.result()
 
+    def configure(self, topic: str, setting: str, value: str) -> None:
+        """Change a setting of a topic."""
+        entry = _ADMIN.ConfigEntry(setting, value, incremental_operation=_ADMIN.AlterConfigOpType.SET)
+        resource = _ADMIN.ConfigResource(_ADMIN.ResourceType.TOPIC, topic, incremental_configs=[entry])
+        for future in self.admin.incremental_alter_configs([resource]).values():
+            future.result()
+
+    def forbid(self, topic: str) -> None:
+        """Take all permissions on a topic from `SASL_USER`."""
+        who = (f"User:{SASL_USER}", "*", _ADMIN.AclOperation.ALL, _ADMIN.AclPermissionType.DENY)
+        rule = _ADMIN.AclBinding(_ADMIN.ResourceType.TOPIC, topic, _ADMIN.ResourcePatternType.LITERAL, *who)
+        for future in self.admin.create_acls([rule]).values():
+            future.result()
+
     def producer(self, **config: str) -> Producer:
         settings = {"bootstrap.servers": self.address, "acks": "all", "linger.ms": "5"}
         return Producer(settings | {name.replace("_", "."): value for name, value in config.items()})
@@ -153,6 +171,10 @@ def _settings(home: Path, ports: Mapping[str, int]) -> dict[str, str]:
         "listeners": ",".join(listeners.values()),
         "advertised.listeners": ",".join(listeners[name] for name in _LISTENERS),
         "listener.security.protocol.map": ",".join(f"{n}:{n}" for n in _LISTENERS) + ",CONTROLLER:PLAINTEXT",
+        # All may do all, but for what `forbid` takes away.
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+        "super.users": "User:ANONYMOUS",
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": login,
         "listener.name.sasl_ssl.plain.sasl.jaas.config": login,

@@ -48,6 +48,9 @@ class OnceAMinute(logging.Filter):
         return True
 
 
+_ADDRESS = re.compile(
+    r"((PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?(\[[0-9a-f:.%a-z]+\]|[^\s,:/\[\]]+)(:(?P<port>\d+))?", re.IGNORECASE
+)
 _NUMBER = re.compile(r"\d+")
 _LOG.addFilter(OnceAMinute())
 _CALLABLES = {"default.topic.config", "logger", "on_commit", "on_delivery"}
@@ -67,11 +70,21 @@ class KafkaConnection(SpecModel):
     config_env: dict[str, str] = Field(default_factory=dict)
     """Environment variables by name of the setting, e.g. `sasl.password: KAFKA_PASSWORD`. They are read in the process
     that connects, and never written to plans, logs or state."""
-    timeout_s: float = Field(default=30.0, gt=0)
+    timeout_s: float = Field(default=30.0, gt=0, le=3600)
     """Seconds without an answer or a message after which reading fails as transient."""
 
     overridden: ClassVar[Mapping[str, str]] = {}
     """Settings that the construct sets itself, each with what a user can do instead."""
+
+    @field_validator("brokers")
+    @classmethod
+    def _are_addresses(cls, brokers: str) -> str:
+        # The client library takes a port modulo 65,536, and a name for port 0.
+        for one in [part for part in map(str.strip, brokers.split(",")) if part] or [brokers]:
+            found = _ADDRESS.fullmatch(one)
+            if found is None or not 0 < int(found["port"] or 9092) < 65_536:
+                raise ValueError(f"{one!r} is no address of a broker; write host:port, with a port up to 65535")
+        return brokers
 
     @field_validator("config")
     @classmethod

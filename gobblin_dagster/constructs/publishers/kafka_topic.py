@@ -189,7 +189,9 @@ class SendToKafkaStep:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> SendToKafkaStep:
         """Parse the result of `to_json`."""
-        commit, connection = TableCommit.from_json(fields["commit"]), KafkaConnection(**fields["connection"])
+        commit = TableCommit.from_json(fields["commit"])
+        # Not checked again: a later version may refuse what an earlier one stored.
+        connection = KafkaConnection.model_construct(**fields["connection"])
         return cls(**{**fields, "commit": commit, "connection": connection})
 
     def describe(self) -> str:
@@ -298,12 +300,19 @@ def _new_producer(connection: KafkaConnection, name: str) -> Any:
 def _errors(topic: str, commits_topic: str, dataset_urn: str | None = None) -> Iterator[None]:
     """Raise the client's errors as StorageError."""
     with optional_package("confluent_kafka"):
-        from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
+        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # optional package
 
     try:
         yield
     except KafkaException as error:
         problem = error.args[0].str().rstrip(".")
+        if error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            problem += (
+                ": the topic takes no message, and no batch of messages, above its `max.message.bytes`. Raise it, and "
+                "the next run finishes the commit. If only batches are too large: give the publisher `config: "
+                "{batch.size: ...}` below it and abandon this commit (`gobblin commit abandon`), so that its rows are "
+                "read again"
+            )
         if is_forbidden(error.args[0]):
             problem += (
                 ": the login needs the permissions to describe and write the topic; to describe, read and write topic "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,8 +73,11 @@ class KafkaJob:
         return run(self.root, self.spec)
 
     def plan(self) -> DatasetPlan:
-        (dataset,) = plan_job(project(self.root, self.spec), self.spec).datasets
+        (dataset,) = self.plans()
         return dataset
+
+    def plans(self) -> Sequence[DatasetPlan]:
+        return plan_job(project(self.root, self.spec), self.spec).datasets
 
     def state(self, urn: str | None = None) -> DatasetState:
         store = project(self.root, self.spec).open_store()

@@ -99,6 +99,20 @@ def test_message_that_is_too_large_is_named_with_what_to_do_and_waits(tmp_path: 
     assert numbers(broker, "large") == []
 
 
+def test_messages_above_what_the_topic_takes_wait_until_it_takes_them(tmp_path: Path, broker: KafkaBroker) -> None:
+    broker.new_topic("narrow", config={"max.message.bytes": "1000"})
+    job = table_job(
+        publisher(broker, "narrow") | {"config": {"compression.type": "none"}},
+        {"c": {"rows": 2}},
+        converters=[{"type": "add", "columns": {"text": "x" * 1500}}],
+    )
+    (result,) = run(tmp_path, job).datasets
+    assert "above its `max.message.bytes`. Raise it, and the next run" in result.failures[0].message
+    broker.configure("narrow", "max.message.bytes", "10000")
+    assert run(tmp_path, job).status is RunStatus.SUCCEEDED
+    assert numbers(broker, "narrow") == [0, 1]
+
+
 @pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "set_back"])
 def test_store_that_does_not_know_what_the_topic_notes_sends_nothing(
     tmp_path: Path, broker: KafkaBroker, is_lost: bool

@@ -194,6 +194,14 @@ def test_registry_that_fails_makes_the_work_unit_fail_as_transient(new_job: NewJ
     assert [failure.transient for failure in dataset.failures] == [True]
 
 
+def test_named_topic_that_is_not_there_is_told_beside_those_that_are(new_job: NewJob) -> None:
+    job = new_job()
+    job.options["topics"] = [job.topic, "not-yet.there"]
+    notes = {one.dataset_urn: list(one.notes) for one in job.plans()}
+    said = "`topics` names not-yet.there, and the cluster has no such topic now."
+    assert notes == {job.topic: [], "not-yet.there": [said]}
+
+
 def test_no_matching_topic_is_told_with_what_is_there(new_job: NewJob) -> None:
     job = new_job(topics=["no such topic"])
     with pytest.raises(SourceError, match=r"no topic matches no such topic; .* shows \d+ other topic"):

@@ -40,6 +40,31 @@ def test_user_with_a_password_reads_and_a_wrong_password_is_told_at_once(
     assert not any(word in f"{caught.value}{caplog.text}{written}" for word in (SASL_PASSWORD, "wrong-word"))
 
 
+@pytest.mark.parametrize("group", [None, "both"])
+def test_topic_that_the_login_may_not_describe_fails_with_the_right(
+    new_job: NewJob, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch, group: str | None
+) -> None:
+    monkeypatch.setenv("LAKE_PASSWORD", SASL_PASSWORD)
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": SASL_USER}
+    job = new_job(brokers=broker.sasl_address, config=login, config_env={"sasl.password": "LAKE_PASSWORD"}, group=group)
+    hidden = f"{job.topic}.hidden"
+    broker.new_topic(hidden)
+    job.options["topics"] = [job.topic.replace(".", "[.]"), hidden]
+    for topic in (job.topic, hidden):
+        job.send(range(3), topic=topic)
+    job.run()  # a topic that was read, and then may not be described any more
+    broker.forbid(hidden)
+    plans = {one.dataset_urn: one.problem for one in job.plans()}
+    assert plans.keys() == ({job.topic, hidden} if group is None else {group})
+    assert (
+        f"topic {hidden}: Broker: Topic authorization failed: the login needs the permissions" in plans[group or hidden]
+    )
+    job.options["topics"] = [job.topic + ".*"]  # it names it no longer, but has read it
+    assert {one.dataset_urn: one.problem for one in job.plans()} == plans
+    job.options["exclude"] = [hidden]
+    assert not any(one.problem for one in job.plans())
+
+
 def test_secret_comes_from_the_environment_and_goes_nowhere(
     new_job: NewJob, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

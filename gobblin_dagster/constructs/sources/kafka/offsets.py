@@ -152,6 +152,13 @@ def _partition_of(name: str) -> tuple[str, str]:
     return topic, number
 
 
+def topics_of(state: DatasetState) -> set[str]:
+    """Return the topics of a dataset's watermark; none if another source committed it."""
+    if state.committed.watermark_type is not CompositeWatermark:
+        return set()
+    return {_partition_of(name)[0] for name in state.committed.ranges}
+
+
 def _is_made_anew(bounds: PartitionOffsets, state: DatasetState | None) -> bool:
     return state is not None and state.is_other(bounds.topic, bounds.topic_id)
 

@@ -18,6 +18,8 @@ from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.clients.kafka import (
     KafkaConnection,
+    is_absent,
+    is_forbidden,
     is_passing,
     is_refusal,
     is_same_cluster,
@@ -37,6 +39,7 @@ from gobblin_dagster.constructs.sources.kafka.offsets import (
     mark_to_compare,
     plan_offsets,
     rewritten_problem,
+    topics_of,
     vanished,
 )
 from gobblin_dagster.constructs.sources.work_units import state_problem
@@ -49,6 +52,8 @@ from gobblin_dagster.core.watermark import CompositeWatermark, Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
 
+_NAME = r"[a-zA-Z0-9._-]+"
+"""Names of topics that brokers accept."""
 _LONGEST_S = 300
 """Longest time that the library waits for one answer; it refuses a longer one."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -111,6 +116,14 @@ class KafkaOptions(KafkaConnection, KafkaReading):
             return False
         return any(re.fullmatch(pattern, topic) for pattern in self.topics)
 
+    def named(self, found: Collection[str]) -> set[str]:
+        """Return the entries of `topics` that are names of topics, as far as one can tell, and match none of these."""
+        return {
+            one
+            for one in self.topics
+            if re.fullmatch(_NAME, one) and self.takes(one) and not any(re.fullmatch(one, topic) for topic in found)
+        }
+
 
 class KafkaSource:
     """Find topics, and plan the offsets of their partitions that are not committed.
@@ -141,22 +154,21 @@ class KafkaSource:
 
         try:
             admin = self._admin()
-            datasets, problems = self._topics(admin, context)
+            datasets, problems, absent = self._topics(admin, context)
             offsets = self._bounds(admin, [one for partitions in datasets.values() for one in partitions])
             offsets = self._compared(datasets, offsets, context.states)
         except KafkaException as error:
             raise self._unreachable(error) from error
         known = {urn for urn in context.states if context.is_selected(urn)}
-        for urn in sorted({*datasets, *problems, *known}):
+        for urn in sorted({*datasets, *problems, *absent, *known}):
             faults = problems.get(urn, []) + [str(o) for p in datasets.get(urn, ()) if isinstance(o := offsets[p], str)]
             state = context.states.get(urn)
             problem = " ".join(dict.fromkeys(faults)) or state_problem(state, CompositeWatermark, "kafka")
             if problem:
                 yield DatasetOffer(urn, None, None, problem=problem)
             else:
-                yield self._offer(
-                    urn, [o for p in datasets.get(urn, ()) if not isinstance(o := offsets[p], str)], state
-                )
+                partitions = [o for p in datasets.get(urn, ()) if not isinstance(o := offsets[p], str)]
+                yield self._offer(urn, partitions, state, absent.get(urn, ()))
 
     def would_read(self, path: str) -> bool:
         brokers, _, topic = path.removeprefix("kafka://").rpartition("/")
@@ -218,7 +230,7 @@ class KafkaSource:
         alone = replace(context, is_selected=lambda urn: urn == dataset_urn)
         try:
             admin = self._admin()
-            datasets, problems = self._topics(admin, alone)
+            datasets, problems, _ = self._topics(admin, alone)
             wanted = datasets.get(dataset_urn, [])
             bounds = self._bounds(admin, wanted)
             times = self._offsets_at(admin, wanted, position.instant) if isinstance(position, Timestamp) else {}
@@ -258,14 +270,17 @@ class KafkaSource:
     def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> None:
         """Return None: retention and compaction remove messages."""
 
-    def _offer(self, urn: str, partitions: Sequence[PartitionOffsets], state: DatasetState | None) -> DatasetOffer:
+    def _offer(
+        self, urn: str, partitions: Sequence[PartitionOffsets], state: DatasetState | None, absent: Sequence[str]
+    ) -> DatasetOffer:
         plan = plan_offsets(urn, partitions, state, self._rules)
         low = CompositeWatermark(plan.low) if plan.low else state.watermark if state is not None else None
         notes = plan.notes
+        if partitions or state is None:
+            notes += [f"`topics` names {topic}, and the cluster has no such topic now." for topic in absent]
         if not partitions and state is not None:
             notes.append(
-                "all of its topics are gone, or the login may not describe them any more, or the job no longer reads "
-                f"them; it is committed up to {state.watermark}."
+                f"all of its topics are gone, or the job no longer reads them; it is committed up to {state.watermark}."
             )
         if not plan.work_units:
             return DatasetOffer(urn, low, low, notes=notes, origin=plan.origin, is_absent=not partitions)
@@ -281,28 +296,53 @@ class KafkaSource:
 
     def _topics(
         self, admin: Any, context: SourceContext
-    ) -> tuple[dict[str, list[tuple[str, int]]], dict[str, list[str]]]:
-        """Return the partitions of selected datasets, and the problems of topics, both by urn."""
+    ) -> tuple[dict[str, list[tuple[str, int]]], dict[str, list[str]], dict[str, list[str]]]:
+        """Return the partitions of selected datasets, the problems of topics, and named topics that are not there.
+
+        All of them by urn.
+        """
         listed = self._listed(admin)
         datasets: dict[str, list[tuple[str, int]]] = {}
         problems: dict[str, list[str]] = {}
         found = sorted(name for name in listed if self._options.takes(name))
         for name in found:
-            urn = self._options.group if self._options.group is not None else name
+            urn = self._urn(name)
             if not context.is_selected(urn):
                 continue
             if listed[name].error is not None:
-                problems.setdefault(urn, []).append(f"topic {name}: {listed[name].error.str()}.")
+                problems.setdefault(urn, []).append(_topic_fault(name, listed[name].error))
             else:
                 datasets.setdefault(urn, []).extend((name, number) for number in sorted(listed[name].partitions))
-        if not found and not context.states:
+        absent: dict[str, list[str]] = {}
+        named = self._options.named(found)
+        for topic, error in self._unseen(admin, found, named, context).items():
+            if not is_absent(error):
+                problems.setdefault(self._urn(topic), []).append(_topic_fault(topic, error))
+            elif topic in named:
+                absent.setdefault(self._urn(topic), []).append(topic)
+        if not found and not context.states and not problems:
             names = sorted(name for name in listed if not name.startswith("__"))
             there = f"{len(names)} other topic(s), e.g. {', '.join(names[:5])}" if names else "no topic"
             raise self._error(
                 f"no topic matches {', '.join(self._options.topics)}; {self._options.brokers} shows {there}.",
                 "Brokers show only topics that the login has the permission to describe.",
             )
-        return datasets, problems
+        return datasets, problems, absent
+
+    def _urn(self, topic: str) -> str:
+        return topic if self._options.group is None else self._options.group
+
+    def _unseen(
+        self, admin: Any, found: Collection[str], named: Collection[str], context: SourceContext
+    ) -> dict[str, Any]:
+        """Return, by topic, the brokers' errors for topics that they do not list: the job names them, or has read them.
+
+        Brokers leave topics out of their list that the login may not describe; asked by name, they say so.
+        """
+        known = (topic for state in context.states.values() for topic in topics_of(state))
+        wanted = {*named, *filter(self._options.takes, known)}.difference(found)
+        _, faults = topic_ids(self._options, [one for one in wanted if context.is_selected(self._urn(one))], admin)
+        return faults
 
     def _listed(self, admin: Any) -> Any:
         """Return all topics by name; raises KafkaException, without retries if the brokers refuse our login."""
@@ -331,7 +371,7 @@ class KafkaSource:
         ids, faults = topic_ids(self._options, [topic for topic, _ in partitions], admin)
         known = [one for one in partitions if one[0] in ids]
         found = self._offsets(admin, known) if known else {}
-        return {one: f"topic {one[0]}: {faults[one[0]].str()}." for one in partitions if one[0] in faults} | {
+        return {one: _topic_fault(one[0], faults[one[0]]) for one in partitions if one[0] in faults} | {
             one: offsets if isinstance(offsets, str) else replace(offsets, topic_id=ids[one[0]])
             for one, offsets in found.items()
         }
@@ -428,6 +468,15 @@ class KafkaSource:
 
     def _error(self, problem: str, hint: str = "") -> SourceError:
         return SourceError(job=self._context.job, problem=problem, hint=hint)
+
+
+def _topic_fault(topic: str, error: Any) -> str:
+    """Return why a topic cannot be asked for its partitions; the library's error is a KafkaError."""
+    right = (
+        ": the login needs the permissions to describe and to read it. Brokers say so of topics that are not there, "
+        "too; leave out of `topics`, or `exclude`, what is not to be read"
+    )
+    return f"topic {topic}: {error.str().rstrip('.')}{right if is_forbidden(error) else ''}."
 
 
 def _offsets_of(

@@ -151,6 +151,32 @@ def test_setting_without_effect_is_refused(options: Callable[..., object], setti
     KafkaConnection(brokers="b:1", config={"isolation.level": "read_committed"})  # stored commit steps are still read
 
 
+@pytest.mark.parametrize(
+    ("option", "problem"),
+    [
+        ({"brokers": "a:9092,b:65536"}, "'b:65536' is no address of a broker"),
+        ({"brokers": "a:9092,b:0"}, "'b:0' is no address of a broker"),
+        ({"brokers": "a:broker"}, "'a:broker' is no address of a broker"),
+        ({"brokers": "http://a:9092"}, "'http://a:9092' is no address of a broker"),
+        ({"brokers": ","}, "',' is no address of a broker"),
+        ({"timeout_s": 3601}, "less than or equal to 3600"),
+    ],
+    ids=str,
+)
+def test_what_the_library_cannot_take_is_refused_unless_a_stored_step_has_it(
+    option: dict[str, Any], problem: str
+) -> None:
+    for good in ("kafka", "a:1, b:65535,", "[::1]:9092", "SASL_SSL://a:9093"):
+        KafkaConnection(brokers=good)
+    with pytest.raises(ValidationError, match=problem):
+        KafkaConnection(**{"brokers": "a:1", **option})
+    commit = TableCommit("id", "j", "run", "u", "main", "0", "1", ())
+    step = SendToKafkaStep(commit, "t", None, "commits", KafkaConnection(brokers="a:1"))
+    fields = step.to_json()
+    fields["connection"] |= option
+    assert SendToKafkaStep.from_json(fields).to_json() == fields
+
+
 def test_missing_permission_is_named_and_one_for_groups_is_not_needed() -> None:
     error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     assert "needs the permissions to describe and to read the topic" in str(kafka_error("a", "t-0", error))

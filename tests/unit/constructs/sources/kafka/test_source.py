@@ -97,7 +97,7 @@ def test_startpoint_names_every_partition_of_a_topic_made_anew(
     state = DatasetState("events", "t", 1, committed, snapshot=1, run_id="r", updated_at=now, origin={"t": "old"})
     bounds = {("t", number): PartitionOffsets("t", number, 0, 9, 9, "new") for number in (0, 1)}
     monkeypatch.setattr(source, "_admin", lambda: None)
-    monkeypatch.setattr(source, "_topics", lambda *_: ({"t": list(bounds)}, {}))
+    monkeypatch.setattr(source, "_topics", lambda *_: ({"t": list(bounds)}, {}, {}))
     monkeypatch.setattr(source, "_bounds", lambda *_: bounds)
     context = SourceContext(Extract("x", "t"), {"t": state}, lambda _: True, SystemClock())
     with pytest.raises(StartpointError, match="t-1@2 would go on at offsets") if is_refused else nullcontext():
