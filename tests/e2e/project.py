@@ -9,6 +9,8 @@ from pathlib import Path
 
 GOBBLIN = [sys.executable, "-m", "gobblin_dagster"]
 
+WITH_SPARK = "project: shop\n"
+WITHOUT_SPARK = "project: shop\nspark: {start: when_needed}\n"
 JOB = """\
 job: orders
 source:
@@ -20,10 +22,10 @@ output: {path: lake}
 """
 
 
-def make_project(root: Path, job: str = JOB) -> Path:
-    """Write a project with one job and no data."""
+def make_project(root: Path, job: str = JOB, settings: str = WITHOUT_SPARK) -> Path:
+    """Write a project with one job and no data; its runs need no Spark, which takes ten seconds to start."""
     (root / "jobs").mkdir(parents=True)
-    (root / "gobblin.yaml").write_text("project: shop\n")
+    (root / "gobblin.yaml").write_text(settings)
     (root / "jobs" / "orders.yaml").write_text(job)
     return root
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from .project import GOBBLIN, JOB, flat, gobblin, make_project, put
+from .project import GOBBLIN, JOB, WITH_SPARK, WITHOUT_SPARK, flat, gobblin, make_project, put
 
 pytestmark = pytest.mark.e2e
 
@@ -85,7 +85,7 @@ def _dump(database: Path) -> list[str]:
 @pytest.mark.spark
 def test_bad_files_fail_their_own_dataset_and_are_named(tmp_path: Path) -> None:
     root = make_project(
-        tmp_path / "p", JOB.replace("commit", "#").replace("output", "commit: {policy: successful}\noutput")
+        tmp_path / "p", JOB.replace("commit", "#").replace("output", "commit: {policy: successful}\noutput"), WITH_SPARK
     )
     put(root, "good/2026-01-01.csv", HEAD + "1,2.5\n2,3.5\n")
     put(root, "short row/2026-01-01.csv", HEAD + "1,2.5\n2\n")
@@ -108,12 +108,12 @@ def test_bad_files_fail_their_own_dataset_and_are_named(tmp_path: Path) -> None:
         "good",
     ]
     put(root, "short row/2026-01-01.csv", HEAD + "1,2.5\n2,9\n")
+    (root / "gobblin.yaml").write_text(WITHOUT_SPARK)
     again = gobblin(root, "run", "--select", "short row")
     assert again.returncode == 0, again.stderr
     assert pq.read_table(root / "lake/shop/orders/main/short%20row").num_rows == 2
 
 
-@pytest.mark.spark
 def test_half_a_parquet_file_is_named_and_published_once_it_is_whole(tmp_path: Path) -> None:
     job = JOB.replace(".csv", ".parquet").replace(
         "{type: csv, columns: {id: int64, amount: float64}}", "{type: parquet}"
@@ -151,7 +151,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.spark
 def test_full_disk_while_staging_fails_the_dataset_and_loses_nothing(tmp_path: Path, tiny_disk: Path) -> None:
-    root = make_project(tmp_path / "p", JOB.replace("lake", str(tiny_disk / "lake")))
+    root = make_project(tmp_path / "p", JOB.replace("lake", str(tiny_disk / "lake")), WITH_SPARK)
     rows = "".join(f"{i},{i * 7919 % 100003 / 7}\n" for i in range(60_000))
     put(root, "big/2026-01-01.csv", HEAD + rows)
     put(root, "small/2026-01-01.csv", HEAD + "1,2.5\n")
@@ -162,11 +162,11 @@ def test_full_disk_while_staging_fails_the_dataset_and_loses_nothing(tmp_path: P
     assert "No space left on device" in said
     assert not list(tiny_disk.glob("lake/shop/orders/main/big/*"))
     subprocess.run(["mount", "-o", "remount,size=64m", tiny_disk], check=True)
+    (root / "gobblin.yaml").write_text(WITHOUT_SPARK)
     assert gobblin(root, "run").returncode == 0
     assert pq.read_table(tiny_disk / "lake/shop/orders/main/big").num_rows == 60_000
 
 
-@pytest.mark.spark
 def test_two_runs_at_the_same_moment_publish_every_row_once(tmp_path: Path) -> None:
     root = make_project(tmp_path / "p")
     for number in range(6):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from .project import GOBBLIN, flat, gobblin, make_project
+from .project import GOBBLIN, WITH_SPARK, WITHOUT_SPARK, flat, gobblin, make_project
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
@@ -71,7 +71,7 @@ def _rows(root: Path) -> dict[str, int]:
 
 
 def test_first_interrupt_commits_what_is_whole_and_the_next_run_reads_the_rest(tmp_path: Path) -> None:
-    root = make_project(tmp_path / "p", JOB)
+    root = make_project(tmp_path / "p", JOB, WITH_SPARK)
     (root / "slow.py").write_text(SLOW_SOURCE)
     run = _start(root)
     _wait_for(run, "read ")
@@ -82,12 +82,13 @@ def test_first_interrupt_commits_what_is_whole_and_the_next_run_reads_the_rest(t
     assert 1 <= len(published) < len(DATASETS), said
     assert set(published.values()) == {1000}
     assert "running work units end" in flat(said) or "interrupt" in flat(said).lower()
+    (root / "gobblin.yaml").write_text(WITHOUT_SPARK)
     assert gobblin(root, "run").returncode == 0
     assert _rows(root) == dict.fromkeys(DATASETS, 1000)
 
 
 def test_second_interrupt_stops_at_once_and_loses_nothing(tmp_path: Path) -> None:
-    root = make_project(tmp_path / "p", JOB.replace("rows: 1000", "rows: 20000"))
+    root = make_project(tmp_path / "p", JOB.replace("rows: 1000", "rows: 20000"), WITH_SPARK)
     (root / "slow.py").write_text(SLOW_SOURCE)
     run = _start(root)
     _wait_for(run, "Spark starts")
@@ -98,5 +99,6 @@ def test_second_interrupt_stops_at_once_and_loses_nothing(tmp_path: Path) -> Non
     assert run.returncode == 130, said
     assert _rows(root) == {}
     root.joinpath("jobs/orders.yaml").write_text(JOB)
+    (root / "gobblin.yaml").write_text(WITHOUT_SPARK)
     assert gobblin(root, "run").returncode == 0
     assert _rows(root) == dict.fromkeys(DATASETS, 1000)

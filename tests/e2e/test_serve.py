@@ -1,4 +1,4 @@
-"""`gobblin serve` and `gobblin flow`, as a user calls them: real processes, real Spark, real kills."""
+"""`gobblin serve` and `gobblin flow`, as a user calls them: real processes, real kills."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gobblin_dagster.cli.program import run_command
+from tests.e2e.project import WITHOUT_SPARK
 
 GOBBLIN = [sys.executable, "-m", "gobblin_dagster"]
 
@@ -64,7 +65,7 @@ class Service:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.port = free_port()
-        (root / "gobblin.yaml").write_text(f"project: shop\nservice: {{port: {self.port}}}\n")
+        (root / "gobblin.yaml").write_text(f"{WITHOUT_SPARK}service: {{port: {self.port}}}\n")
         (root / "templates" / "shop").mkdir(parents=True)
         (root / "templates" / "shop" / "to-lake.template").write_text(TEMPLATE)
         self.arrive("orders_eu", "2026-01-01", 5)
@@ -141,7 +142,6 @@ def called_here(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[S
         yield made
 
 
-@pytest.mark.spark
 def test_flow_from_creation_to_published_rows_over_kills_and_restarts(service: Service) -> None:
     assert "table (name, required)" in service.flow("flow", "templates").stdout
     service.flow(*CREATE, "--schedule", "0 0 0 ? 1 1 2050")

@@ -19,7 +19,7 @@ from gobblin_dagster.testing.faults import Action, Call, Fault, FaultPoints
 from gobblin_dagster.testing.protocol.invariants import check_recovered
 from gobblin_dagster.testing.protocol.scenario import FIRST_BATCH, Example
 from gobblin_dagster.testing.protocol.schedules import Report, Schedule, recovered, run_a, trace_of
-from tests.e2e.project import GOBBLIN, gobblin, make_project
+from tests.e2e.project import GOBBLIN, WITHOUT_SPARK, gobblin, make_project
 from tests.faults.test_real_kills import DATASETS, assert_exactly_once
 from tests.faults.test_real_kills import JOB as ORDERS
 from tests.services.missing import missing
@@ -118,7 +118,6 @@ def _states(url: str, job: str) -> dict[str, DatasetState]:
 
 
 @pytest.mark.e2e
-@pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("away_s", [0.0, 3.0])
 def test_server_killed_under_a_real_run_every_row_is_published_once(
@@ -126,8 +125,8 @@ def test_server_killed_under_a_real_run_every_row_is_published_once(
 ) -> None:
     root = make_project(tmp_path / "p", ORDERS)
     url = server.url(server.new_database())
-    (root / "gobblin.yaml").write_text(f"project: shop\nstate: {url}\n")
-    after_s = random.Random(f"{SEED} {away_s}").uniform(0.5, 12.0)
+    (root / "gobblin.yaml").write_text(f"{WITHOUT_SPARK}state: {url}\n")
+    after_s = random.Random(f"{SEED} {away_s}").uniform(0.5, 4.0)
     run = subprocess.Popen([*GOBBLIN, "run"], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     time.sleep(after_s)
     server.kill()
@@ -150,7 +149,7 @@ def test_server_killed_under_a_real_run_every_row_is_published_once(
 @pytest.mark.e2e
 def test_server_that_stays_away_is_named_and_nothing_hangs(tmp_path: Path, server: PostgresServer) -> None:
     root = make_project(tmp_path / "p", ORDERS)
-    (root / "gobblin.yaml").write_text(f"project: shop\nstate: {server.url(server.new_database())}\n")
+    (root / "gobblin.yaml").write_text(f"{WITHOUT_SPARK}state: {server.url(server.new_database())}\n")
     server.kill()
     try:
         done = gobblin(root, "run", timeout=90)

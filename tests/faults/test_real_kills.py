@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.e2e.project import GOBBLIN, gobblin, make_project
+from tests.e2e.project import GOBBLIN, WITH_SPARK, WITHOUT_SPARK, gobblin, make_project
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
@@ -32,7 +32,6 @@ source:
 extract: {{namespace: shop, table: orders}}
 output: {{path: lake}}
 """
-WITHOUT_SPARK = "project: shop\nspark: {start: when_needed}\n"
 VICTIMS = {
     "driver": ("", 6.0),
     "Spark JVM": ("SparkSubmit", 2.0),
@@ -108,10 +107,7 @@ def assert_exactly_once(root: Path, said: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_killed_at_a_random_time_every_row_is_published_once(tmp_path: Path, victim: str) -> None:
-    root = make_project(tmp_path / "p", JOB)
-    settings = root / "gobblin.yaml"
-    if "without Spark" in victim:
-        settings.write_text(WITHOUT_SPARK)
+    root = make_project(tmp_path / "p", JOB, WITHOUT_SPARK if "without Spark" in victim else WITH_SPARK)
     part, longest_s = VICTIMS[victim]
     chance = random.Random(f"{SEED} {victim}")
     after_s = chance.uniform(0, longest_s)
@@ -119,7 +115,7 @@ def test_killed_at_a_random_time_every_row_is_published_once(tmp_path: Path, vic
     _wait_until_gone(processes)
     # Printed, so that the schedule can be repeated.
     print(f"seed {SEED}: {victim} after {after_s:.2f} s, {'killed' if is_killed else 'had ended'}")  # noqa: T201
-    settings.write_text(WITHOUT_SPARK)
+    (root / "gobblin.yaml").write_text(WITHOUT_SPARK)
     again = gobblin(root, "run")
     assert again.returncode == 0, again.stdout + again.stderr
     assert_exactly_once(root, again.stdout)

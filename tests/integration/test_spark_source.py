@@ -22,6 +22,7 @@ from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.startpoint import Oldest, Specific, Timestamp, Upcoming
 from gobblin_dagster.engine.job_context import JobContext
+from gobblin_dagster.engine.project import open_project
 from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.engine.run.job_run import JobRun, plan_job, run_job
 from gobblin_dagster.engine.snapshots.audit import audit_dataset
@@ -477,7 +478,9 @@ _GOBBLIN = [sys.executable, "-m", "gobblin_dagster"]
 
 
 @pytest.mark.slow
-def test_run_killed_between_work_units_or_commit_steps_is_finished_by_the_next(tmp_path: Path) -> None:
+def test_run_killed_between_work_units_or_commit_steps_is_finished_by_the_next(
+    tmp_path: Path, runner: SparkRunner
+) -> None:
     root = Path(__file__).parents[2]
     (tmp_path / "jobs").mkdir()
     (tmp_path / "gobblin.yaml").write_text("project: killed\n")
@@ -500,9 +503,10 @@ def test_run_killed_between_work_units_or_commit_steps_is_finished_by_the_next(t
 
     assert gobblin("run").returncode == -9
     assert gobblin("run", "--crash-at", "commit:1").returncode == -9
-    third = gobblin("run")
-    assert third.returncode == 0, third.stdout + third.stderr
-    assert "recovered test.d" in third.stdout
+    opened = open_project(tmp_path)
+    third = run_job(opened, opened.job("numbers"), runner=runner)
+    assert third.exit_code == 0, third
+    assert [dataset.dataset_urn for dataset in third.recovered] == ["test.d"]
     assert published(tmp_path, _job(_parquet()), "test.d") == list(range(200))
 
 

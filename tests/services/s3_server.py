@@ -6,6 +6,7 @@ Prints "READY" and its port; ends when its standard input does. Buckets whose na
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import threading
@@ -31,6 +32,8 @@ def _know_missing_uploads(name: str) -> None:
 
 
 class _Quiet(WSGIRequestHandler):
+    protocol_version = "HTTP/1.1"  # a connection serves many requests, as in S3: a new one costs more than a request
+
     def log(self, type: str, message: str, *args: Any) -> None:
         """Say nothing."""
 
@@ -40,14 +43,17 @@ def main() -> None:
     for name in ("upload_part", "complete_multipart_upload"):
         _know_missing_uploads(name)
     application = DomainDispatcherApplication(create_backend_app)
+    one_at_a_time = threading.Lock()
 
     def serve(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if environ["PATH_INFO"].startswith("/careless"):
             environ.pop("HTTP_IF_NONE_MATCH", None)
-        answer: Iterable[bytes] = application(environ, start_response)
-        return answer
+        # Whole before it is answered: what an answer leaves unread would be taken for the next request.
+        environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)))
+        with one_at_a_time:
+            return list(application(environ, start_response))
 
-    server = make_server("127.0.0.1", 0, serve, threaded=False, request_handler=_Quiet)
+    server = make_server("127.0.0.1", 0, serve, threaded=True, request_handler=_Quiet)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     sys.stdout.write(f"READY {server.server_port}\n")
     sys.stdout.flush()
