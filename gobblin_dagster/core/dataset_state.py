@@ -149,6 +149,10 @@ class DatasetState(ShownAsFacts):
     """What held the rows of each branch at the last commit (`PublisherTraits.holders`): files, a table, both, or
     nothing. Empty in states of older programs."""
 
+    places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Where each of the `holders` of a branch was: a folder, or the URL of a table or topic, without user and password.
+    Local ones are relative to the project's folder. Empty if it is not known, and in states of older programs."""
+
     def later(self, now: datetime) -> datetime:
         """Return the time of the next commit: now, or just after the last one if the clock was set back since.
 

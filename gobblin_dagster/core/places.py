@@ -95,6 +95,25 @@ AS_STORED = Places()
 """Changes no path; for readers that do not open files."""
 
 
+def is_same_place(one: str, other: str) -> bool:
+    """Return whether two folders or URLs are one place; of several servers, with commas between, they need share one.
+
+    Example:
+        >>> is_same_place("kafka://one:9092,two:9092/clicks", "kafka://two:9092,three:9092/clicks")
+        True
+    """
+    (scheme, servers, path), (scheme2, servers2, path2) = _parts(one), _parts(other)
+    return (scheme, path) == (scheme2, path2) and (servers == servers2 or bool(servers & servers2))
+
+
+def _parts(place: str) -> tuple[str, set[str], str]:
+    scheme, mark, rest = place.partition("://")
+    if not mark:
+        return "", set(), place
+    servers, _, path = rest.partition("/")
+    return scheme, {*servers.split(",")}, path
+
+
 def _inside(path: str, folder: str) -> str | None:
     """Return the part of a path below a folder; empty for the folder itself, None if the path is not inside of it."""
     if not folder or not path.startswith(folder):

@@ -120,6 +120,10 @@ class PublisherTraits:
     places: tuple[str, ...] = ()
     """URLs of the tables or topics that it writes, without passwords: a source that says that it reads one of them
     (`ReadsPaths`) is refused. Text that `{dataset}` stands for is `dataset`."""
+    keeps_rows_in: str = ""
+    """Where `published_elsewhere` is: a URL without user and password, with `{dataset}` where each dataset has its own
+    table; if it `is_in_output`, a path relative to the branch's folder. Plans say that another place lacks older rows.
+    Empty if it is not known. Several servers, with commas between them, are one place if they share one."""
 
     @property
     def holders(self) -> tuple[str, ...]:

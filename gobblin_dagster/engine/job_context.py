@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Self
 
 from gobblin_dagster.constructs.extras import require_extras
@@ -14,7 +14,7 @@ from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.commit import WAITING
 from gobblin_dagster.core.constructs import Source
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.errors import EnvironmentFaultError, StorageError, UsageError
 from gobblin_dagster.core.ids import check_run_id, new_run_id
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
@@ -27,12 +27,12 @@ from gobblin_dagster.engine.commit.steps import check_permissions
 from gobblin_dagster.engine.commit.steps.permissions import permissions_of
 from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.engine.plan.lost_output import lost_outputs
-from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan
+from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan, with_notes_of_idle
 from gobblin_dagster.engine.plan.own_output import own_output
 from gobblin_dagster.engine.plan.planner import make_plan
 from gobblin_dagster.engine.plan.targets import shared_folders, unfit_targets
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.engine.publishers import load_step_types
+from gobblin_dagster.engine.publishers import branch_places, load_step_types, make_publishers
 from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.engine.task.runner import SessionRunner, TaskRunner
 from gobblin_dagster.engine.validation import require_positions
@@ -102,10 +102,25 @@ class JobContext:
         """Absolute root of the job's output."""
         return self.context.output_root
 
-    def plan(self, runner: TaskRunner | None = None, startpoints: Mapping[str, Startpoint] | None = None) -> JobPlan:
-        """Plan a run; `runner` begins to start as soon as there is work. Changes nothing. Raises as `make_plan`."""
+    def plan(
+        self,
+        runner: TaskRunner | None = None,
+        startpoints: Mapping[str, Startpoint] | None = None,
+        *,
+        is_poll: bool = False,
+    ) -> JobPlan:
+        """Plan a run; changes nothing.
+
+        Args:
+            runner: begins to start as soon as there is work.
+            startpoints: as `make_plan` takes them.
+            is_poll: whether nobody is told what was lost; then a remote output is asked only if there is something new.
+
+        Raises as `make_plan`.
+        """
+        unseen: list[str] = []
         cores = (runner.cores if runner else self.project.spec.spark.local_cores) or CLUSTER_CORES
-        return make_plan(
+        plan = make_plan(
             self.job,
             self.source,
             self.store,
@@ -116,18 +131,35 @@ class JobContext:
             on_work=runner.start_early if runner else None,
             startpoints=startpoints,
             unfit=self._unfit,
-            lost=self._lost,
+            lost=partial(self._lost, unseen, is_poll),
+            places=self._places,
         )
+        return with_notes_of_idle(plan, unseen) if unseen else plan
 
-    def _lost(self, datasets: Sequence[DatasetPlan], states: Mapping[str, DatasetState]) -> dict[str, str]:
-        """Say why datasets must not go on from their states: the output has lost what was published."""
+    def _places(self, dataset_urn: str) -> Mapping[str, Sequence[str]]:
+        """Return where each branch keeps its rows."""
+        return branch_places(self.job, self.context, make_publishers(self.job, self.context, dataset_urn))
+
+    def _lost(
+        self, unseen: list[str], is_poll: bool, datasets: Sequence[DatasetPlan], states: Mapping[str, DatasetState]
+    ) -> dict[str, str]:
+        """Say why datasets must not go on from their states: the output has lost what was published.
+
+        `unseen` takes why nobody knows, if the output cannot be asked; a run that publishes is refused then.
+        """
         root, store, job = self.context.output_root, self.store, self.job.job
-        # A plan that finds nothing new asks no remote storage: it would have to be opened first.
-        if "://" in root and not any(one.is_moving for one in datasets):
+        # A poll comes every few seconds, and a remote storage would have to be opened first.
+        if is_poll and "://" in root and not any(one.is_moving for one in datasets):
             return {}
         known = {one.dataset_urn: states[one.dataset_urn] for one in datasets if one.dataset_urn in states}
-        with suppress(OSError):  # the run tells it, if it publishes
+        problem: Exception
+        try:
             return lost_outputs(self.storage, store, root, job, known)
+        except OSError as error:
+            problem = StorageError.of(error, "look for manifests in", root)
+        except EnvironmentFaultError as error:
+            problem = error
+        unseen.append(f"it is not known whether the output still holds what was published: {problem}")
         return {}
 
     def _unfit(self, datasets: Sequence[DatasetPlan]) -> dict[str, str]:

@@ -67,7 +67,7 @@ def look(
     `store` stays open; default: open one and close it. Raises as `make_plan`.
     """
     with project.use_store(store) as open_store:
-        plan = JobContext.of(project, _cheap(job), open_store, runner=spark).plan()
+        plan = JobContext.of(project, _cheap(job), open_store, runner=spark).plan(is_poll=True)
         states = open_store.load_readable_states(job.job)[0] if job.extract.reads_everything else {}
     marks = {urn: str(state.watermark) for urn, state in states.items()}
     new = [

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.commit import body_digest
 from gobblin_dagster.core.constructs import (
     ConstructContext,
     DataPublisher,
@@ -16,12 +17,15 @@ from gobblin_dagster.core.constructs import (
     WriterContext,
 )
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.traits import PublisherTraits, Widening, WriterTraits, traits_of
 from gobblin_dagster.engine.commit.steps import load_own_steps
 from gobblin_dagster.engine.task.branch import widenings_of
 from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.spec.job import ConstructSpec, JobSpec, SchemaContract
+
+_DIGITS = 16
 
 
 def make_publishers(job: JobSpec, context: RunContext, dataset_urn: str) -> dict[str, DataPublisher]:
@@ -67,6 +71,27 @@ def publisher_traits(job: JobSpec, dataset_urn: str = "") -> dict[str, Publisher
         publisher = registry.create(ConstructKind.PUBLISHER, job.publisher_of(branch), context)
         found[branch.name] = traits_of(publisher, PublisherTraits)
     return found
+
+
+def branch_places(
+    job: JobSpec, context: RunContext, publishers: Mapping[str, DataPublisher]
+) -> dict[str, tuple[str, ...]]:
+    """Return where each branch keeps its rows, as `DatasetState.places`, with `{dataset}` where datasets differ."""
+    base, found = f"{context.base_dir.rstrip('/')}/", {}
+    for name, publisher in publishers.items():
+        traits = traits_of(publisher, PublisherTraits)
+        folder = f"{context.output_root}/{job.folder_of_datasets(name)}"
+        elsewhere = f"{folder}/{traits.keeps_rows_in}".rstrip("/") if traits.is_in_output else traits.keeps_rows_in
+        places = (folder if held == "files" else elsewhere for held in traits.holders)
+        # A project's folder may be moved with all that it holds.
+        found[name] = tuple(_without_values(place.replace(base, "", 1)) for place in places)
+    return found
+
+
+def _without_values(place: str) -> str:
+    """Return a place without values of variables, which are never stored; a digest tells it from other values."""
+    shown = hidden(place)
+    return place if shown == place else f"{shown} ({body_digest(place)[:_DIGITS]})"
 
 
 def inferred_widenings(job: JobSpec) -> frozenset[Widening]:

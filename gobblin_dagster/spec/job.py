@@ -526,9 +526,10 @@ class JobSpec(SpecModel):
             branch: name of a branch, or `QUARANTINE_BRANCH`.
             dataset_urn: the dataset.
         """
-        return f"{self._folder_of_datasets(branch)}/{DatasetUrn(dataset_urn).path_segment}"
+        return f"{self.folder_of_datasets(branch)}/{DatasetUrn(dataset_urn).path_segment}"
 
-    def _folder_of_datasets(self, branch: str) -> str:
+    def folder_of_datasets(self, branch: str) -> str:
+        """Return the folder of a branch's datasets, relative to the output's root."""
         paths = {one.name: one.path for one in self.fork.branches}
         return self._folder(branch, paths.get(branch, BranchSpec(name="main").path))
 

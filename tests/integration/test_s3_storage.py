@@ -8,17 +8,21 @@ import pickle
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gobblin_dagster.cli.commands.doctor import _output_check
 from gobblin_dagster.core.errors import EnvironmentFaultError, UsageError
+from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.storage import _s3_client, s3
 from gobblin_dagster.storage.s3 import S3Storage
 from tests.services.s3 import S3Server
+from tests.unit.engine.jobs import job_spec, project, run
 
 pytestmark = pytest.mark.s3
 
@@ -220,3 +224,23 @@ def test_page_of_a_proxy_is_no_object_no_folder_and_no_write(page: bytes, monkey
         finally:
             server.shutdown()
             _s3_client.s3_client.cache_clear()
+
+
+def test_run_that_finds_nothing_new_asks_the_output_with_few_requests(
+    s3_server: S3Server, storage: S3Storage, tmp_path: Path
+) -> None:
+    """It asks for a few manifests and one list of folders, however many datasets there are; polls ask for nothing."""
+    spec = job_spec({f"d{n}": {"rows": 1} for n in range(5)}, output={"path": f"s3://{storage.bucket}/lake"})
+    run(tmp_path, spec)
+    asked: list[str] = []
+    _s3_client.s3_client(os.getpid()).meta.events.register(
+        "before-call.s3", lambda model, **_: asked.append(model.name), unique_id="requests-of-idle-run"
+    )
+    with closing(project(tmp_path, spec).open_store()) as store:
+        JobContext.of(project(tmp_path, spec), spec, store).plan(is_poll=True)
+    assert asked == []
+    assert run(tmp_path, spec).status is RunStatus.SUCCEEDED
+    assert sorted(asked) == ["HeadObject"] * 3 + ["ListObjectsV2"]
+    for path in storage.walk_files(f"s3://{storage.bucket}/lake"):
+        storage.delete(path)
+    assert run(tmp_path, spec).status is RunStatus.FAILED

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from rich.console import Console
 from rich.text import Text
 
@@ -91,14 +93,26 @@ def _print_leftovers(console: Console, plan: JobPlan) -> None:
 
 
 def _print_remarks(console: Console, plan: JobPlan) -> None:
-    remarks = [(d, note, "yellow") for d in plan.datasets for note in d.notes]
-    remarks += [(d, d.problem, "red") for d in plan.datasets if d.problem]
-    told = [(dataset_name(d.dataset_urn), text, style) for d, text, style in remarks]
+    told = [(names, note, "yellow") for names, note in shared_notes((d.dataset_urn, d.notes) for d in plan.datasets)]
+    told += [(dataset_name(d.dataset_urn), d.problem, "red") for d in plan.datasets if d.problem]
     told += [(names, note, "dim") for names, note in _type_notes(plan)]
     for names, text, style in told[:MAX_ROWS]:
         console.print(f"  {names}: {text}", style=style)
     if len(told) > MAX_ROWS:
         console.print(f"  ... {len(told) - MAX_ROWS:,} more remarks; `gobblin plan --output json` has all")
+
+
+def shared_notes(datasets: Iterable[tuple[str, Sequence[str]]]) -> list[tuple[str, str]]:
+    """Return (datasets, note) for notes of datasets, in their order; datasets with the same note share it."""
+    named: dict[str, list[str]] = {}
+    for urn, notes in datasets:
+        for note in dict.fromkeys(notes):
+            named.setdefault(note, []).append(dataset_name(urn))
+    return [(_together(names), note) for note, names in named.items()]
+
+
+def _together(names: Sequence[str]) -> str:
+    return f"{names[0]} and {count(len(names) - 1, 'more dataset')}" if len(names) > 1 else names[0]
 
 
 def _type_notes(plan: JobPlan) -> list[tuple[str, str]]:
@@ -109,12 +123,10 @@ def _type_notes(plan: JobPlan) -> list[tuple[str, str]]:
             types = note.partition(": ")[2] if note.startswith(TYPES_INFERRED) else note
             alike.setdefault(types, []).append((dataset_name(dataset.dataset_urn), note))
     told = []
-    for types, ((name, note), *others) in alike.items():
-        if not others:
-            told.append((name, note))
-            continue
-        names = f"{name} and {count(len(others), 'more dataset')}"
-        told.append((names, f"types inferred: {types}" if note.startswith(TYPES_INFERRED) else note))
+    for types, named in alike.items():
+        note = named[0][1]
+        is_shared = len(named) > 1 and note.startswith(TYPES_INFERRED)
+        told.append((_together([name for name, _ in named]), f"types inferred: {types}" if is_shared else note))
     return told
 
 

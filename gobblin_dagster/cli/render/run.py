@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gobblin_dagster.cli.render.console import MAX_ROWS, bytes_of, dataset_name, print_table, rows_of
-from gobblin_dagster.cli.render.plan import print_plan
+from gobblin_dagster.cli.render.plan import print_plan, shared_notes
 from gobblin_dagster.cli.render.progress import ProgressView
 from gobblin_dagster.core.commit import CommitSequence, CommitStep
 from gobblin_dagster.core.errors import QuarantinedError
@@ -167,7 +167,8 @@ def summary_line(result: RunResult) -> str:
         unread = sum(dataset.actual_high is None for dataset in result.datasets)
         idle = count(counts[DatasetOutcome.IDLE] - unread, "dataset")
         not_yet = f", {unread:,} without anything to read yet" if unread else ""
-        return f"Job {result.job}: nothing to do, {idle} up to date{not_yet} ({seconds:.1f} s)."
+        noted = ", but for their notes" if any(dataset.notes for dataset in result.datasets) else ""
+        return f"Job {result.job}: nothing to do, {idle} up to date{not_yet}{noted} ({seconds:.1f} s)."
     outcomes = [f"{counts[outcome]:,} {outcome.value}" for outcome in DatasetOutcome if counts[outcome]]
     done = result.with_outcome(DatasetOutcome.COMMITTED)
     with_gaps = sum(bool(dataset.failed_ranges) for dataset in done)
@@ -261,6 +262,7 @@ def _print_failures(console: Console, result: RunResult) -> None:
             console.print(f"  work units that failed: {', '.join(dataset.failed_ranges[:_MAX_FAILURES])}{more}")
     if len(troubled) > MAX_ROWS:
         console.print(f"... {len(troubled) - MAX_ROWS:,} more datasets failed; `--output json` has all")
-    for dataset in result.datasets:
-        for note in dataset.notes:
-            console.print(f"{dataset_name(dataset.dataset_urn)}: {note}", style="yellow")
+    # Nothing has come to the notes of the plan if there was nothing to do.
+    active = (one for one in result.datasets if one.outcome is not DatasetOutcome.IDLE)
+    for names, note in shared_notes((one.dataset_urn, one.notes) for one in active):
+        console.print(f"{names}: {note}", style="yellow")

@@ -70,6 +70,11 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
     widens = ALL_WIDENINGS
     ledger = "the log of the branch's Delta table"
 
+    @property
+    def keeps_rows_in(self) -> str:
+        """The table, relative to the branch's folder."""
+        return "{dataset}" if self._options.table == "dataset" else ""
+
     def unfit_columns(self, extract: Extract, schema: pa.Schema) -> str:
         """Return why rows of a schema cannot be in a Delta table, or cannot be merged; empty if they can."""
         return unfit_types(schema) or super().unfit_columns(extract, schema)

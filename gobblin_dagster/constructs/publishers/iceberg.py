@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from gobblin_dagster.constructs.publishers.tables import TableCommit, without_se
 from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, PublishView
 from gobblin_dagster.core.traits import Widening
+
+_LOGIN = re.compile(r"//[^/@]*@")
 
 
 class IcebergOptions(MergeOptions):
@@ -71,6 +74,7 @@ class IcebergPublisher(MergingPublisher[IcebergOptions]):
     def __init__(self, options: IcebergOptions, context: ConstructContext) -> None:
         super().__init__(options, context)
         self.ledger = f"the history of Iceberg table {options.table}"
+        self.keeps_rows_in = _place_of(options, context.base_dir)
 
     def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
         options = self._options
@@ -114,6 +118,14 @@ class IcebergPublisher(MergingPublisher[IcebergOptions]):
             "catalog": {**plain, **local},
             "catalog_env": variables,
         }
+
+
+def _place_of(options: IcebergOptions, base_dir: str) -> str:
+    """Return the table as a URL; only SQL catalogs store tables under the catalog's name."""
+    catalog = _in_project(options.catalog, base_dir)
+    uri = catalog.get("uri") or (f"${{{name}}}" if (name := options.catalog_env.get("uri")) else "")
+    table = f"{options.catalog_name}.{options.table}" if catalog.get("type") == "sql" else options.table
+    return f"{_LOGIN.sub('//', uri) or catalog.get('type', '')}#{table}"
 
 
 def _in_project(catalog: Mapping[str, str], base_dir: str) -> Mapping[str, str]:

@@ -88,6 +88,7 @@ class KafkaTopicPublisher(TablePublisher[KafkaTopicOptions]):
     def __init__(self, options: KafkaTopicOptions, context: ConstructContext) -> None:
         super().__init__(options, context)
         self.ledger = f"Kafka topic {options.commits_topic}, beside topic {options.topic},"
+        self.keeps_rows_in = topic_place(options.brokers, options.topic)
         self.places = tuple(topic_place(options.brokers, one) for one in (options.topic, options.commits_topic))
 
     def unfit_columns(self, extract: Extract, schema: pa.Schema) -> str:

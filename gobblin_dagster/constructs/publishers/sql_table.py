@@ -119,6 +119,8 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
         self.on_again = options.mode
         self.ledger = f"table {LEDGER}, beside table {options.table},"
         self.places = self._database.places_of(self._full_name("dataset"), LEDGER)
+        # A file has neither server nor port.
+        self.keeps_rows_in = next(iter(self._database.places_of(options.table)), "").replace("://:/", ":///")
 
     def unfit_extract(self, extract: Extract) -> str:
         if self._options.mode == "upsert" and not (self._options.key or extract.primary_keys):

@@ -114,7 +114,9 @@ def build_sequence(
         rows_left_out=TaskSums.of(decision.publish).rows_quarantined,
     )
     done = publishers.plan(frame, moves, after.schemas, after.snapshot + 1)
-    after = replace(_with_publication(after, before, done), holders=publishers.holders or after.holders)
+    after = _with_publication(after, before, done)
+    if publishers.by_branch:
+        after = replace(after, holders=publishers.holders, places=publishers.places)
     targets = [move.target for move in done.moves]
     if twice := repeated(targets):
         raise StepRefusedError(step=f"rename to {twice[0]}", problem="two staged files have this target")

@@ -3,37 +3,53 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.places import is_same_place
 from gobblin_dagster.core.traits import PublisherTraits
 from gobblin_dagster.engine.plan.model import DatasetPlan
 from gobblin_dagster.spec.job import JobSpec
 
+_READ_AGAIN = "`gobblin startpoint set` publishes the others too, to all branches."
+
 
 def with_branch_notes(
-    plan: DatasetPlan, before: DatasetState | None, job: JobSpec, traits: Mapping[str, PublisherTraits]
+    plan: DatasetPlan,
+    before: DatasetState | None,
+    job: JobSpec,
+    traits: Mapping[str, PublisherTraits],
+    places: Mapping[str, Sequence[str]],
 ) -> DatasetPlan:
     """Return the plan of a dataset with notes on branches that will not hold each of its rows once.
 
-    They begin now, go on in another place, keep the newest rows alone, or get all again.
+    They begin now, go on in another place, keep the newest rows alone, or get all again. The first two are told if
+    nothing is new, too: a branch that lacks rows is not up to date.
 
     Args:
         plan: the plan, with the work units that the run would read.
         before: the dataset's state; None if it was never committed.
         job: the job.
         traits: the traits of each branch's publisher.
+        places: where each branch keeps its rows, as `DatasetState.places`.
     """
-    if not plan.has_work:
+    if plan.problem:
         return plan
     if job.extract.reads_everything:
-        return _with_notes(plan, _added_again(traits))
+        return _with_notes(plan, _added_again(traits)) if plan.has_work else plan
     if before is None or not before.totals.branch_rows:
         return plan
-    kept = {name: one.on_again for name, one in traits.items() if one.on_again != "drop"}
-    notes = [] if plan.startpoints else _begun_now(before, {name: traits[name].holders for name in kept})
-    if kept and all(how == "replace" and not _keeps_partitions(job, name) for name, how in kept.items()):
+    kept = {name: one for name, one in traits.items() if one.on_again != "drop"}
+    notes: list[str] = []
+    if not plan.startpoints and before.committed.ranges:  # else a person reads older rows again
+        notes += _begun_now(before, {name: one.holders for name, one in kept.items()})
+        notes += _moved(before, kept, places)
+    if (
+        plan.has_work
+        and kept
+        and all(one.on_again == "replace" and not _keeps_partitions(job, name) for name, one in kept.items())
+    ):
         notes.append(
             f"the rows that are new take the place of all that {_branches([*kept])} holds, by its publisher; "
             "`append` would keep both."
@@ -42,15 +58,11 @@ def with_branch_notes(
 
 
 def _begun_now(before: DatasetState, holders: Mapping[str, Sequence[str]]) -> list[str]:
-    """Tell of branches that lack the rows of earlier commits, as a whole or in one of the places that hold their rows.
-
-    Another table of the same kind is told from a lost one by its ledger (`engine.snapshots.lost_store`).
-    """
-    read_again = "`gobblin startpoint set` publishes the others too, to all branches."
+    """Tell of branches that lack the rows of earlier commits, as a whole or in one of the kinds of places."""
     was = before.holders or dict.fromkeys(before.totals.branch_rows)
     absent = [name for name in holders if name not in was]
     notes = [
-        f"{_branches(names)} had no part in {which}, and gets only rows that were not read yet; {read_again}"
+        f"{_branches(names)} had no part in {which}, and gets only rows that were not read yet; {_READ_AGAIN}"
         for which, names in (
             ("earlier commits", [name for name in absent if name not in before.totals.branch_rows]),
             ("the last commit", [name for name in absent if name in before.totals.branch_rows]),
@@ -62,9 +74,31 @@ def _begun_now(before: DatasetState, holders: Mapping[str, Sequence[str]]) -> li
         if held is not None and (gained := [place for place in places if place not in held]):
             notes.append(
                 f"the rows of branch {name!r} were kept {'in ' + ' and '.join(held) if held else 'nowhere'} until now; "
-                f"in {' and '.join(gained)} there will be only rows that were not read yet; {read_again}"
+                f"in {' and '.join(gained)} there will be only rows that were not read yet; {_READ_AGAIN}"
             )
     return notes
+
+
+def _moved(
+    before: DatasetState, traits: Mapping[str, PublisherTraits], places: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """Tell of branches that go on in another folder, table or topic of the same kind."""
+    for name, one in traits.items():
+        was = dict(zip(before.holders.get(name, ()), before.places.get(name, ()), strict=False))
+        for kind, place in reversed([*zip(one.holders, places.get(name, ()), strict=False)]):
+            former = was.get(kind)
+            if not former or not place or is_same_place(former, place):
+                continue
+            lacking = (
+                f"its older files stay in {former}, where snapshots name them"
+                if kind == "files"
+                else f"its older rows are in {former}"
+            )
+            yield (
+                f"branch {name!r} goes on in {place}; {lacking}. Unless somebody has copied them, {place} holds only "
+                f"rows that were not read yet; {_READ_AGAIN}"
+            )
+            break  # a table and its files lie in one folder
 
 
 def _with_notes(plan: DatasetPlan, notes: Sequence[str]) -> DatasetPlan:

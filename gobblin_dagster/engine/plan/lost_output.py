@@ -20,16 +20,19 @@ from gobblin_dagster.state.store import StateStore
 
 _MOST_DATASETS = 200
 """Number of datasets without manifests that are looked at first: of each the store lists the files."""
+_NEWEST = 3
+"""Number of datasets, of those committed last, whose manifests are looked for: older copies of an output lack them."""
 _AT_ONCE = 8
 
 
 def lost_outputs(
     storage: Storage, store: StateStore, output_root: str, job: str, states: Mapping[str, DatasetState]
 ) -> dict[str, str]:
-    """Return, by dataset.urn, why a run would go on behind rows that are not there: no manifest is.
+    """Return, by dataset.urn, why a run would go on behind rows that are not there: the newest manifest is not.
 
-    Costs one listing for all datasets. Datasets whose files lie in a former output, or are still there, can go on: the
-    next run writes their manifests.
+    Costs one listing for all datasets, which finds those without any manifest, and a few requests, which find an output
+    that was set back as a whole. Datasets whose files lie in a former output, or are still there, can go on: the next
+    run writes their manifests.
 
     Args:
         storage: of the output.
@@ -42,18 +45,21 @@ def lost_outputs(
         OSError: the output cannot be read.
         TransientError: the store cannot be reached.
     """
-    published = [urn for urn, state in states.items() if state.snapshot]
+    published = {urn: state for urn, state in states.items() if state.snapshot}
     if not published:
         return {}
+    newest = sorted(published, key=lambda urn: published[urn].updated_at)[-_NEWEST:]
+    if set_back_outputs(storage, store, output_root, job, {urn: published[urn] for urn in newest}):
+        return set_back_outputs(storage, store, output_root, job, published)
     held = {*storage.list_names(internal_dir(output_root, MANIFEST_DIR, job))}
-    bare = [urn for urn in published if DatasetUrn(urn).path_segment not in held]
-    return _without_files(storage, store, output_root, {urn: states[urn] for urn in bare})
+    bare = {urn: state for urn, state in published.items() if DatasetUrn(urn).path_segment not in held}
+    return _without_files(storage, store, output_root, bare)
 
 
 def set_back_outputs(
     storage: Storage, store: StateStore, output_root: str, job: str, states: Mapping[str, DatasetState]
 ) -> dict[str, str]:
-    """Return the same as `lost_outputs` where the newest manifest is not there, though older ones may be.
+    """Return the same as `lost_outputs`, for each dataset whose newest manifest is not there.
 
     Costs one request for each dataset, so it is for those that will be published.
     """

@@ -186,6 +186,17 @@ def left_out(dataset: DatasetPlan, problem: str, code: str = SourceError.code) -
     return dataclasses.replace(dataset, work_units=(), startpoints=(), begin=None, problem=problem, code=code)
 
 
+def with_notes_of_idle(plan: JobPlan, notes: Sequence[str]) -> JobPlan:
+    """Return the plan with notes on the datasets that a run would leave as they are; the others are told by the run."""
+    datasets = (
+        one
+        if one.is_moving or one.problem or not one.version_read
+        else dataclasses.replace(one, notes=(*one.notes, *notes))
+        for one in plan.datasets
+    )
+    return dataclasses.replace(plan, datasets=tuple(datasets))
+
+
 def replanned(plan: JobPlan, datasets: Sequence[DatasetPlan]) -> JobPlan:
     """Return the plan with other datasets; packs lose the work units that these datasets do not have."""
     ours = {unit.id for dataset in datasets for unit in dataset.work_units}

@@ -13,6 +13,6 @@ def test_newest_mark_of_each_component_is_the_highest() -> None:
 
 def test_state_without_marks_and_holders_of_an_older_program_is_read() -> None:
     older = to_document(state(1))
-    del older["row_marks"], older["holders"]
+    del older["row_marks"], older["holders"], older["places"]
     read = from_document(DatasetState, older)
-    assert (read.row_marks, read.holders) == ({}, {})
+    assert (read.row_marks, read.holders, read.places) == ({}, {}, {})

@@ -68,6 +68,7 @@ def state(version: int, urn: str = URN, job: str = JOB) -> DatasetState:
         origin={"orders": "RjdN2yOxR-mZ1BRKj8qdmg"},
         row_marks={"orders-0": RowMark(10 * version - 1, "5252d50884277769", 3)},
         holders={"all": ("files", "a Delta table"), "counted": ()},
+        places={"all": ("lake/all", "lake/all"), "counted": ()},
     )
 
 

@@ -265,3 +265,15 @@ def test_table_in_a_pipe_is_plain_and_aligned_by_columns_of_the_screen() -> None
     assert stream.getvalue() == "name   rows\n中文      1\na     1,000\n"
     print_table(console(quiet := io.StringIO(), quiet=True), {"name": "left"}, [("a",)])
     assert quiet.getvalue() == ""
+
+
+def test_datasets_with_the_same_note_share_a_line_and_are_not_called_up_to_date_alone() -> None:
+    notes = ("branch 'new' lacks rows.",)
+    idle = [DatasetResult(urn, DatasetOutcome.IDLE, actual_high=LongWatermark(1), notes=notes) for urn in "abc"]
+    out, stream = terminal(200)
+    with RunDisplay(out, Silence()) as display:
+        display.planned(JobPlan("job", "run", tuple(DatasetPlan(u, "", 1, None, None, notes=notes) for u in "abc")))
+        display.finished(run_result(*idle))
+    assert stream.getvalue().count("branch 'new' lacks rows.") == 1
+    assert "  a and 2 more datasets: branch 'new' lacks rows.\n" in stream.getvalue()
+    assert "nothing to do, 3 datasets up to date, but for their notes (2.5 s)" in stream.getvalue()

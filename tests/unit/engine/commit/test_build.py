@@ -149,6 +149,7 @@ BEFORE = DatasetState(
     applied_startpoints=("wide",),
     row_marks={"t-0": RowMark(9, "a"), "t-1": RowMark(4, "b")},
     holders={"main": ("files",)},
+    places={"main": ("lake/main",)},
 )
 MOVED = {
     "version",

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from gobblin_dagster.engine.maintenance.state_change import apply_change, plan_reset
+from gobblin_dagster.engine.publishers import branch_places, make_publishers
 from gobblin_dagster.spec.job import JobSpec
-from tests.unit.engine.jobs import job_spec, run
-from tests.unit.engine.plan.test_startpoints import planned
+from tests.unit.engine.jobs import job_spec, project, run
+from tests.unit.engine.plan.test_startpoints import planned, store_of
 
 BY_DAY = {"type": "parquet", "partition_by": ["day"]}
 
@@ -24,7 +26,7 @@ def test_branch_that_is_new_is_told(tmp_path: Path) -> None:
     run(tmp_path, job(5, old))
     (note,) = planned(tmp_path, job(8, old, new, counted)).notes
     assert note.startswith("branch 'new' had no part in earlier commits, and gets only rows that were not read yet;")
-    assert planned(tmp_path, job(5, old, new)).notes == ()  # nothing is read
+    assert planned(tmp_path, job(5, old, new)).notes == (note,)  # it is not up to date, though nothing is read
     run(tmp_path, job(8, old, new, counted))
     assert planned(tmp_path, job(9, old, new, counted)).notes == ()
 
@@ -86,6 +88,7 @@ def test_branch_that_goes_on_in_another_place_is_told(tmp_path: Path) -> None:
 
     run(tmp_path, job(5, {"name": "all"}))
     (note,) = notes(8, "delta")
+    assert notes(5, "delta") == (note,)
     assert note.startswith("the rows of branch 'all' were kept in files until now; in a Delta table there will be only")
     assert notes(8, "merge", key=["id"]) == ()  # the same files
     run(tmp_path, job(8, {"name": "all", "publisher": {"type": "delta"}}))
@@ -104,3 +107,69 @@ def test_branch_that_comes_back_is_told(tmp_path: Path) -> None:
     run(tmp_path, job(8, kept))
     (note,) = planned(tmp_path, job(9, kept, gone)).notes
     assert note.startswith("branch 'gone' had no part in the last commit, and gets only rows that were not read yet;")
+
+
+@pytest.mark.parametrize("rows", [5, 8], ids=["idle", "new rows"])
+@pytest.mark.parametrize(
+    ("publisher", "other", "parts", "names"),
+    [
+        ({}, {}, {"output": {"path": "other"}}, "in other/test/numbers/all; its older files stay in lake/test/numbers"),
+        (
+            {},
+            {"path": "{table}/{branch}/{dataset}"},
+            {},
+            "in lake/numbers/all; its older files stay in lake/test/numbers/all",
+        ),
+        (
+            {"type": "delta"},
+            {"publisher": {"type": "delta", "table": "dataset"}},
+            {},
+            "in lake/test/numbers/all/{dataset}; its older rows are in lake/test/numbers/all.",
+        ),
+        (
+            {"type": "sql_table", "url": "sqlite:///t.db", "table": "t_{dataset}"},
+            {"publisher": {"type": "sql_table", "url": "sqlite:///other.db", "table": "t_{dataset}"}},
+            {},
+            "in sqlite:///other.db#main.t_{dataset}; its older rows are in sqlite:///t.db#main.t_{dataset}.",
+        ),
+    ],
+    ids=["output", "path", "delta", "database"],
+)
+def test_branch_that_goes_on_in_another_place_of_its_kind_is_told(
+    tmp_path: Path, publisher: dict[str, Any], other: dict[str, Any], parts: dict[str, Any], names: str, rows: int
+) -> None:
+    branch = {"name": "all", **({"publisher": publisher} if publisher else {})}
+    run(tmp_path, job(5, branch))
+    assert planned(tmp_path, job(rows, branch)).notes == ()
+    (note,) = planned(tmp_path, job(rows, branch | other, **parts)).notes
+    assert names in note
+
+
+def test_project_that_is_moved_with_its_output_needs_no_word(tmp_path: Path) -> None:
+    table = {"name": "all", "publisher": {"type": "sql_table", "url": "sqlite:///t.db", "table": "t"}}
+    run(tmp_path / "one", job(5, table, {"name": "files"}))
+    (tmp_path / "one").rename(tmp_path / "two")
+    assert planned(tmp_path / "two", job(5, table, {"name": "files"})).notes == ()
+
+
+def test_branch_that_is_new_after_a_reset_gets_all_rows(tmp_path: Path) -> None:
+    run(tmp_path, job(5, {"name": "old"}))
+    with store_of(tmp_path, job(5, {"name": "old"})) as store:
+        (state,) = store.load_dataset_states("numbers").values()
+        apply_change(store, plan_reset(state, who="anna", why="all again", now=store.now()))
+    assert planned(tmp_path, job(5, {"name": "old"}, {"name": "new"})).notes == ()
+
+
+def test_places_of_tables_and_topics_hold_no_secret(tmp_path: Path) -> None:
+    def place(**publisher: Any) -> str:
+        spec = job(1, {"name": "all", "publisher": publisher})
+        context = project(tmp_path, spec).run_context(spec, "run")
+        return branch_places(spec, context, make_publishers(spec, context, "a"))["all"][-1]
+
+    topic = {"type": "kafka_topic", "brokers": "one:9092,two:9092", "topic": "t", "commits_topic": "c"}
+    assert place(**topic) == "kafka://one:9092,two:9092/t"
+    rest = {"type": "rest", "uri": "https://anna@lake/api"}
+    assert place(type="iceberg", table="n.t", catalog=rest) == "https://lake/api#n.t"
+    sql = {"type": "sql", "uri": "sqlite:///c.db", "warehouse": "w"}
+    assert place(type="iceberg", table="n.t", catalog=sql).endswith("/c.db#default.n.t")
+    assert place(type="sql_table", url="postgresql://anna@lake/db", table="t") == "postgresql://lake:5432/db#public.t"

@@ -102,6 +102,36 @@ def test_output_that_was_set_back_is_refused_until_its_newest_copy_is_back(
     assert published(tmp_path, rows(30), "a") == list(range(30))
 
 
+@pytest.mark.parametrize("is_emptied", [True, False], ids=["emptied", "set back"])
+def test_run_that_finds_nothing_new_tells_what_the_output_has_lost(tmp_path: Path, is_emptied: bool) -> None:
+    """The manifests of a few datasets are looked for, and those of all if one is gone."""
+
+    def job(number: int) -> JobSpec:
+        return job_spec({urn: {"rows": number} for urn in "abcd"})
+
+    run(tmp_path, job(10))
+    older = {*tmp_path.glob("lake/**/*")}
+    run(tmp_path, job(20))
+    assert run(tmp_path, job(20)).status is RunStatus.SUCCEEDED
+    for path in tmp_path.glob("lake/**/*"):
+        if path.is_file() and (is_emptied or path not in older):
+            path.unlink()
+    assert run(tmp_path, job(20)).status is RunStatus.FAILED
+    found = problems(project(tmp_path, job(20)), job(20))
+    assert len(found) == 4
+    assert "neither its newest files" in found[0]
+
+
+def test_run_that_finds_nothing_new_says_so_if_the_output_cannot_be_asked(tmp_path: Path) -> None:
+    run(tmp_path, rows(10))
+    (tmp_path / "lake/_gobblin/manifests/numbers").rename(tmp_path / "kept")
+    (tmp_path / "lake/_gobblin/manifests/numbers").write_text("no folder")
+    result = run(tmp_path, rows(10))
+    assert result.status is RunStatus.SUCCEEDED
+    assert all("not known whether the output still holds what was published" in one.notes[0] for one in result.datasets)
+    assert run(tmp_path, rows(20)).status is RunStatus.FAILED
+
+
 def test_dataset_goes_on_without_manifests_while_its_files_are_there(tmp_path: Path) -> None:
     run(tmp_path, rows(10))
     shutil.rmtree(tmp_path / "lake/_gobblin")

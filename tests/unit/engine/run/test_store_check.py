@@ -91,7 +91,8 @@ def test_plan_looks_at_some_datasets_and_at_all_where_one_is_behind(
     run(tmp_path, rows(10))
     asked.clear()
     healthy = plan_job(project(tmp_path, rows(20)), rows(20))
-    assert (problems(healthy), len(asked)) == ([], 4)  # of each the newest manifest, and the one after it
+    # The newest manifests of three datasets; then of each that it looks at the newest one, and the one after it.
+    assert (problems(healthy), len(asked)) == ([], 3 + 4)
     shutil.rmtree(tmp_path / ".gobblin")
     shutil.rmtree(tmp_path / "lake")
     set_back(tmp_path)

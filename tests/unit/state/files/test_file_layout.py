@@ -45,8 +45,8 @@ RUN = RunRecord(
 
 
 def known(version: int) -> DatasetState:
-    """Return a state as the first layout held it, which knew no ids of what is read, and no row marks."""
-    return replace(state(version), origin={}, row_marks={}, holders={})
+    """Return a state as the first layout held it, which knew no ids of what is read, no row marks and no places."""
+    return replace(state(version), origin={}, row_marks={}, holders={}, places={})
 
 
 def write_store(root: Path) -> None:
