@@ -57,3 +57,14 @@ class RemoteFiles(Protocol):
 def local_facts(found: os.stat_result) -> FileFacts | None:
     """Return the facts of a local file; None if it is not a regular file."""
     return FileFacts(found.st_size, found.st_mtime_ns // 1000) if stat.S_ISREG(found.st_mode) else None
+
+
+def lies_at(handle: int, real: str) -> bool:
+    """Return whether an open local file lies at a path without links; True if the system cannot tell (only Linux can).
+
+    A path may lead to another file when it is opened than when it was looked at.
+    """
+    try:
+        return os.readlink(f"/proc/self/fd/{handle}") == real  # noqa: PTH115 - of a handle
+    except FileNotFoundError:
+        return True

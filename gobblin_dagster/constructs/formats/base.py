@@ -20,7 +20,7 @@ from gobblin_dagster.constructs.types.wider import is_wider
 from gobblin_dagster.core.traits import Widening
 from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.core.utils.text import printable
-from gobblin_dagster.storage.file_facts import FileFacts
+from gobblin_dagster.storage.file_facts import FileFacts, lies_at
 from gobblin_dagster.storage.remote import look_at, remote_files
 
 _ARROW_CODECS = {"gz": "gzip", "zst": "zstd"}
@@ -50,14 +50,22 @@ class InputFile:
 
     path: str
     """Absolute path, or a URL."""
+    real: str = ""
+    """Where a local file must lie when it is opened, without links; empty: anywhere."""
 
     def look(self) -> FileFacts:
         """Return its size and time of change; raises OSError."""
         return look_at(self.path)
 
     def open_raw(self) -> pa.NativeFile:
-        """Open the bytes of the file, for reading at any position; raises OSError."""
-        return remote_files(self.path).open(self.path) if "://" in self.path else pa.OSFile(self.path)
+        """Open the bytes of the file, for reading at any position; raises OSError, and FormatError if it moved."""
+        if "://" in self.path:
+            return remote_files(self.path).open(self.path)
+        file = pa.OSFile(self.path)
+        if self.real and not lies_at(file.fileno(), self.real):
+            file.close()
+            raise FormatError("leads to another file than a moment ago; run again when nobody changes its links")
+        return file
 
     def open_text(self) -> OpenStream:
         """Open the text of the file, decompressed according to the file's name; raises OSError."""

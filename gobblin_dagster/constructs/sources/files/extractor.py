@@ -106,9 +106,12 @@ class FilesExtractor:
         """Return the file; raises FormatError if it is not the planned version, which the commit will name."""
         label, size = planned["path"], planned["size"]
         path = label if "://" in label else os.path.join(self._base_dir, label)  # noqa: PTH118  # keeps the text
-        if problem := self._allow.path_problem(path, self._base_dir):
+        # The path that is checked is the one that is opened: a link may lead elsewhere a moment later.
+        is_pinned = self._allow.paths is not None and "://" not in path
+        real = os.path.realpath(path) if is_pinned else ""
+        if problem := self._allow.path_problem(real or path, self._base_dir):
             raise FormatError(f"{problem}.")
-        file = InputFile(path)
+        file = InputFile(path, real)
         found = file.look()
         if found.size_bytes != size or found.modified_us != planned.get("modified", found.modified_us):
             how = (

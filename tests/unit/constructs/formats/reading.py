@@ -14,6 +14,7 @@ import pyarrow as pa
 from gobblin_dagster.constructs.formats.base import FileFormat
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.sources.files.extractor import FilesExtractor
+from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.watermark import TimestampWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
@@ -31,11 +32,13 @@ def file_format(options: Mapping[str, Any], context: ConstructContext) -> FileFo
     return made
 
 
-def extractor(root: Path, *names: str, block_bytes: int = 1 << 20, **options: Any) -> FilesExtractor:
+def extractor(
+    root: Path, *names: str, block_bytes: int = 1 << 20, allow: AllowLists = EVERYTHING, **options: Any
+) -> FilesExtractor:
     """Open the named files as one work unit of dataset `AA`."""
     start, end = (TimestampWatermark(datetime(2013, 1, number, tzinfo=UTC)) for number in (1, 2))
     files: Any = [{"path": name, "size": (root / name).stat().st_size, "date": str(start)} for name in names]
-    context = ConstructContext(job="flights", base_dir=str(root), block_bytes=block_bytes)
+    context = ConstructContext(job="flights", base_dir=str(root), block_bytes=block_bytes, allow=allow)
     return FilesExtractor(WorkUnit("0", "AA", start, end, {"files": files}), file_format(options, context), context)
 
 

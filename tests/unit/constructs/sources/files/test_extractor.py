@@ -5,7 +5,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from gobblin_dagster.constructs.formats.base import InputFile
 from gobblin_dagster.constructs.sources.files.extractor import translated_errors
+from gobblin_dagster.core.allow import AllowLists
 from gobblin_dagster.core.errors import ExtractError, TransientError
 from tests.unit.constructs.formats.reading import extractor, peak_bytes, put
 
@@ -25,6 +27,31 @@ def test_file_that_is_gone_since_the_plan_is_named(tmp_path: Path) -> None:
     with pytest.raises(ExtractError, match=r"Dataset 'AA', file two\.csv: is gone since it was planned"):
         list(reader.chunks())
     reader.close()
+
+
+def test_link_that_leads_out_between_its_check_and_its_reading_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("in", "other"):
+        (tmp_path / name).mkdir()
+        put(tmp_path / name, x_csv=b"a\n1\n")
+    link = tmp_path / "two.csv"
+    link.symlink_to("in/x.csv")
+    opened = InputFile.open_raw
+
+    def lead_out_and_open(file: InputFile) -> pa.NativeFile:
+        link.unlink()
+        link.symlink_to("other/x.csv")
+        try:
+            return opened(file)
+        finally:
+            link.unlink()
+            link.symlink_to("in/x.csv")
+
+    monkeypatch.setattr(InputFile, "open_raw", lead_out_and_open)
+    with pytest.raises(ExtractError, match=r"file two\.csv: leads to another file than a moment ago"):
+        extractor(tmp_path, "two.csv", type="csv", allow=AllowLists(paths=(str(tmp_path / "in"),)))
+    assert extractor(tmp_path, "two.csv", type="csv").schema.names == ["a"]
 
 
 @pytest.mark.parametrize(
