@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from gobblin_dagster.constructs.publishers import sql_waits
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.spec.job import JobSpec
 from tests.services.mariadb import MariadbServer, mariadb_binary, running_mariadb
@@ -148,6 +149,26 @@ def test_upsert_is_refused_before_anything_is_read(tmp_path: Path, url: str) -> 
     assert (result.outcome, result.rows_read) == (DatasetOutcome.FAILED, 0)
     assert "`mode: upsert` is for PostgreSQL and SQLite, the database is m" in result.failures[0].message
     assert by_urn(run(tmp_path, table_job(OWN, {"a": {"rows": 2}})))["a"].outcome is DatasetOutcome.COMMITTED
+
+
+def test_table_that_a_frozen_session_holds_is_waited_for_and_told_with_the_session(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_waits, "LOCK_WAIT_S", 1)
+    append = OWN | {"table": "numbers"}
+    run(tmp_path, table_job(append, {"a": {"rows": 2}}, converters=[{"type": "sql", "select": "id"}]))
+    engine = sa.create_engine(url.replace("mysql:", "mysql+pymysql:"))
+    with engine.connect() as frozen:
+        frozen.execute(sa.text("SELECT * FROM numbers"))
+        number = frozen.scalar(sa.text("SELECT connection_id()"))
+        (held,) = run(tmp_path, table_job(append, {"a": {"rows": 5}})).datasets
+    engine.dispose()
+    message = held.failures[0].message
+    assert "cannot publish to table numbers: another session holds it" in message
+    assert f"It may be held by session {number} from 127.0.0.1:" in message
+    assert f"end it (KILL {number})" in message
+    assert run(tmp_path, table_job(append, {"a": {"rows": 5}})).datasets[0].outcome is not DatasetOutcome.FAILED
+    assert query(url, "SELECT count(*) FROM numbers") == [(5,)]
 
 
 FILES = {"type": "files", "path": "data/{dataset}/{date:%Y-%m-%d}.csv"}

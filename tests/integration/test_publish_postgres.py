@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from gobblin_dagster.constructs.publishers import sql_widen
+from gobblin_dagster.constructs.clients.sql import make_engine, parse_url
+from gobblin_dagster.constructs.publishers import sql_waits, sql_widen
 from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep
 from gobblin_dagster.core.errors import StorageError
 from gobblin_dagster.core.run_record import RunStatus
@@ -396,3 +397,33 @@ def test_tables_and_columns_that_differ_in_case_are_two(tmp_path: Path, url: str
     assert result.status is RunStatus.SUCCEEDED
     assert query(url, 'SELECT count("ID") FROM "of_Orders"') == [(1,)]
     assert query(url, "SELECT count(id) FROM of_orders") == [(3,)]
+
+
+def test_table_that_a_frozen_session_holds_is_waited_for_and_told_with_the_session(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_waits, "LOCK_WAIT_S", 1)
+    run(tmp_path, table_job(APPEND, {"c": {"rows": 2}}))
+    engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg2"))
+    with engine.connect() as frozen:
+        frozen.execute(sa.text("LOCK TABLE gobblin_commits IN SHARE MODE"))
+        number = frozen.scalar(sa.select(sa.func.pg_backend_pid()))
+        (held,) = run(tmp_path, table_job(APPEND, {"c": {"rows": 5}})).datasets
+    engine.dispose()
+    says = f"Held by session {number} (user postgres, from 127.0.0.1, idle in transaction, its transaction began at "
+    assert "cannot publish to table numbers: another session holds it" in held.failures[0].message
+    assert says in held.failures[0].message
+    assert f"end it (SELECT pg_terminate_backend({number}))" in held.failures[0].message
+    assert run(tmp_path, table_job(APPEND, {"c": {"rows": 5}})).status is RunStatus.SUCCEEDED
+    assert query(url, "SELECT count(*) FROM numbers") == [(5,)]
+
+
+def test_limits_of_the_server_that_are_shorter_count(url: str) -> None:
+    database = sa.make_url(url).database
+    asked = "SELECT current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout')"
+    engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg2"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(sa.text(f"ALTER DATABASE {database} SET lock_timeout = '7s'"))
+    engine.dispose()
+    with sql_waits.bound_waits(make_engine(parse_url(url, ""), "of a test")).connect() as connection:
+        assert connection.execute(sa.text(asked)).one() == ("7s", "10min")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,9 @@ DRIVERS: Mapping[str, str] = {
 """Modules of the drivers that extras of ours install, by the scheme of a URL."""
 CONNECT_WAIT_S = 10
 """Seconds to wait for a connection to PostgreSQL, whose driver waits for ever by itself."""
+SILENT_S = 600
+"""Seconds after which a connection is given up whose other end takes no bytes, or answers no probes. More than a load
+waits for a lock, in which a server reads nothing. Says nothing of how long a statement may take."""
 
 _SCHEMAS: Mapping[str, str] = {"postgresql": "public", "sqlite": "main"}
 """Schemas of tables without one; in MySQL, the database."""
@@ -66,8 +71,8 @@ def make_engine(url: sa.URL, shown: str, connect_args: Mapping[str, Any] | None 
         EnvironmentFaultError: the driver is not installed.
     """
     arguments = dict(connect_args or {})
-    if url.drivername.endswith("+psycopg2") and "connect_timeout" not in url.query:
-        arguments["connect_timeout"] = CONNECT_WAIT_S
+    if url.drivername.endswith("+psycopg2"):
+        arguments = {name: value for name, value in _libpq().items() if name not in url.query} | arguments
     if url.drivername.endswith("+pymysql") and url.password:
         # It would send a text in Latin-1, which has few letters, and none as MySQL's own clients send them.
         arguments["password"] = url.password.encode("utf-8", "surrogateescape")
@@ -79,6 +84,18 @@ def make_engine(url: sa.URL, shown: str, connect_args: Mapping[str, Any] | None 
             hint="Install one; for PostgreSQL: pip install 'gobblin-dagster[postgres]', for MySQL and MariaDB: "
             "pip install 'gobblin-dagster[mysql]'.",
         ) from None
+
+
+def _libpq() -> dict[str, Any]:
+    """Return settings of PostgreSQL's client: what the URL does not say."""
+    return {
+        "connect_timeout": CONNECT_WAIT_S,
+        "application_name": f"gobblin_dagster {socket.gethostname()[:32]}:{os.getpid()}",  # 63 letters at most
+        "tcp_user_timeout": SILENT_S * 1000,
+        "keepalives_idle": 60,
+        "keepalives_interval": 15,
+        "keepalives_count": 8,
+    }
 
 
 def column_name(reflected: str, dialect: sa.Dialect, *, of_view: bool = False) -> str:

@@ -56,7 +56,10 @@ def wait_for_turn(connection: sa.Connection, schema: str, table: str) -> None:
         return
     is_held = sa.select(sa.func.get_lock(lock.hex(), _WAIT_S))
     if connection.dialect.name in MYSQL and not connection.scalar(is_held):
-        raise StorageError(operation="publish to table", path=table, problem="another run loads rows into it")
+        other = connection.scalar(sa.select(sa.func.is_used_lock(lock.hex())))
+        problem = f"another run loads rows into it, and has held it for {_WAIT_S} s"
+        problem += f" by session {other}; if that program is frozen or gone, end it (KILL {other})" if other else ""
+        raise StorageError(operation="publish to table", path=table, problem=problem)
 
 
 def newest_commits(

@@ -33,6 +33,7 @@ from gobblin_dagster.constructs.publishers.sql_names import (
     unfit_name,
 )
 from gobblin_dagster.constructs.publishers.sql_values import require_fit, with_kept_values
+from gobblin_dagster.constructs.publishers.sql_waits import bound_waits, holders, is_wait_over
 from gobblin_dagster.constructs.publishers.sql_widen import widen_columns
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
@@ -444,6 +445,8 @@ class _Database:
         except (OperationalError, InterfaceError) as error:
             if refuses_rows(error, self.backend):
                 raise StepRefusedError(step=doing, problem=_first_line(error)) from None
+            if is_wait_over(error):
+                raise self._held(error, dataset_urn) from None
             raise StorageError(
                 operation="publish to table",
                 path=self.table,
@@ -460,6 +463,11 @@ class _Database:
             return self._url().get_backend_name()
         except EnvironmentFaultError:
             return ""
+
+    def _held(self, error: DBAPIError, dataset_urn: str | None) -> StorageError:
+        told = holders(self._engine(), self.table.rpartition(".")[2], LEDGER)
+        problem = f"another session holds it, or {LEDGER} beside it: {_first_line(error)}. {told}"
+        return StorageError(operation="publish to table", path=self.table, problem=problem, dataset_urn=dataset_urn)
 
     def places_of(self, *tables: str) -> tuple[str, ...]:
         """Return tables as URLs; none if the URL of the database cannot be parsed or is not set here."""
@@ -478,7 +486,7 @@ class _Database:
             ) from None
 
     def _engine(self) -> sa.Engine:
-        return prepare(make_engine(self._url(), f"of table {self.table}"))
+        return bound_waits(prepare(make_engine(self._url(), f"of table {self.table}")))
 
 
 def _columns(connection: sa.Connection, table: sa.Table) -> dict[str, sa.types.TypeEngine[Any]] | None:
