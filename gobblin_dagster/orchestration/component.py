@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.core.secrets import remember
+from gobblin_dagster.engine.allowed import require_allowed
 from gobblin_dagster.engine.project import Project, open_project
 from gobblin_dagster.orchestration.definitions import job_definitions, project_definitions
 from gobblin_dagster.orchestration.errors import without_secrets
@@ -113,6 +114,8 @@ class GobblinJobComponent(dg.Component, dg.Resolvable):
                 raise UsageError(
                     problem=f"`job` is a {type(other).__name__}; expected a JobSpec, a path or the name of a job."
                 )
+        for job in jobs:
+            require_allowed(job, str(project.root), project.spec.allow.lists)
         translator = _ComponentTranslator(self)
         return dg.Definitions.merge(
             *(job_definitions(project, job, translator=translator, checks=self.checks) for job in jobs)

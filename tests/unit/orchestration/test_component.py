@@ -56,7 +56,7 @@ def load(sandbox: DefsFolderSandbox, text: str) -> dg.Definitions:
 
 def error(sandbox: DefsFolderSandbox, text: str) -> str:
     """Return what Dagster shows of a component that cannot be loaded: its error and all that led to it."""
-    with pytest.raises(Exception, match="Error while loading component") as caught:
+    with pytest.raises(Exception, match="Error while (loading component|building definitions)") as caught:
         load(sandbox, text)
     return "".join(traceback.format_exception(caught.value))
 
@@ -117,6 +117,19 @@ def test_job_file_of_gobblins_takes_the_classes_and_common_keys_of_its_project(
     path = project / "jobs" / "old.pull"
     path.write_text("job.name=old\nsource.class=com.shop.Numbers\n")
     assert names(load(sandbox, TYPE + f"attributes: {{project: {project}, job: {path}}}\n")) == ["shop/old/main"]
+
+
+@pytest.mark.parametrize("is_inline", [True, False], ids=["inline", "file"])
+def test_job_names_only_what_its_project_allows(sandbox: DefsFolderSandbox, project: Path, is_inline: bool) -> None:
+    with (project / "gobblin.yaml").open("a") as file:
+        file.write("allow: {paths: [in]}\n")
+    for job in (project / "jobs").iterdir():
+        job.unlink()
+    (project / "numbers.yaml").write_text(JOB)
+    text = inline(JOB) if is_inline else TYPE + f"attributes:\n  job: {project / 'numbers.yaml'}\n"
+    assert "output.path: the path 'lake' is below none of `allow.paths`" in error(
+        sandbox, text + f"  project: {project}\n"
+    )
 
 
 def test_inline_job_is_a_job(sandbox: DefsFolderSandbox) -> None:
