@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import codecs
+import locale
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
@@ -98,13 +99,17 @@ def _globals(
 
 
 def _use_utf8() -> None:
-    """Read and write UTF-8 in pipes and files, whatever the locale: JSON and exports are UTF-8. Not on terminals."""
+    """Read and write UTF-8 in pipes and files, whatever the locale: JSON and exports are UTF-8. Not on terminals.
+
+    Python's UTF-8 mode, in which `program` begins, does not know the terminal's encoding.
+    """
+    of_terminal = codecs.lookup(locale.getencoding()).name
     for stream in (sys.stdin, sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
-            if stream.isatty():
-                stream.reconfigure(errors="backslashreplace")
-            else:
-                stream.reconfigure(encoding="utf-8")
+        if isinstance(stream, TextIOWrapper) and stream.isatty():
+            if of_terminal not in {"utf-8", "ascii"}:
+                stream.reconfigure(encoding=of_terminal, errors="backslashreplace")
+        elif isinstance(stream, TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
+            stream.reconfigure(encoding="utf-8")
 
 
 def run_here(arguments: Sequence[str]) -> int:

@@ -7,6 +7,7 @@ before Ctrl-C and SIGTERM are taken care of.
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ _ENDS = (signal.SIGINT, signal.SIGTERM)
 
 def program() -> NoReturn:
     """Run the command of this process, and end the process."""
+    _use_utf8_for_names()
     gc.set_threshold(COLLECTOR_THRESHOLD)
     if None in (sys.stdin, sys.stdout, sys.stderr):
         from gobblin_dagster.cli.standard_streams import open_closed_streams  # noqa: PLC0415 - as said above
@@ -52,6 +54,16 @@ def program() -> NoReturn:
     from gobblin_dagster.cli.ending import end_process  # noqa: PLC0415 - as said above
 
     end_process(code)
+
+
+def _use_utf8_for_names() -> None:
+    """Begin again in Python's UTF-8 mode if the locale would have names of files in another encoding.
+
+    A dataset's urn may be the name of a folder: it would be another one in each locale, and its data be read again.
+    """
+    if sys.getfilesystemencoding() == "utf-8" or os.environ.get("PYTHONUTF8") == "1" or not sys.executable:
+        return
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONUTF8": "1"})  # noqa: S606 - this very command
 
 
 def run_command(arguments: Sequence[str]) -> int:

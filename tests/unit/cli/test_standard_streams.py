@@ -36,3 +36,13 @@ def test_command_ends_as_always_if_its_output_is_closed(tmp_path: Path) -> None:
     command = f"{sys.executable} -m gobblin_dagster --version >&-"
     done = subprocess.run(["sh", "-c", command], cwd=tmp_path, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_names_are_utf8_in_every_locale(tmp_path: Path) -> None:
+    (tmp_path / "gobblin.yaml").write_text("project: cities\n")
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs/größe數.yaml").write_text("job: cities\n")
+    ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-m", "gobblin_dagster", "check"]
+    done = subprocess.run(command, cwd=tmp_path, env=ascii_only, capture_output=True, check=False)
+    assert "FAULT jobs/größe數.yaml has 3 faults" in done.stdout.decode()
