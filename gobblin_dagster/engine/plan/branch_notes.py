@@ -42,9 +42,11 @@ def with_branch_notes(
         return plan
     kept = {name: one for name, one in traits.items() if one.on_again != "drop"}
     notes: list[str] = []
-    if not plan.startpoints and before.committed.ranges:  # else a person reads older rows again
-        notes += _begun_now(before, {name: one.holders for name, one in kept.items()})
-        notes += _moved(before, kept, places)
+    begins_at = before.committed if plan.begin is None else plan.begin
+    if any(low != high for parts in begins_at.ranges.values() for low, high in parts):  # else all rows are read
+        newer = f"rows {'from the startpoint on' if plan.startpoints else 'that were not read yet'}; {_READ_AGAIN}"
+        notes += _begun_now(before, {name: one.holders for name, one in kept.items()}, newer)
+        notes += _moved(before, kept, places, newer)
     if (
         plan.has_work
         and kept
@@ -57,12 +59,15 @@ def with_branch_notes(
     return _with_notes(plan, notes)
 
 
-def _begun_now(before: DatasetState, holders: Mapping[str, Sequence[str]]) -> list[str]:
-    """Tell of branches that lack the rows of earlier commits, as a whole or in one of the kinds of places."""
+def _begun_now(before: DatasetState, holders: Mapping[str, Sequence[str]], newer: str) -> list[str]:
+    """Tell of branches that lack the rows of earlier commits, as a whole or in one of the kinds of places.
+
+    `newer` says which rows they get.
+    """
     was = before.holders or dict.fromkeys(before.totals.branch_rows)
     absent = [name for name in holders if name not in was]
     notes = [
-        f"{_branches(names)} had no part in {which}, and gets only rows that were not read yet; {_READ_AGAIN}"
+        f"{_branches(names)} had no part in {which}, and gets only {newer}"
         for which, names in (
             ("earlier commits", [name for name in absent if name not in before.totals.branch_rows]),
             ("the last commit", [name for name in absent if name in before.totals.branch_rows]),
@@ -74,13 +79,13 @@ def _begun_now(before: DatasetState, holders: Mapping[str, Sequence[str]]) -> li
         if held is not None and (gained := [place for place in places if place not in held]):
             notes.append(
                 f"the rows of branch {name!r} were kept {'in ' + ' and '.join(held) if held else 'nowhere'} until now; "
-                f"in {' and '.join(gained)} there will be only rows that were not read yet; {_READ_AGAIN}"
+                f"in {' and '.join(gained)} there will be only {newer}"
             )
     return notes
 
 
 def _moved(
-    before: DatasetState, traits: Mapping[str, PublisherTraits], places: Mapping[str, Sequence[str]]
+    before: DatasetState, traits: Mapping[str, PublisherTraits], places: Mapping[str, Sequence[str]], newer: str
 ) -> Iterator[str]:
     """Tell of branches that go on in another folder, table or topic of the same kind."""
     for name, one in traits.items():
@@ -95,8 +100,8 @@ def _moved(
                 else f"its older rows are in {former}"
             )
             yield (
-                f"branch {name!r} goes on in {place}; {lacking}. Unless somebody has copied them, {place} holds only "
-                f"rows that were not read yet; {_READ_AGAIN}"
+                f"branch {name!r} goes on in {place}; {lacking}. Unless somebody has copied them, {place} holds "
+                f"only {newer}"
             )
             break  # a table and its files lie in one folder
 

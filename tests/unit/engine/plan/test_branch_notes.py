@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from gobblin_dagster.core.startpoint import Oldest, Specific
 from gobblin_dagster.engine.maintenance.state_change import apply_change, plan_reset
 from gobblin_dagster.engine.publishers import branch_places, make_publishers
 from gobblin_dagster.spec.job import JobSpec
 from tests.unit.engine.jobs import job_spec, project, run
-from tests.unit.engine.plan.test_startpoints import planned, store_of
+from tests.unit.engine.plan.test_startpoints import planned, store_of, wish
 
 BY_DAY = {"type": "parquet", "partition_by": ["day"]}
 
@@ -173,3 +174,13 @@ def test_places_of_tables_and_topics_hold_no_secret(tmp_path: Path) -> None:
     sql = {"type": "sql", "uri": "sqlite:///c.db", "warehouse": "w"}
     assert place(type="iceberg", table="n.t", catalog=sql).endswith("/c.db#default.n.t")
     assert place(type="sql_table", url="postgresql://anna@lake/db", table="t") == "postgresql://lake:5432/db#public.t"
+
+
+def test_branch_that_is_new_at_a_startpoint_lacks_the_rows_before_it(tmp_path: Path) -> None:
+    old, new = {"name": "old"}, {"name": "new"}
+    run(tmp_path, job(5, old))
+    wish(tmp_path, job(5, old), Specific("3"), on_rewind="append")
+    told = "branch 'new' had no part in earlier commits, and gets only rows from the startpoint on;"
+    assert any(note.startswith(told) for note in planned(tmp_path, job(8, old, new)).notes)
+    wish(tmp_path, job(5, old), Oldest(), on_rewind="append")
+    assert not any("had no part" in note for note in planned(tmp_path, job(8, old, new)).notes)
