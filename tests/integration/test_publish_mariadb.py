@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from gobblin_dagster.constructs.publishers import sql_waits
+from gobblin_dagster.constructs.publishers.sql_names import unfit_columns
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.spec.job import JobSpec
 from tests.services.mariadb import MariadbServer, mariadb_binary, running_mariadb
@@ -113,6 +115,21 @@ def test_columns_that_the_server_takes_for_one_are_refused(tmp_path: Path, url: 
     rename = {"type": "rename", "columns": {"value": "ID"}}
     result = run(tmp_path, table_job({**OWN, "table": "some"}, {"c": {"rows": 2}}, converters=[rename]))
     assert "columns 'id' and 'ID' differ in case only" in result.datasets[0].failures[0].message
+
+
+@pytest.mark.parametrize(
+    ("names", "are_one"),
+    [(("Ä", "ä"), True), (("AΣ", "aσ"), True), (("İ", "i"), True), (("ß", "ss"), False), (("a", "ä"), False)],
+    ids=str,
+)
+def test_columns_are_one_or_two_as_for_the_server(
+    mariadb_server: MariadbServer, url: str, names: tuple[str, str], are_one: bool
+) -> None:
+    database = sa.engine.make_url(url).database or ""
+    refused = pytest.raises(sa.exc.OperationalError, match="Duplicate column name") if are_one else nullcontext()
+    with refused:
+        mariadb_server.execute(f"CREATE TABLE pair (`{names[0]}` int, `{names[1]}` int)", database=database)
+    assert bool(unfit_columns("mysql", names)) == are_one
 
 
 def test_columns_whose_names_mean_something_in_sql_come_later_and_are_found_again(tmp_path: Path, url: str) -> None:

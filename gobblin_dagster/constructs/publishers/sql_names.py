@@ -43,7 +43,7 @@ def unfit_columns(backend: str, wanted: Iterable[str], there: Collection[str] = 
     names = [*there, *(name for name in wanted if name not in there)]
     if problem := unfit_name(backend, wanted):
         return f"column {problem}; rename it with the converter `rename`"
-    if backend and backend not in _EXACT_CASE and (pair := alike(names, str.casefold)):
+    if backend and (pair := alike(names, possible_table_fold(backend))):
         return "columns {!r} and {!r} differ in case only, which the database does not see; rename one".format(*pair)
     return ""
 
@@ -56,12 +56,14 @@ def table_fold(connection: sa.Connection) -> Fold:
     """Return how a database compares names of tables; in MySQL this is a setting."""
     if connection.dialect.name in MYSQL:
         folds = connection.execute(sa.text("SELECT @@lower_case_table_names")).scalar() != 0
-        return str.lower if folds else str
+        return _lower if folds else str
     return possible_table_fold(connection.dialect.name)
 
 
 def possible_table_fold(backend: str) -> Fold:
-    """Return how a kind of database compares names of tables; where it is a setting, as if it took case for nothing.
+    """Return how a kind of database compares names of columns, and of tables.
+
+    For tables in MySQL it is a setting; here as if it took case for nothing, as it does for columns.
 
     Example:
         >>> possible_table_fold("sqlite")("ÄB"), possible_table_fold("mysql")("ÄB")
@@ -69,7 +71,12 @@ def possible_table_fold(backend: str) -> Fold:
     """
     if backend in _EXACT_CASE:
         return str
-    return _lower_ascii if backend == "sqlite" else str.lower
+    return _lower_ascii if backend == "sqlite" else _lower
+
+
+def _lower(name: str) -> str:
+    """Lower each letter on its own, as MySQL does: a sigma at the end of a word too; `İ` is `i`, `ß` is not `ss`."""
+    return "".join(letter.lower()[0] for letter in name)
 
 
 def _lower_ascii(name: str) -> str:

@@ -385,6 +385,15 @@ def test_columns_that_the_database_takes_for_one_are_refused(tmp_path: Path, is_
     assert "differ in case only, which the database does not see; rename one" in message
 
 
+def test_letters_outside_of_ascii_that_differ_in_case_are_two_columns_in_sqlite(tmp_path: Path) -> None:
+    add: dict[str, Any] = {"type": "add", "columns": {"Größe": 1, "GRÖSSE": 2, "größe": 3, "GRÖßE": 4}}
+    result = run(tmp_path, table_job(APPEND, {"d": {"rows": 1}}, converters=[add]))
+    assert "columns 'Größe' and 'größe' differ in case only" in result.datasets[0].failures[0].message
+    add["columns"].pop("größe")
+    run(tmp_path, table_job(APPEND, {"d": {"rows": 1}}, converters=[add]))
+    assert query(tmp_path, 'SELECT "größe", "GRÖSSE", "GRÖßE" FROM numbers') == [(1, 2, 4)]
+
+
 @pytest.mark.parametrize(
     ("select", "problem"),
     [
