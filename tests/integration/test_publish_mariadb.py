@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -14,11 +14,14 @@ import sqlalchemy as sa
 
 from gobblin_dagster.constructs.publishers import sql_waits
 from gobblin_dagster.constructs.publishers.sql_names import unfit_columns
+from gobblin_dagster.core.errors import QuarantinedError
 from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.engine.job_context import JobContext
+from gobblin_dagster.engine.run.recovery import recover_job
 from gobblin_dagster.spec.job import JobSpec
 from tests.services.mariadb import MariadbServer, mariadb_binary, running_mariadb
 from tests.unit.constructs.publishers.table_jobs import check_turns, table_job
-from tests.unit.engine.jobs import by_urn, run
+from tests.unit.engine.jobs import by_urn, project, run
 
 pytestmark = pytest.mark.mariadb
 ORDERS = {"Orders": {"rows": 2}, "orders": {"rows": 3}}
@@ -186,6 +189,25 @@ def test_table_that_a_frozen_session_holds_is_waited_for_and_told_with_the_sessi
     assert f"end it (KILL {number})" in message
     assert run(tmp_path, table_job(append, {"a": {"rows": 5}})).datasets[0].outcome is not DatasetOutcome.FAILED
     assert query(url, "SELECT count(*) FROM numbers") == [(5,)]
+
+
+def test_right_that_was_revoked_is_named_and_the_commit_waits_for_a_person(
+    tmp_path: Path, url: str, mariadb_server: MariadbServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, user = url.rpartition("/")[2], "loader@'127.0.0.1'"
+    rights = f"SELECT, CREATE ON {database}.* TO {user}"
+    mariadb_server.execute(f"CREATE USER {user} IDENTIFIED BY 'x'", f"GRANT {rights}")
+    monkeypatch.setenv("WAREHOUSE_URL", mariadb_server.url(database, "loader", "x"))
+    job = table_job(OWN, {"a": {"rows": 2}})
+    (refused,) = run(tmp_path, job).datasets
+    assert refused.failures[0].code == QuarantinedError.code
+    assert "INSERT command denied to user 'loader'@'127.0.0.1'" in refused.failures[0].message
+    assert "grant what is missing" in refused.failures[0].message
+    mariadb_server.execute(f"GRANT INSERT ON {database}.* TO {user}")
+    opened = project(tmp_path, job)
+    with closing(opened.open_store()) as store:
+        assert [one.state for one in recover_job(JobContext.of(opened, job, store))] == ["committed"]
+    assert query(url, "SELECT count(*) FROM of_a") == [(2,)]
 
 
 FILES = {"type": "files", "path": "data/{dataset}/{date:%Y-%m-%d}.csv"}

@@ -23,7 +23,13 @@ from gobblin_dagster.constructs.publishers.sql_ledger import (
     wait_for_turn,
 )
 from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows, unfit_for_upsert
-from gobblin_dagster.constructs.publishers.sql_mysql import TABLE_OPTIONS, prepare, refuses_rows, require_transactions
+from gobblin_dagster.constructs.publishers.sql_mysql import (
+    TABLE_OPTIONS,
+    lacks_right,
+    prepare,
+    refuses_rows,
+    require_transactions,
+)
 from gobblin_dagster.constructs.publishers.sql_names import (
     exact,
     own_name,
@@ -443,8 +449,8 @@ class _Database:
             with self._engine().connect() as connection:
                 yield connection
         except (OperationalError, InterfaceError) as error:
-            if refuses_rows(error, self.backend):
-                raise StepRefusedError(step=doing, problem=_first_line(error)) from None
+            if refuses_rows(error, self.backend) or lacks_right(error, self.backend):
+                raise StepRefusedError(step=doing, problem=self._refusal(error)) from None
             if is_wait_over(error):
                 raise self._held(error, dataset_urn) from None
             raise StorageError(
@@ -454,7 +460,16 @@ class _Database:
                 dataset_urn=dataset_urn,
             ) from None
         except DBAPIError as error:
-            raise StepRefusedError(step=doing, problem=_first_line(error)) from None
+            raise StepRefusedError(step=doing, problem=self._refusal(error)) from None
+
+    def _refusal(self, error: DBAPIError) -> str:
+        if not lacks_right(error, self.backend):
+            return _first_line(error)
+        return (
+            f"{_first_line(error)}; grant what is missing (a load needs SELECT and INSERT on the table and on "
+            f"{LEDGER}, `upsert` UPDATE too, `replace` DELETE; new tables and columns need CREATE and ALTER), then run "
+            "again: a commit that waits goes on with `gobblin commit recover`"
+        )
 
     @property
     def backend(self) -> str:
