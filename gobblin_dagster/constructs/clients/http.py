@@ -214,6 +214,8 @@ class HttpClient:
                     return self._answer(target, response)
                 problem = f"it answers {response.status_code}"
                 pause = self._asked_pause(response) or pause
+            except _BusyTokensError as error:
+                problem = str(error)
             except _CutError:
                 problem = "its answer ends in the middle of the JSON"
             except ValueError as error:  # the request itself is invalid, and was not sent
@@ -255,7 +257,9 @@ class HttpClient:
             allow_redirects=False,
         )
         if response.status_code in _RETRIED:
-            raise self._requests.RequestException(f"{oauth.token_url} answers {response.status_code}")
+            raise _BusyTokensError(
+                f"no token from {urlsplit(oauth.token_url).netloc}, which answers {response.status_code}"
+            )
         try:
             token = response.json().get("access_token") if response.ok else None
         except (ValueError, AttributeError):
@@ -324,6 +328,10 @@ class HttpClient:
 
 class _CutError(Exception):
     """An answer is not whole. The connection does not tell: urllib3 takes a gzip stream without its end."""
+
+
+class _BusyTokensError(Exception):
+    """The server of tokens cannot give one at the moment."""
 
 
 _REST_OF_CUT = re.compile(r"[-+.\w\\]*\s*")

@@ -239,6 +239,15 @@ def test_refused_token_fails_for_good_and_shows_no_secret(monkeypatch: pytest.Mo
     assert "s3cret" not in str(caught.value)
 
 
+def test_server_of_tokens_that_is_busy_is_named_with_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THE_ID", "me")
+    monkeypatch.setenv("THE_SECRET", "s3cret")
+    with running_api(lambda _: Reply("", 503)) as api:
+        options = HttpOptions.model_validate({"url": api.url, "oauth": {"token_url": f"{api.url}/token", **OAUTH}})
+        with pytest.raises(TransientError, match=r"/list: no token from 127\.0\.0\.1:\d+, which answers 503\."):
+            HttpClient(options, "issues", sleep=lambda _: None).get("/list", {})
+
+
 def test_secrets_in_headers_do_not_go_to_a_server_of_tokens_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     remember({"s3cret-word": "${WORD}"})  # as a job file with `headers: {X-Word: my ${WORD}}`
     for name in ("THE_ID", "THE_SECRET", "THE_KEY"):
