@@ -458,7 +458,7 @@ class StorageError(TerminalError):
         return cls(operation=operation, path=where, problem=problem, dataset_urn=dataset_urn)
 
     def message(self) -> str:
-        dataset = f"Dataset {self.dataset_urn!r}: " if self.dataset_urn is not None else ""
+        dataset = f"Dataset {self.dataset_urn!r}: " if self.dataset_urn else ""
         return f"{dataset}cannot {self.operation} {self.path}: {self.problem}."
 
 

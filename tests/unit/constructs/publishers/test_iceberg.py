@@ -17,6 +17,8 @@ from sqlalchemy.exc import OperationalError
 from gobblin_dagster.constructs.publishers import tables
 from gobblin_dagster.constructs.publishers.iceberg import IcebergPublisher
 from gobblin_dagster.constructs.publishers.iceberg_steps import AppendToIcebergStep
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.errors import StorageError
 from gobblin_dagster.core.run_record import RunStatus
 from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job
 from tests.unit.engine.jobs import run
@@ -67,6 +69,14 @@ def test_variable_of_a_property_goes_before_its_plain_value(tmp_path: Path, monk
     monkeypatch.setenv("CATALOG_URI", settings(tmp_path)["uri"])
     run(tmp_path, table_job(both, ROWS))
     assert table_ids(tmp_path) == ids(ROWS)
+
+
+def test_catalog_that_is_asked_for_all_datasets_fails_without_the_name_of_one(tmp_path: Path) -> None:
+    catalog = settings(tmp_path) | {"uri": f"sqlite:///{tmp_path}/none/catalog.db"}
+    options = IcebergPublisher.Options(table="lake.numbers", catalog=catalog)
+    asked = IcebergPublisher(options, ConstructContext(job="j", base_dir=str(tmp_path)))
+    with pytest.raises(StorageError, match=r"^cannot publish to Iceberg table lake\.numbers: its catalog"):
+        asked.newest_commits({"a": "/lake/a"})
 
 
 def test_placeholder_of_the_dataset_is_refused_because_there_is_none() -> None:
