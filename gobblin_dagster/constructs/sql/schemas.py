@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pyarrow as pa
+from duckdb.sqltypes import DuckDBPyType
 
 from gobblin_dagster.core.utils.duplicates import alike
 
@@ -14,6 +18,50 @@ def refuse_same_names(schema: pa.Schema) -> None:
         raise pa.ArrowInvalid(
             "columns {!r} and {!r} differ in case only, which SQL does not see; `rename` one".format(*pair)
         )
+
+
+_WITHOUT_ARROW = frozenset({"uhugeint", "time with time zone", "bit", "bignum", "variant"})
+"""Types of DuckDB that become other values in Arrow: 2^127 is -1, 12:00+02 is 12:00, others are bytes of DuckDB's."""
+_WIDER = frozenset({"hugeint", "time"})
+"""Types of DuckDB with values that their Arrow type has not: more than 38 digits, 24:00."""
+_NESTED = frozenset({"list", "array", "struct", "map", "union"})
+
+
+def refuse_types(description: list[tuple[Any, ...]]) -> None:
+    """Raise ArrowInvalid if a column of a result has a type that Arrow has not.
+
+    Args:
+        description: DuckDB's, of the result.
+    """
+    for name, kind, *_ in description:
+        for part in _parts(kind):
+            if part.id in _WITHOUT_ARROW:
+                text = str(part)
+                raise pa.ArrowInvalid(f"column {name!r}: no format has a type for {text}; cast it, e.g. to VARCHAR")
+
+
+def wider_columns(description: list[tuple[Any, ...]]) -> list[int]:
+    """Return the positions of columns whose values `refuse_wide` must look at."""
+    return [at for at, (_, kind, *_) in enumerate(description) if any(part.id in _WIDER for part in _parts(kind))]
+
+
+def refuse_wide(columns: pa.Table) -> None:
+    """Raise ArrowInvalid if a value does not fit its type: DuckDB does not look."""
+    for name, column in zip(columns.column_names, columns.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            reason = str(error).rpartition("Invalid: ")[2]
+            raise pa.ArrowInvalid(f"column {name!r}: {reason}; cast it, e.g. to VARCHAR") from error
+
+
+def _parts(kind: DuckDBPyType) -> Iterator[DuckDBPyType]:
+    """Yield a type and all types inside of it."""
+    yield kind
+    if kind.id in _NESTED:
+        for _, inner in kind.children:
+            if isinstance(inner, DuckDBPyType):  # the size of an array is a number
+                yield from _parts(inner)
 
 
 def refuse_nanoseconds(batch: pa.RecordBatch) -> None:

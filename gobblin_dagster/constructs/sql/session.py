@@ -23,7 +23,14 @@ import duckdb
 import pyarrow as pa
 
 from gobblin_dagster.constructs.sql.limits import Limits
-from gobblin_dagster.constructs.sql.schemas import refuse_nanoseconds, refuse_same_names, stable_schema
+from gobblin_dagster.constructs.sql.schemas import (
+    refuse_nanoseconds,
+    refuse_same_names,
+    refuse_types,
+    refuse_wide,
+    stable_schema,
+    wider_columns,
+)
 from gobblin_dagster.constructs.types.arrow import no_rows, value_type, with_parts
 
 MEMORY_LIMIT = "512MB"
@@ -66,6 +73,8 @@ class Statement:
         try:
             connection.execute(f'PREPARE "{name}" AS {query}')
             self.schema = stable_schema(self._fetch().schema, schema)
+            refuse_types(connection.description or [])
+            self._wider = wider_columns(connection.description or [])
         except BaseException:
             connection.unregister(name)
             raise
@@ -80,9 +89,12 @@ class Statement:
         ]
         self._cell.batches = [pa.RecordBatch.from_arrays(columns, schema=self._cell.schema)]
         try:
-            table = self._fetch().cast(self.schema)
+            table = self._fetch()
         finally:
             self._cell.batches = []
+        if self._wider:
+            refuse_wide(table.select(self._wider))
+        table = table.cast(self.schema)
         batches = table.combine_chunks().to_batches()
         return batches[0] if batches else no_rows(self.schema)
 

@@ -59,3 +59,26 @@ def test_nanoseconds_of_a_duration_are_not_cut() -> None:
     with pytest.raises(ConvertError, match="column 'i': an interval in SQL has microseconds"):
         _select("i").run(batch({"i": pa.array([(1, 2, 3)], pa.month_day_nano_interval())}))
     assert _select("1 AS one").run(batch({"d": pa.array([1], pa.duration("ns"))})).num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        (
+            "a::UHUGEINT AS v",
+            "column 'v': no format has a type for UHUGEINT; cast it, e.g. to VARCHAR",
+        ),  # 2^128 - 1: -1
+        ("[{'x': '12:00:00+02'::TIMETZ}] AS v", "no format has a type for TIME WITH TIME ZONE"),  # 12:00
+        ("'101'::BIT AS v", "no format has a type for BIT"),
+        ("a::VARIANT AS v", "no format has a type for VARIANT"),
+        ("170141183460469231731687303715884105727::HUGEINT AS v", "column 'v': Decimal value 1701.* precision"),
+        ("['24:00:00'::TIME] AS v", "column 'v': .*86400000000 is not within the acceptable range"),
+    ],
+)
+def test_values_that_would_become_others_are_refused(expression: str, problem: str) -> None:
+    with pytest.raises(ConvertError, match=problem):
+        _select(expression).run(batch({"a": [1]}))
+    whole = _select(
+        "list_sum([a]) AS n, {'bit': ['12:00:00'::TIME], 'e': 'BIT'::ENUM('BIT')} AS s, [1, 2]::INTEGER[2] AS l"
+    )
+    assert whole.run(batch({"a": [1]})).num_rows == 1
