@@ -56,7 +56,7 @@ def load(sandbox: DefsFolderSandbox, text: str) -> dg.Definitions:
 
 def error(sandbox: DefsFolderSandbox, text: str) -> str:
     """Return what Dagster shows of a component that cannot be loaded: its error and all that led to it."""
-    with pytest.raises(Exception, match="Error while (loading component|building definitions)") as caught:
+    with pytest.raises(Exception, match=r"Error while (loading component|building definitions)") as caught:
         load(sandbox, text)
     return "".join(traceback.format_exception(caught.value))
 
