@@ -184,7 +184,7 @@ class AllowLists:
         if not self.is_limited or (start is not None and self._is_listed(start[0])):
             return ""
         if start is None:
-            return "a text with `://` or `jdbc:` may name any host, and `allow` is set in gobblin.yaml; write the URL alone"
+            return "a text with `://` or `jdbc:` may name any host, which `allow` forbids; write the URL alone"
         return (
             f"URLs that begin with {start[0]!r} may name paths, hosts and code that `allow` of gobblin.yaml cannot "
             "check; who runs the project may add it to `allow.options`"
