@@ -14,7 +14,15 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.clients.environment import to_store
-from gobblin_dagster.constructs.clients.kafka import KafkaConnection, is_forbidden, is_of_group, new_client, topic_place
+from gobblin_dagster.constructs.clients.kafka import (
+    KafkaConnection,
+    is_absent,
+    is_forbidden,
+    is_of_group,
+    new_client,
+    topic_ids,
+    topic_place,
+)
 from gobblin_dagster.constructs.publishers.tables import TableCommit, TablePublisher, batches_of
 from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.core.commit import CommitStep
@@ -29,7 +37,8 @@ from gobblin_dagster.core.utils.optional_packages import optional_package
 BATCH_ROWS = 10_000
 _TRANSACTION_MS = 15 * 60 * 1000
 """Brokers' default limit for a transaction; the rows of one publication must be sent within it."""
-
+_TOPIC_ID = "gobblin-topic-id"
+"""Header of a note: the id of the topic that the rows were sent to."""
 
 TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$", max_length=200)]
 """Topic names that brokers accept; case matters."""
@@ -107,15 +116,14 @@ class KafkaTopicPublisher(TablePublisher[KafkaTopicOptions]):
         _new_producer(options, "gobblin")  # a setting that it refuses is told before anything is read
         found: dict[str, dict[str, NotedCommit]] = {}
         with _errors(options.topic, options.commits_topic):
-            for key, commit in _noted_commits(options, options.commits_topic).items():
+            notes = _notes(options, options.commits_topic)
+            topic_id = _topic_id(options, options.topic) if notes else None
+            for key, note in notes.items():
                 # Names of branches and topics contain no slash; the urn is quoted.
                 place, *names = key.split("/")
-                if (
-                    place == "gobblin"
-                    and len(names) == 4
-                    and (names[0], names[3]) == (self._context.job, options.topic)
-                ):
-                    found.setdefault(unquote(names[1]), {})[names[2]] = commit
+                is_ours = place == "gobblin" and len(names) == 4 and names[::3] == [self._context.job, options.topic]
+                if is_ours and note.is_of(topic_id):
+                    found.setdefault(unquote(names[1]), {})[names[2]] = note.commit
         return {urn: set(found[urn].values()) for urn in datasets if urn in found}
 
     def _step(self, view: PublishView) -> SendToKafkaStep:
@@ -161,6 +169,14 @@ class SendToKafkaStep:
     def verify(self, storage: Storage) -> bool:
         with self._errors():
             return self._last_commit() == self.commit.commit_id
+
+    def is_lost(self) -> bool:
+        """Return whether the topic lacks the rows of this commit, which was once done."""
+        with self._errors():
+            note = _notes(self.connection, self.commits_topic).get(self._name)
+            if note is None or note.commit.commit_id != self.commit.commit_id:
+                return True
+            return not note.is_of(_topic_id(self.connection, self.topic))
 
     def execute(self, storage: Storage) -> None:
         with optional_package("confluent_kafka"):
@@ -220,7 +236,8 @@ class SendToKafkaStep:
             raise StepRefusedError(step=self.describe(), problem=problem) from error
         except ConvertError as error:
             raise StepRefusedError(step=self.describe(), problem=error.problem) from error
-        _produce(producer, self.commits_topic, self._name, self.commit.commit_id, None)
+        note = [(_TOPIC_ID, (_topic_id(self.connection, self.topic) or "").encode())]
+        _produce(producer, self.commits_topic, self._name, self.commit.commit_id, note)
 
     def _too_large(self, sent: int, value: str) -> StepRefusedError:
         """Return the error for the message after those that were sent; it would come again with each try."""
@@ -244,8 +261,8 @@ class SendToKafkaStep:
 
     def _last_commit(self) -> str | None:
         """Return the commit id in the commits topic for the dataset's branch; None if there is none."""
-        last = _noted_commits(self.connection, self.commits_topic).get(self._name)
-        return None if last is None else last.commit_id
+        last = _notes(self.connection, self.commits_topic).get(self._name)
+        return None if last is None else last.commit.commit_id
 
     def _require_topic(self, producer: Any) -> None:
         """Raise KafkaException if the topic is not there, also if the broker does not make it now that it is asked for.
@@ -325,8 +342,36 @@ def _errors(topic: str, commits_topic: str, dataset_urn: str | None = None) -> I
         ) from error
 
 
-def _noted_commits(connection: KafkaConnection, commits_topic: str) -> dict[str, NotedCommit]:
-    """Return the last commit of each branch of a dataset, by key in the commits topic."""
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """What the commits topic has of a commit."""
+
+    commit: NotedCommit
+    topic_id: str
+    """Id of the topic that the rows were sent to; empty if brokers have no ids, or an earlier version wrote it."""
+
+    def is_of(self, topic_id: str | None) -> bool:
+        """True if the topic may hold the rows: it was not deleted, or created again, since then."""
+        return topic_id is not None if not self.topic_id else self.topic_id == topic_id
+
+    def is_later(self, other: _Note) -> bool:
+        at, before = self.commit.published_at, other.commit.published_at
+        return at is not None and (before is None or at > before)
+
+
+def _topic_id(connection: KafkaConnection, topic: str) -> str | None:
+    """Return the id of a topic, empty if the brokers have none; None if it is not there. Raises KafkaException."""
+    with optional_package("confluent_kafka"):
+        from confluent_kafka import KafkaException  # noqa: PLC0415  # as in `_new_producer`
+
+    ids, faults = topic_ids(connection, [topic])
+    if topic in faults and not is_absent(faults[topic]):
+        raise KafkaException(faults[topic])
+    return ids.get(topic)
+
+
+def _notes(connection: KafkaConnection, commits_topic: str) -> dict[str, _Note]:
+    """Return the note of the last commit of each branch of a dataset, by key in the commits topic."""
     with optional_package("confluent_kafka"):
         from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition  # noqa: PLC0415  # as in `_new_producer`
 
@@ -337,7 +382,7 @@ def _noted_commits(connection: KafkaConnection, commits_topic: str) -> dict[str,
         "enable.partition.eof": True,
     }
     consumer = new_client(Consumer, connection, own)
-    found: dict[tuple[str, int], NotedCommit | None] = {}
+    found: dict[tuple[str, int], _Note | None] = {}
     try:
         topics = consumer.list_topics(timeout=connection.timeout_s).topics
         if commits_topic not in topics:
@@ -350,20 +395,17 @@ def _noted_commits(connection: KafkaConnection, commits_topic: str) -> dict[str,
             note = None  # somebody deleted the note
             if message.value() is not None:
                 at = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
-                note = NotedCommit(message.value().decode(errors="replace"), at)
+                commit = NotedCommit(message.value().decode(errors="replace"), at)
+                note = _Note(commit, dict(message.headers() or ()).get(_TOPIC_ID, b"").decode(errors="replace"))
             found[name, message.partition()] = note
     finally:
         consumer.close()
-    newest: dict[str, NotedCommit] = {}
+    newest: dict[str, _Note] = {}
     for (name, _), note in found.items():
         # A note is in two partitions if some were added since: a name goes to another one then.
-        if note is not None and (name not in newest or _is_later(note, newest[name])):
+        if note is not None and (name not in newest or note.is_later(newest[name])):
             newest[name] = note
     return newest
-
-
-def _is_later(note: NotedCommit, other: NotedCommit) -> bool:
-    return note.published_at is not None and (other.published_at is None or note.published_at > other.published_at)
 
 
 def _produce(producer: Any, topic: str, key: str | bytes | None, value: str, headers: Any) -> bool:

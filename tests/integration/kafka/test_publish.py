@@ -13,6 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from gobblin_dagster.constructs.publishers.kafka_topic import SendToKafkaStep
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.storage import Storage
+from tests.integration.kafka.test_offsets import wait_until
 from tests.services.kafka import KafkaBroker
 from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, check_lost_store, ids, table_job
 from tests.unit.engine.jobs import run
@@ -133,6 +134,19 @@ def test_other_topic_than_before_is_refused(tmp_path: Path, broker: KafkaBroker)
         (failed,) = run(tmp_path, job).datasets
         assert "and notes no other: the table or topic was deleted, or is another one" in failed.failures[0].message
     assert numbers(broker, "later") == []
+
+
+def test_topic_that_was_created_again_lacks_what_was_sent_to_the_former_one(
+    tmp_path: Path, broker: KafkaBroker
+) -> None:
+    broker.new_topic("again")
+    run(tmp_path, table_job(publisher(broker, "again"), {"c": {"rows": 10}}))
+    broker.admin.delete_topics(["again"])["again"].result()
+    wait_until(lambda: "again" not in broker.admin.list_topics(timeout=5).topics)
+    broker.new_topic("again")
+    (failed,) = run(tmp_path, table_job(publisher(broker, "again"), {"c": {"rows": 20}})).datasets
+    assert "lacks commit" in failed.failures[0].message
+    assert numbers(broker, "again") == []
 
 
 def test_topic_that_is_not_there_is_named_as_the_reason_and_the_next_run_makes_good(
