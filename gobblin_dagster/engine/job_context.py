@@ -19,6 +19,7 @@ from gobblin_dagster.core.ids import check_run_id, new_run_id
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.utils.in_time import in_time
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.commit.listener import CommitListener
@@ -41,6 +42,8 @@ from gobblin_dagster.state.store import StateStore
 
 CLUSTER_CORES = 8
 """Number of cores assumed for packing if the Spark master does not say how many there are."""
+_PATIENCE_S = 10.0
+"""Seconds that a plan without anything new waits for a remote output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +151,15 @@ class JobContext:
         `unseen` takes why nobody knows, if the output cannot be asked; a run that publishes is refused then.
         """
         root, store, job = self.context.output_root, self.store, self.job.job
-        # A poll comes every few seconds, and a remote storage would have to be opened first.
-        if is_poll and "://" in root and not any(one.is_moving for one in datasets):
+        is_idle_far_away = "://" in root and not any(one.is_moving for one in datasets)
+        if is_poll and is_idle_far_away:  # it comes every few seconds, and the storage would have to be opened first
             return {}
         known = {one.dataset_urn: states[one.dataset_urn] for one in datasets if one.dataset_urn in states}
         problem: Exception
         try:
-            return lost_outputs(self.storage, store, root, job, known)
+            look = partial(lost_outputs, self.storage, store, root, job, known)
+            # HDFS's client waits minutes for a server that is away; what has nothing to publish need not.
+            return in_time(look, _PATIENCE_S) if is_idle_far_away else look()
         except OSError as error:
             problem = StorageError.of(error, "look for manifests in", root)
         except EnvironmentFaultError as error:

@@ -101,13 +101,14 @@ class StateStore(Protocol):
             CorruptRecordError: the store holds no older state either.
         """
 
-    def list_jobs(self, urns: Collection[str] | None = None) -> list[str]:
+    def list_jobs(self, urns: Collection[str] | None = None, besides: Collection[str] = ()) -> list[str]:
         """Return the names of all jobs that the store knows, sorted; `ALL_JOBS` is none.
 
         A job that never ran is known by its startpoints, or by the history of those that it had.
 
         Args:
             urns: only jobs with a state, maybe a damaged one, of one of these datasets; None for all jobs.
+            besides: jobs that are not looked for.
         """
 
     # -- leases --------------------------------------------------------------------------------------------------------

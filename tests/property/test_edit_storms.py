@@ -219,7 +219,7 @@ class Storm:
                 return
         self.log.append(f"by hand: {('reset', 'set', 'startpoint', 'startpoint')[what]} {urn}, {was} to {to}")
         if what < 2 or rewind == "append":
-            self.twice[key] |= {*range(to, rows)}
+            self.twice[key] |= {*range(to, max(rows, was))}
         self.skipped[key] |= {*range(was, to)}
 
     def _begin(self, store: StateStore, urn: str, to: int, rewind: OnRewind) -> None:
@@ -311,7 +311,9 @@ class Storm:
             return Counter()
         if kind == "sql_table":
             with closing(sqlite3.connect(self.root / f"{branch.database}.db")) as database:
-                return Counter(row for (row,) in database.execute(f"SELECT id FROM numbers_{urn}"))
+                is_there = database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", [f"numbers_{urn}"]).fetchone()
+                rows = database.execute(f"SELECT id FROM numbers_{urn}") if is_there else ()
+                return Counter(row for (row,) in rows)
         with closing(self._project.open_store()) as store:
             files = [file for file in store.load_snapshot(self.file.name, urn) if file.branch == name]
         return Counter(row for file in files for row in _ids(file.path))

@@ -48,10 +48,10 @@ def lost_outputs(
     published = {urn: state for urn, state in states.items() if state.snapshot}
     if not published:
         return {}
+    held = {*storage.list_names(internal_dir(output_root, MANIFEST_DIR, job))}
     newest = sorted(published, key=lambda urn: published[urn].updated_at)[-_NEWEST:]
     if set_back_outputs(storage, store, output_root, job, {urn: published[urn] for urn in newest}):
         return set_back_outputs(storage, store, output_root, job, published)
-    held = {*storage.list_names(internal_dir(output_root, MANIFEST_DIR, job))}
     bare = {urn: state for urn, state in published.items() if DatasetUrn(urn).path_segment not in held}
     return _without_files(storage, store, output_root, bare)
 

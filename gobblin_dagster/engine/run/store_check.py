@@ -49,17 +49,28 @@ def lost_commits(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict[st
 
 
 def _renamed(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict[str, str]:
-    """Say which datasets a former job published: of those that are new, in a job of a project's files or flows."""
-    new = [one.dataset_urn for one in datasets if one.has_work and not one.version_read and not one.startpoints]
+    """Say which datasets a former job published since this one did, or at all; in a job of a project's files or flows.
+
+    A job that got its former name again has states of the time before. That is not asked in flows, whose store may hold
+    the jobs of thousands of others.
+    """
     project, job = opened.project, opened.job
-    if not new or job.extract.reads_everything:
+    is_of_flow = job.job not in project.lines
+    working = [
+        one.dataset_urn
+        for one in datasets
+        if one.has_work and not one.startpoints and not (one.version_read and is_of_flow)
+    ]
+    if not working or job.extract.reads_everything:
         return {}
-    former = [name for name in opened.store.list_jobs(new) if name not in project.lines and name != job.job]
+    former = opened.store.list_jobs(working, {*project.lines, job.job})
     if not former or project.is_gone(job.job):
         return {}
+    states = opened.store.load_dataset_states(job.job, working)
+    since = {urn: states[urn].updated_at if urn in states else None for urn in working}
     from gobblin_dagster.engine.snapshots.former_jobs import published_by_former_jobs  # noqa: PLC0415 - seldom needed
 
-    return published_by_former_jobs(opened, former, new, project.is_gone, is_of_flow=job.job not in project.lines)
+    return published_by_former_jobs(opened, former, since, project.is_gone, is_of_flow=is_of_flow)
 
 
 def _begun(startpoints: Iterable[Startpoint]) -> dict[str, datetime]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime
 
 from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -13,7 +14,7 @@ from gobblin_dagster.engine.snapshots.lost_store import MOST_COMMITS, PublishedJ
 def published_by_former_jobs(
     opened: PublishedJob,
     former: Iterable[str],
-    urns: Collection[str],
+    since: Mapping[str, datetime | None],
     is_gone: Callable[[str], bool],
     *,
     is_of_flow: bool = False,
@@ -23,7 +24,8 @@ def published_by_former_jobs(
     Args:
         opened: the job.
         former: names of jobs that the state store knows, and that may be former ones.
-        urns: datasets of the job that were never committed, and for which no startpoint is set.
+        since: when the job committed its datasets last; None for those that it never committed. Those for which a
+            startpoint is set are left out. A former job of a dataset that has both began after that.
         is_gone: tells whether the project does not have such a job any more; asked only for jobs of the same place.
         is_of_flow: whether the job is one of a flow.
 
@@ -41,8 +43,10 @@ def published_by_former_jobs(
     found: dict[str, str] = {}
     keepers: list[LedgerKeeper] | None = None
     for name in former:
-        states, _ = opened.store.load_readable_states(name, [urn for urn in urns if urn not in found])
+        states, _ = opened.store.load_readable_states(name, [urn for urn in since if urn not in found])
         for urn, state in states.items():
+            if (ours := since[urn]) is not None and not _began_after(opened, state, ours):
+                continue
             if not _holds_files(opened, state):
                 keepers = ledger_keepers(opened.job, opened.context) if keepers is None else keepers
                 if not _holds_rows(opened, state, keepers):
@@ -55,6 +59,14 @@ def published_by_former_jobs(
                 "from there; `oldest`: its rows are published beside those)."
             )
     return found
+
+
+def _began_after(opened: PublishedJob, state: DatasetState, ours: datetime) -> bool:
+    """Return whether a former job committed a dataset only after an instant; jobs side by side commit in turns."""
+    if state.updated_at <= ours:
+        return False
+    committed = opened.store.load_sequences(state.job, [SequenceState.COMMITTED], [state.dataset_urn])
+    return all(one.created_at > ours for one in committed)
 
 
 def _holds_files(opened: PublishedJob, state: DatasetState) -> bool:

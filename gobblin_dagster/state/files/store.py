@@ -172,9 +172,9 @@ class FileStateStore:
         with self._folder.errors():
             return self._folder.dataset(job, dataset_urn).restore()
 
-    def list_jobs(self, urns: Collection[str] | None = None) -> list[str]:
+    def list_jobs(self, urns: Collection[str] | None = None, besides: Collection[str] = ()) -> list[str]:
         with self._folder.errors():
-            jobs = [job for job in self._folder.jobs() if job != ALL_JOBS]
+            jobs = [job for job in self._folder.jobs() if job != ALL_JOBS and job not in besides]
             if urns is not None:
                 return [job for job in jobs if any(self.load_readable_states(job, urns))]
             return [job for job in jobs if self._is_known(job)]

@@ -139,15 +139,16 @@ class SqlStateStore:
                 return True
             return is_mended
 
-    def list_jobs(self, urns: Collection[str] | None = None) -> list[str]:
+    def list_jobs(self, urns: Collection[str] | None = None, besides: Collection[str] = ()) -> list[str]:
         with self._read() as connection:
             if urns is not None:
                 found = is_among(connection, dataset_states.c.dataset_urn, urns)
-                return sorted(connection.scalars(select(dataset_states.c.job).where(found).distinct()))
+                jobs = connection.scalars(select(dataset_states.c.job).where(found).distinct())
+                return sorted(set(jobs) - {*besides})
             query = union(
                 *(select(table.c.job) for table in (dataset_states, sequences, startpoints, startpoint_events, runs))
             )
-            return sorted(set(connection.scalars(query)) - {ALL_JOBS})
+            return sorted(set(connection.scalars(query)) - {ALL_JOBS, *besides})
 
     def now(self) -> datetime:
         with self._read() as connection:

@@ -62,6 +62,7 @@ class States(OpensStore):
 
         assert store.list_jobs() == ["a", "b", "c", "Ä"]
         assert store.list_jobs(["another", URN]) == ["a", "b", "Ä"]
+        assert store.list_jobs(["another", URN], ["b", "none"]) == store.list_jobs(besides=["b", "c"]) == ["a", "Ä"]
         assert store.list_jobs(["leased only"]) == []
 
     def test_urns_never_share_anything(self, store: StateStore) -> None:

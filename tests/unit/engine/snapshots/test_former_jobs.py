@@ -71,3 +71,31 @@ def test_job_beside_it_or_elsewhere_is_no_renamed_one(
     run(tmp_path, named("former", publisher))
     later = named(**{"name": "later", "publisher": publisher} | change)
     assert run(tmp_path, later, *others).status is RunStatus.SUCCEEDED
+
+
+@pytest.mark.parametrize("publisher", [APPEND, TABLE], ids=["files", "table"])
+def test_job_that_gets_its_former_name_again_publishes_no_row_again_unless_a_person_says_so(
+    tmp_path: Path, publisher: dict[str, Any]
+) -> None:
+    def of(name: str, rows: int) -> JobSpec:
+        return table_job(publisher, {"c": {"rows": rows}}, job=name)
+
+    run(tmp_path, of("former", 3))
+    start_at(tmp_path, of("later", 3), "3")
+    assert run(tmp_path, of("later", 5)).status is RunStatus.SUCCEEDED
+    says = "job 'later', which this project does not have any more, published this dataset up to 5 to the same place"
+    assert says in problem(tmp_path, of("former", 8))
+    start_at(tmp_path, of("former", 8), "5")
+    assert run(tmp_path, of("former", 8)).status is RunStatus.SUCCEEDED
+    assert run(tmp_path, of("former", 9)).status is RunStatus.SUCCEEDED
+
+
+def test_job_that_published_beside_another_and_is_gone_stops_nobody(tmp_path: Path) -> None:
+    def of(name: str, rows: int) -> JobSpec:
+        return table_job(TABLE, {"c": {"rows": rows}}, job=name)
+
+    run(tmp_path, of("one", 3), of("other", 3))
+    run(tmp_path, of("other", 3), of("one", 3))
+    run(tmp_path, of("one", 5), of("other", 3))
+    run(tmp_path, of("other", 5), of("one", 5))
+    assert run(tmp_path, of("one", 8)).status is RunStatus.SUCCEEDED
