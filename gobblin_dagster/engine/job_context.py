@@ -33,7 +33,7 @@ from gobblin_dagster.engine.plan.own_output import own_output
 from gobblin_dagster.engine.plan.planner import make_plan
 from gobblin_dagster.engine.plan.targets import shared_folders, unfit_targets
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.engine.publishers import branch_places, load_step_types, make_publishers
+from gobblin_dagster.engine.publishers import branch_homes, load_step_types, make_publishers
 from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.engine.task.runner import SessionRunner, TaskRunner
 from gobblin_dagster.engine.validation import require_positions
@@ -135,13 +135,13 @@ class JobContext:
             startpoints=startpoints,
             unfit=self._unfit,
             lost=partial(self._lost, unseen, is_poll),
-            places=self._places,
+            homes=self._homes,
         )
         return with_notes_of_idle(plan, unseen) if unseen else plan
 
-    def _places(self, dataset_urn: str) -> Mapping[str, Sequence[str]]:
-        """Return where each branch keeps its rows."""
-        return branch_places(self.job, self.context, make_publishers(self.job, self.context, dataset_urn))
+    def _homes(self, dataset_urn: str) -> Mapping[str, Mapping[str, str]]:
+        """Return what holds the rows of each branch, and where."""
+        return branch_homes(self.job, self.context, make_publishers(self.job, self.context, dataset_urn))
 
     def _lost(
         self, unseen: list[str], is_poll: bool, datasets: Sequence[DatasetPlan], states: Mapping[str, DatasetState]

@@ -73,19 +73,29 @@ def publisher_traits(job: JobSpec, dataset_urn: str = "") -> dict[str, Publisher
     return found
 
 
-def branch_places(
+def branch_homes(
     job: JobSpec, context: RunContext, publishers: Mapping[str, DataPublisher]
-) -> dict[str, tuple[str, ...]]:
-    """Return where each branch keeps its rows, as `DatasetState.places`, with `{dataset}` where datasets differ."""
+) -> dict[str, dict[str, str]]:
+    """Return what holds the rows of each branch (`PublisherTraits.holders`), and where, as `DatasetState.places`.
+
+    Nothing holds the rows of a branch that drops them, or whose writer only shows them. Places have `{dataset}` where
+    datasets differ.
+    """
     base, found = f"{context.base_dir.rstrip('/')}/", {}
+    branches = {branch.name: branch for branch in job.fork.branches}
     for name, publisher in publishers.items():
         traits = traits_of(publisher, PublisherTraits)
         folder = f"{context.output_root}/{job.folder_of_datasets(name)}"
         elsewhere = f"{folder}/{traits.keeps_rows_in}".rstrip("/") if traits.is_in_output else traits.keeps_rows_in
-        places = (folder if held == "files" else elsewhere for held in traits.holders)
+        holders = traits.holders if _stages_files(job.writer_of(branches[name])) else ()
+        places = ((held, folder if held == "files" else elsewhere) for held in holders)
         # A project's folder may be moved with all that it holds.
-        found[name] = tuple(_without_values(place.replace(base, "", 1)) for place in places)
+        found[name] = {held: _without_values(place.replace(base, "", 1)) for held, place in places}
     return found
+
+
+def _stages_files(writer: ConstructSpec) -> bool:
+    return traits_of(registry.load(ConstructKind.WRITER, writer.type), WriterTraits).stages_files
 
 
 def _without_values(place: str) -> str:
@@ -170,10 +180,7 @@ def load_step_types(job: JobSpec) -> None:
 
 def branches_without_files(job: JobSpec) -> set[str]:
     """Return the branches that never publish a file: their writer only shows rows, or their publisher drops them."""
-    writers = {
-        branch.name: registry.load(ConstructKind.WRITER, job.writer_of(branch).type) for branch in job.fork.branches
-    }
-    unstaged = {name for name, writer in writers.items() if not traits_of(writer, WriterTraits).stages_files}
+    unstaged = {branch.name for branch in job.fork.branches if not _stages_files(job.writer_of(branch))}
     return unstaged | {name for name, traits in publisher_traits(job).items() if not traits.publishes_files}
 
 

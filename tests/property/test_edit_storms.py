@@ -114,8 +114,8 @@ class Storm:
         self.file = JobFile()
         self.told: dict[tuple[str, ...], set[int]] = {}
         """Rows that the places of a branch lack, as a run has said: by job, dataset and branch."""
-        self.twice: dict[tuple[str, str], set[int]] = defaultdict(set)
-        """Rows that a person lets come again: by job and dataset."""
+        self.twice: dict[str, set[int]] = defaultdict(set)
+        """Rows that a person lets come again: by dataset."""
         self.skipped: dict[tuple[str, str], set[int]] = defaultdict(set)
         """Rows that a person has left out."""
         self.log: list[str] = []
@@ -204,6 +204,7 @@ class Storm:
             state = store.load_dataset_states(*key[:1], [urn]).get(urn)
             if state is None or store.load_sequences(self.file.name):
                 return
+            is_of_two = any(store.load_dataset_states(name, [urn]) for name in {*SETTINGS["name"]} - {key[0]})
             was = int(str(state.watermark or 0))
             to, what = self.dice.randrange(rows + 1), self.dice.randrange(4)
             try:
@@ -218,8 +219,9 @@ class Storm:
                 self.log.append(f"by hand, {what} of {urn} to {to}: {str(error)[:150]}")
                 return
         self.log.append(f"by hand: {('reset', 'set', 'startpoint', 'startpoint')[what]} {urn}, {was} to {to}")
-        if what < 2 or rewind == "append":
-            self.twice[key] |= {*range(to, max(rows, was))}
+        # What the job's other name has published is not known to a startpoint of this one.
+        if what < 2 or rewind == "append" or is_of_two:
+            self.twice[urn] |= {*range(to, max(rows, was))}
         self.skipped[key] |= {*range(was, to)}
 
     def _begin(self, store: StateStore, urn: str, to: int, rewind: OnRewind) -> None:
@@ -256,7 +258,7 @@ class Storm:
         urn = dataset.dataset_urn
         for name, branch in self.file.branches.items():
             held = self._held(urn, name, branch)
-            again = self.twice[self.file.name, urn]
+            again = self.twice[urn]
             assert not (twice := [row for row, times in held.items() if times > 1 and row not in again]), (
                 f"{name} of {urn} has {twice} twice"
             )

@@ -54,13 +54,8 @@ class Publishers:
     """The dataset's folder by branch, relative to the output's root."""
     new_writer: Callable[[str, pa.Schema], DataWriter] | None = None
     """Makes the writer of a branch, for publishers that write published files again; None: there are none."""
-    places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Where the rows of each branch are kept, as `DatasetState.places`."""
-
-    @property
-    def holders(self) -> Mapping[str, tuple[str, ...]]:
-        """What holds the rows of each branch, as `DatasetState.holders`."""
-        return {name: traits_of(one, PublisherTraits).holders for name, one in self.by_branch.items()}
+    homes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """What holds the rows of each branch, as `DatasetState.holders`, and where, as its `places`."""
 
     def plan(
         self, frame: PublishView, moves: Iterable[Move], schemas: Mapping[str, str], snapshot: int

@@ -115,8 +115,10 @@ def build_sequence(
     )
     done = publishers.plan(frame, moves, after.schemas, after.snapshot + 1)
     after = _with_publication(after, before, done)
-    if publishers.by_branch:
-        after = replace(after, holders=publishers.holders, places=publishers.places)
+    if publishers.homes:
+        holders = {name: tuple(home) for name, home in publishers.homes.items()}
+        places = {name: tuple(home.values()) for name, home in publishers.homes.items()}
+        after = replace(after, holders=holders, places=places)
     targets = [move.target for move in done.moves]
     if twice := repeated(targets):
         raise StepRefusedError(step=f"rename to {twice[0]}", problem="two staged files have this target")

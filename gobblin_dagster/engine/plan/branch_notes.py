@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -20,7 +20,7 @@ def with_branch_notes(
     before: DatasetState | None,
     job: JobSpec,
     traits: Mapping[str, PublisherTraits],
-    places: Mapping[str, Sequence[str]],
+    homes: Mapping[str, Mapping[str, str]],
 ) -> DatasetPlan:
     """Return the plan of a dataset with notes on branches that will not hold each of its rows once.
 
@@ -32,7 +32,7 @@ def with_branch_notes(
         before: the dataset's state; None if it was never committed.
         job: the job.
         traits: the traits of each branch's publisher.
-        places: where each branch keeps its rows, as `DatasetState.places`.
+        homes: what holds the rows of each branch, and where (`Publishers.homes`).
     """
     if plan.problem:
         return plan
@@ -40,17 +40,17 @@ def with_branch_notes(
         return _with_notes(plan, _added_again(traits)) if plan.has_work else plan
     if before is None or not before.totals.branch_rows:
         return plan
-    kept = {name: one for name, one in traits.items() if one.on_again != "drop"}
+    kept = {name: home for name, home in homes.items() if home}
     notes: list[str] = []
     begins_at = before.committed if plan.begin is None else plan.begin
     if any(low != high for parts in begins_at.ranges.values() for low, high in parts):  # else all rows are read
         newer = f"rows {'from the startpoint on' if plan.startpoints else 'that were not read yet'}; {_READ_AGAIN}"
-        notes += _begun_now(before, {name: one.holders for name, one in kept.items()}, newer)
-        notes += _moved(before, kept, places, newer)
+        notes += _begun_now(before, kept, newer)
+        notes += _moved(before, kept, newer)
     if (
         plan.has_work
         and kept
-        and all(one.on_again == "replace" and not _keeps_partitions(job, name) for name, one in kept.items())
+        and all(traits[name].on_again == "replace" and not _keeps_partitions(job, name) for name in kept)
     ):
         notes.append(
             f"the rows that are new take the place of all that {_branches([*kept])} holds, by its publisher; "
@@ -59,13 +59,13 @@ def with_branch_notes(
     return _with_notes(plan, notes)
 
 
-def _begun_now(before: DatasetState, holders: Mapping[str, Sequence[str]], newer: str) -> list[str]:
+def _begun_now(before: DatasetState, homes: Mapping[str, Iterable[str]], newer: str) -> list[str]:
     """Tell of branches that lack the rows of earlier commits, as a whole or in one of the kinds of places.
 
     `newer` says which rows they get.
     """
     was = before.holders or dict.fromkeys(before.totals.branch_rows)
-    absent = [name for name in holders if name not in was]
+    absent = [name for name in homes if name not in was]
     notes = [
         f"{_branches(names)} had no part in {which}, and gets only {newer}"
         for which, names in (
@@ -74,9 +74,9 @@ def _begun_now(before: DatasetState, holders: Mapping[str, Sequence[str]], newer
         )
         if names
     ]
-    for name, places in holders.items():
+    for name, home in homes.items():
         held = was.get(name)
-        if held is not None and (gained := [place for place in places if place not in held]):
+        if held is not None and (gained := [holder for holder in home if holder not in held]):
             notes.append(
                 f"the rows of branch {name!r} were kept {'in ' + ' and '.join(held) if held else 'nowhere'} until now; "
                 f"in {' and '.join(gained)} there will be only {newer}"
@@ -84,13 +84,11 @@ def _begun_now(before: DatasetState, holders: Mapping[str, Sequence[str]], newer
     return notes
 
 
-def _moved(
-    before: DatasetState, traits: Mapping[str, PublisherTraits], places: Mapping[str, Sequence[str]], newer: str
-) -> Iterator[str]:
+def _moved(before: DatasetState, homes: Mapping[str, Mapping[str, str]], newer: str) -> Iterator[str]:
     """Tell of branches that go on in another folder, table or topic of the same kind."""
-    for name, one in traits.items():
+    for name, home in homes.items():
         was = dict(zip(before.holders.get(name, ()), before.places.get(name, ()), strict=False))
-        for kind, place in reversed([*zip(one.holders, places.get(name, ()), strict=False)]):
+        for kind, place in reversed([*home.items()]):
             former = was.get(kind)
             if not former or not place or is_same_place(former, place):
                 continue

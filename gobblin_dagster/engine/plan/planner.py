@@ -63,7 +63,7 @@ def make_plan(
     startpoints: Mapping[str, Startpoint] | None = None,
     unfit: Callable[[Sequence[DatasetPlan]], Mapping[str, str]] | None = None,
     lost: Callable[[Sequence[DatasetPlan], Mapping[str, DatasetState]], Mapping[str, str]] | None = None,
-    places: Callable[[str], Mapping[str, Sequence[str]]] | None = None,
+    homes: Callable[[str], Mapping[str, Mapping[str, str]]] | None = None,
 ) -> JobPlan:
     """Plan one run of a job.
 
@@ -82,7 +82,7 @@ def make_plan(
             read.
         lost: takes all datasets and the states, and returns, by urn, why a dataset must not go on from its state; it
             fails, also if it has nothing new.
-        places: takes a dataset and returns where each branch keeps its rows, as `DatasetState.places`.
+        homes: takes a dataset and returns what holds the rows of each branch, and where (`Publishers.homes`).
 
     Raises:
         SourceError: the source as a whole cannot be listed. An error of a single dataset is put into its `problem`.
@@ -162,7 +162,7 @@ def make_plan(
             )
             for one in datasets
         )
-    kept_in = places(going_on[0]) if going_on and places is not None else {}
+    kept_in = homes(going_on[0]) if going_on and homes is not None else {}
     datasets = tuple(with_branch_notes(one, states.get(one.dataset_urn), spec, traits, kept_in) for one in datasets)
     datasets = with_costs(datasets, states)
     if (selection.select or selection.exclude) and not datasets:

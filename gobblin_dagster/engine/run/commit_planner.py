@@ -21,7 +21,7 @@ from gobblin_dagster.engine.commit.steps import plan_own_steps
 from gobblin_dagster.engine.commit.steps.permissions import permissions_of
 from gobblin_dagster.engine.plan.model import DatasetPlan
 from gobblin_dagster.engine.plan.startpoints import begin_at
-from gobblin_dagster.engine.publishers import branch_places, branch_writers, dataset_folders, make_publishers
+from gobblin_dagster.engine.publishers import branch_homes, branch_writers, dataset_folders, make_publishers
 from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
 from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.spec.job import JobSpec
@@ -83,8 +83,8 @@ def plan_commit(
         current = load_snapshot(job.job, plan.dataset_urn, before.snapshot) if before and is_read else []
         folders = dataset_folders(job, plan.dataset_urn)
         new_writer = branch_writers(job, context, storage, plan.dataset_urn, plan.commit_id)
-        places = branch_places(job, context, publishers)
-        publishing = Publishers(publishers, current, plan.replaces, folders, new_writer, places)
+        homes = branch_homes(job, context, publishers)
+        publishing = Publishers(publishers, current, plan.replaces, folders, new_writer, homes)
         return _publication(job, plan, decision, before, summed, context, now, publishing)
     except GobblinDagsterError as error:
         failures = (*summed.failures, describe_failure(error))

@@ -9,7 +9,7 @@ import pytest
 
 from gobblin_dagster.core.startpoint import Oldest, Specific
 from gobblin_dagster.engine.maintenance.state_change import apply_change, plan_reset
-from gobblin_dagster.engine.publishers import branch_places, make_publishers
+from gobblin_dagster.engine.publishers import branch_homes, make_publishers
 from gobblin_dagster.spec.job import JobSpec
 from tests.unit.engine.jobs import job_spec, project, run
 from tests.unit.engine.plan.test_startpoints import planned, store_of, wish
@@ -165,7 +165,7 @@ def test_places_of_tables_and_topics_hold_no_secret(tmp_path: Path) -> None:
     def place(**publisher: Any) -> str:
         spec = job(1, {"name": "all", "publisher": publisher})
         context = project(tmp_path, spec).run_context(spec, "run")
-        return branch_places(spec, context, make_publishers(spec, context, "a"))["all"][-1]
+        return [*branch_homes(spec, context, make_publishers(spec, context, "a"))["all"].values()][-1]
 
     topic = {"type": "kafka_topic", "brokers": "one:9092,two:9092", "topic": "t", "commits_topic": "c"}
     assert place(**topic) == "kafka://one:9092,two:9092/t"
@@ -184,3 +184,12 @@ def test_branch_that_is_new_at_a_startpoint_lacks_the_rows_before_it(tmp_path: P
     assert any(note.startswith(told) for note in planned(tmp_path, job(8, old, new)).notes)
     wish(tmp_path, job(5, old), Oldest(), on_rewind="append")
     assert not any("had no part" in note for note in planned(tmp_path, job(8, old, new)).notes)
+
+
+def test_branch_whose_writer_only_showed_rows_holds_none(tmp_path: Path) -> None:
+    kept, shown = {"name": "kept"}, {"name": "shown", "writer": {"type": "console"}}
+    run(tmp_path, job(5, kept, shown))
+    assert planned(tmp_path, job(8, kept, shown | {"path": "elsewhere/{dataset}"})).notes == ()
+    assert planned(tmp_path, job(8, kept, shown | {"name": "other"})).notes == ()
+    (note,) = planned(tmp_path, job(8, kept, {"name": "shown"})).notes
+    assert note.startswith("the rows of branch 'shown' were kept nowhere until now; in files there will be only rows")
