@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from gobblin_dagster.engine.run.job_run import JobRun, plan_job, run_job
 from gobblin_dagster.engine.snapshots.audit import audit_dataset
 from gobblin_dagster.engine.spark.runner import SparkRunner
 from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.project import AllowSpec
 from gobblin_dagster.testing.conformance import PlanConformance
 from tests.unit.engine.jobs import by_urn, project, published
 from tests.unit.engine.plan.test_startpoints import store_of, waiting, wish
@@ -95,6 +97,22 @@ def test_each_run_reads_what_is_new(tmp_path: Path, runner: SparkRunner) -> None
         store.close()
     assert audit is not None
     assert (audit.source_rows, audit.lost, audit.duplicated) == (1002, 0, 0)
+
+
+def test_link_that_leads_out_of_the_allowed_folders_is_not_followed(tmp_path: Path, runner: SparkRunner) -> None:
+    job = _job(_parquet())
+    _write(tmp_path, range(3))
+    _write(tmp_path, [7], name="elsewhere")
+    opened = project(tmp_path, job)
+    allowed = opened.spec.model_copy(update={"allow": AllowSpec(paths=("data", "lake"))})
+    opened = replace(opened, spec=allowed)
+    (dataset,) = run_job(opened, job, runner=runner).datasets
+    assert dataset.outcome is DatasetOutcome.COMMITTED
+    (tmp_path / "data" / "link.parquet").symlink_to("../elsewhere/000.parquet")
+    (dataset,) = run_job(opened, job, runner=runner).datasets
+    assert dataset.outcome is DatasetOutcome.FAILED
+    assert "data/link.parquet' is below none of `allow.paths`" in str(dataset)
+    assert published(tmp_path, job, "test.d") == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

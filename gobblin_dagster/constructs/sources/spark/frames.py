@@ -9,7 +9,8 @@ from typing import Any
 
 from gobblin_dagster.constructs.records import load_object
 from gobblin_dagster.constructs.sources.spark.options import DATASET, ReadOptions, SparkOptions
-from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.allow import EVERYTHING, AllowLists
+from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 
 _STRICT = {
     "csv": {"mode": "FAILFAST", "enforceSchema": "false"},
@@ -25,6 +26,9 @@ class Frames:
 
     options: SparkOptions
     base_dir: str
+    job: str = ""
+    """Name of the job, for messages."""
+    allow: AllowLists = EVERYTHING
 
     def names(self, session: Any) -> list[str]:
         """Return the names of `datasets`; patterns are matched against the tables of the namespace."""
@@ -78,7 +82,16 @@ class Frames:
         reader = reader.format(read.format)
         if read.columns:
             reader = reader.schema(read.columns)
-        return reader.load(self._path(read, dataset)) if read.path else reader.load()
+        frame = reader.load(self._path(read, dataset)) if read.path else reader.load()
+        self._require_allowed(frame)
+        return frame
+
+    def _require_allowed(self, frame: Any) -> None:
+        """Raise InvalidSpecError if a local file that Spark found lies outside of the allowed folders, by a link."""
+        found = frame.inputFiles() if self.allow.paths is not None else ()
+        problems = (self.allow.path_problem(file, self.base_dir) for file in found if file.startswith("file:"))
+        if problem := next(filter(None, problems), ""):
+            raise InvalidSpecError(file=f"Job {self.job!r}", faults=(SpecFault("source.path", problem),))
 
     @staticmethod
     def _table(read: ReadOptions, dataset: str) -> str:

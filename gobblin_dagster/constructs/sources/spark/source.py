@@ -48,7 +48,7 @@ class SparkSource:
     def __init__(self, options: SparkOptions, context: ConstructContext) -> None:
         self._options = options
         self._context = context
-        self._frames = Frames(options, context.base_dir)
+        self._frames = Frames(options, context.base_dir, context.job, context.allow)
 
     identity = ("format", "path", "table", "options", "query", "views")
 
