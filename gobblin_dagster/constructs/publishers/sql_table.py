@@ -38,6 +38,7 @@ from gobblin_dagster.constructs.publishers.sql_names import (
     unfit_columns,
     unfit_name,
 )
+from gobblin_dagster.constructs.publishers.sql_silence import SILENT_S, Watch, ask_arguments, while_heard
 from gobblin_dagster.constructs.publishers.sql_values import require_fit, with_kept_values
 from gobblin_dagster.constructs.publishers.sql_waits import bound_waits, holders, is_wait_over
 from gobblin_dagster.constructs.publishers.sql_widen import widen_columns
@@ -307,7 +308,7 @@ class LoadSqlTableStep:
                         lambda names: batches_of(self.commit.paths, BATCH_ROWS, names),
                     )
                 require_fit(self.table, schema, _columns(connection, table) or {}, connection.dialect.name)
-        with self._connection() as connection:
+        with self._database.load(self.describe(), self.commit.dataset_urn) as connection:
             if self._note(connection):
                 self._load(connection, storage, table)
                 connection.commit()
@@ -427,9 +428,12 @@ class LoadSqlTableStep:
             return False
         return True
 
+    @property
+    def _database(self) -> _Database:
+        return _Database(self.url, self.url_env, self.base_dir, self.table)
+
     def _connection(self) -> AbstractContextManager[sa.Connection]:
-        database = _Database(self.url, self.url_env, self.base_dir, self.table)
-        return database.connection(self.describe(), self.commit.dataset_urn)
+        return self._database.connection(self.describe(), self.commit.dataset_urn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,6 +465,27 @@ class _Database:
             ) from None
         except DBAPIError as error:
             raise StepRefusedError(step=doing, problem=self._refusal(error)) from None
+
+    @contextmanager
+    def load(self, doing: str, dataset_urn: str) -> Iterator[sa.Connection]:
+        """Yield a connection for one transaction; raises as `connection`, and if the database falls silent."""
+        watch: Watch | None = None
+        try:
+            with (
+                self.connection(doing, dataset_urn) as connection,
+                while_heard(connection, lambda: self._engine(ask_arguments(self.backend))) as watch,
+            ):
+                yield connection
+        except (StorageError, StepRefusedError):
+            if watch is None or not watch.is_silent:
+                raise
+            problem = (
+                f"the database said nothing for {SILENT_S:.0f} s: either it does not answer, or something between it "
+                "and this machine has lost the connection. Whether the rows are there is looked at by the next run"
+            )
+            raise StorageError(
+                operation="publish to table", path=self.table, problem=problem, dataset_urn=dataset_urn
+            ) from None
 
     def _refusal(self, error: DBAPIError) -> str:
         if not lacks_right(error, self.backend):
@@ -500,8 +525,8 @@ class _Database:
                 problem=f"Table {self.table}: {error}.", hint=f"Correct {self.url_env or '`url`'}."
             ) from None
 
-    def _engine(self) -> sa.Engine:
-        return bound_waits(prepare(make_engine(self._url(), f"of table {self.table}")))
+    def _engine(self, connect_args: Mapping[str, Any] | None = None) -> sa.Engine:
+        return bound_waits(prepare(make_engine(self._url(), f"of table {self.table}", connect_args)))
 
 
 def _columns(connection: sa.Connection, table: sa.Table) -> dict[str, sa.types.TypeEngine[Any]] | None:
