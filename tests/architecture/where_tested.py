@@ -74,6 +74,10 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "unit/constructs/publishers/test_merge_rule.py",
         "gobblin_dagster.constructs.publishers.delta_steps",
     ),
+    "constructs/publishers/delta_restores.py": (
+        "unit/constructs/publishers/test_delta.py",
+        "gobblin_dagster.constructs.publishers.delta_steps",
+    ),
     "constructs/publishers/delta_steps.py": ("unit/constructs/publishers/test_merge_rule.py", ""),
     "constructs/publishers/files.py": ("unit/engine/test_publishers.py", "publisher replace"),
     "constructs/publishers/iceberg_merge.py": (

@@ -17,8 +17,8 @@ from gobblin_dagster.constructs.publishers.changes import require_order
 from gobblin_dagster.constructs.publishers.delta_steps import (
     AppendToDeltaStep,
     MergeIntoDeltaStep,
-    load_table,
-    newest_number,
+    application_of,
+    load_numbers,
     unfit_types,
 )
 from gobblin_dagster.constructs.publishers.merge_rule import MergeOptions, MergingPublisher
@@ -84,9 +84,11 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
         places = {urn: self._location(folder) for urn, folder in datasets.items()}
         # `_step` says why there can be no table in a folder with `%`.
         locations = sorted({place for place in places.values() if "%" not in place})
-        load = partial(load_table, options=options.storage_options, variables=options.storage_options_env)
+        load = partial(load_numbers, options=options.storage_options, variables=options.storage_options_env)
         tables = dict(zip(locations, in_parallel(load, locations, _TABLES_AT_ONCE), strict=True))
-        numbers = {urn: newest_number(tables.get(place), job, urn, branch) for urn, place in places.items()}
+        numbers = {
+            urn: tables[place](application_of(job, urn, branch)) for urn, place in places.items() if place in tables
+        }
         return {
             urn: [NotedCommit(None, _EPOCH + timedelta(microseconds=number))]
             for urn, number in numbers.items()

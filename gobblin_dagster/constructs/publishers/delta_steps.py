@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,6 +31,7 @@ from gobblin_dagster.constructs.publishers.changes import (
     writer_of,
 )
 from gobblin_dagster.constructs.publishers.child_rows import child_changes
+from gobblin_dagster.constructs.publishers.delta_restores import newest_number, restores_of
 from gobblin_dagster.constructs.publishers.history import keep_history
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule, is_older
 from gobblin_dagster.constructs.publishers.tables import (
@@ -80,6 +82,12 @@ class AppendToDeltaStep:
             return False  # `execute` checks again, several times
         return table is not None and self._is_in(table)
 
+    def is_lost(self) -> bool:
+        """Return whether the table lacks the rows of this commit, which was once done."""
+        place = (self.location, self.storage_options, self.storage_options_env, self.commit.dataset_urn)
+        number = load_numbers(*place)(self._application)
+        return number is None or number < self.number
+
     def execute(self, storage: Storage) -> None:
         schema = unified_schema(self.location, self.commit.paths)
         race(lambda: self._append(schema), self.location, self.commit.dataset_urn)
@@ -97,7 +105,7 @@ class AppendToDeltaStep:
 
     @property
     def _application(self) -> str:
-        return _application(self.commit.job, self.commit.dataset_urn, self.commit.branch)
+        return application_of(self.commit.job, self.commit.dataset_urn, self.commit.branch)
 
     def _append(self, schema: pa.Schema) -> bool:
         """Add the files unless the table has them; False if another writer changed the table in between."""
@@ -386,12 +394,33 @@ def load_table(location: str, options: Mapping[str, str], variables: Mapping[str
         raise _failed(location, dataset_urn, error) from error
 
 
-def newest_number(table: Any, job: str, dataset_urn: str, branch: str) -> int | None:
-    """Return the number of the newest commit of a dataset that a table (None: there is none) has; None if none."""
-    return None if table is None else table.transaction_version(_application(job, dataset_urn, branch))
+def load_numbers(
+    location: str, options: Mapping[str, str], variables: Mapping[str, str], dataset_urn: str = ""
+) -> Callable[[str], int | None]:
+    """Return a function that tells the number of an application's newest transaction whose rows a table holds.
+
+    None if it holds none, or the table does not exist.
+
+    Raises:
+        StorageError: the table cannot be read.
+    """
+    table = load_table(location, options, variables, dataset_urn)
+    if table is None:
+        return lambda application: None
+    deltalake = _deltalake()
+
+    def at_version(number: int) -> Any:
+        return deltalake.DeltaTable(location, version=number, storage_options=resolved(options, variables) or None)
+
+    try:
+        restores = restores_of(table, at_version)
+    except (deltalake.exceptions.DeltaError, OSError) as error:
+        raise _failed(location, dataset_urn, error) from error
+    return partial(newest_number, table, restores)
 
 
-def _application(job: str, dataset_urn: str, branch: str) -> str:
+def application_of(job: str, dataset_urn: str, branch: str) -> str:
+    """Return the id of the application whose transactions are the commits of a dataset's branch."""
     return f"{_APPLICATION}{job}/{dataset_urn}/{branch}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -42,6 +43,29 @@ def test_files_of_all_datasets_are_in_the_branchs_table(tmp_path: Path) -> None:
 
 def test_rows_are_in_the_table_once_whatever_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_exactly_once(tmp_path, PUBLISHER, lambda: table_ids(tmp_path), AppendToDeltaStep, monkeypatch)
+
+
+@pytest.mark.parametrize("said", ["", '{"version":null,"timestamp":"2040-01-01 00:00:00.0"}'], ids=["version", "time"])
+def test_rows_that_somebody_took_back_are_told_before_more_are_published(tmp_path: Path, said: str) -> None:
+    run(tmp_path, table_job(PUBLISHER, {"c": {"rows": 2}}))
+    run(tmp_path, table_job(PUBLISHER, {"c": {"rows": 2}, "d": {"rows": 3}}))
+    former = table(tmp_path)
+    run(tmp_path, table_job(PUBLISHER, {"c": {"rows": 6}, "d": {"rows": 3}}))
+    whole = table(tmp_path)
+    table(tmp_path).restore(former.version())
+    (log,) = tmp_path.glob(f"lake/test/numbers/all/_delta_log/{table(tmp_path).version():020}.json")
+    if said:  # as Spark's RESTORE TO TIMESTAMP AS OF writes it
+        log.write_text(re.sub('{"version":"[0-9]+"}', said, log.read_text()))
+        assert "2040" in log.read_text()
+    more = table_job(PUBLISHER, {"c": {"rows": 7}, "d": {"rows": 4}})
+    first = {one.dataset_urn: one for one in run(tmp_path, more).datasets}
+    assert "it notes an older one: the table or topic was restored" in first["c"].failures[0].message
+    assert first["d"].outcome is DatasetOutcome.COMMITTED
+    assert table_ids(tmp_path) == [0, 0, 1, 1, 2, 3]
+    table(tmp_path).restore(whole.version())
+    second = {one.dataset_urn: one for one in run(tmp_path, more).datasets}
+    assert second["c"].outcome is DatasetOutcome.COMMITTED
+    assert table_ids(tmp_path) == sorted([*range(7), *range(3)])
 
 
 def test_partition_folders_are_partition_columns(tmp_path: Path) -> None:
