@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from duckdb.sqltypes import DuckDBPyType
 
 from gobblin_dagster.core.utils.duplicates import alike
@@ -22,8 +23,11 @@ def refuse_same_names(schema: pa.Schema) -> None:
 
 _WITHOUT_ARROW = frozenset({"uhugeint", "time with time zone", "bit", "bignum", "variant"})
 """Types of DuckDB that become other values in Arrow: 2^127 is -1, 12:00+02 is 12:00, others are bytes of DuckDB's."""
-_WIDER = frozenset({"hugeint", "time"})
-"""Types of DuckDB with values that their Arrow type has not: more than 38 digits, 24:00."""
+_TIMES = frozenset({"timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamp with time zone", "date"})
+_WIDER = frozenset({"hugeint", "time"}) | _TIMES
+"""Types of DuckDB with values that their Arrow type has not: more than 38 digits, 24:00, infinity."""
+_INFINITY = {32: 2**31 - 1, 64: 2**63 - 1}
+"""How DuckDB writes `infinity` in so many bits; `-infinity` is its negative."""
 _NESTED = frozenset({"list", "array", "struct", "map", "union"})
 
 
@@ -53,6 +57,11 @@ def refuse_wide(columns: pa.Table) -> None:
         except pa.ArrowInvalid as error:
             reason = str(error).rpartition("Invalid: ")[2]
             raise pa.ArrowInvalid(f"column {name!r}: {reason}; cast it, e.g. to VARCHAR") from error
+        if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+            bits = column.type.bit_width
+            least, most = pc.min_max(column.cast(pa.int32() if bits == 32 else pa.int64())).as_py().values()
+            if least is not None and max(-least, most) >= _INFINITY[bits]:
+                raise pa.ArrowInvalid(f"column {name!r}: infinity is no time in Arrow; NULLIF takes it away")
 
 
 def _parts(kind: DuckDBPyType) -> Iterator[DuckDBPyType]:

@@ -72,6 +72,8 @@ def test_nanoseconds_of_a_duration_are_not_cut() -> None:
         ("'101'::BIT AS v", "no format has a type for BIT"),
         ("a::VARIANT AS v", "no format has a type for VARIANT"),
         ("170141183460469231731687303715884105727::HUGEINT AS v", "column 'v': Decimal value 1701.* precision"),
+        ("if(a = 1, 'infinity', '2026-01-01')::TIMESTAMPTZ AS v", "column 'v': infinity is no time in Arrow"),
+        ("'-infinity'::DATE AS v", "column 'v': infinity is no time"),
         ("['24:00:00'::TIME] AS v", "column 'v': .*86400000000 is not within the acceptable range"),
     ],
 )
