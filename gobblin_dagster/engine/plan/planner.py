@@ -32,6 +32,7 @@ from gobblin_dagster.engine.plan.branch_notes import with_branch_notes
 from gobblin_dagster.engine.plan.commit_preview import branch_names, commit_outline
 from gobblin_dagster.engine.plan.cost import with_costs
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan, Leftover, left_out
+from gobblin_dagster.engine.plan.other_names import with_name_notes
 from gobblin_dagster.engine.plan.packing import pack_units
 from gobblin_dagster.engine.plan.rewind import judge_rewind
 from gobblin_dagster.engine.plan.source_identity import source_identity
@@ -164,6 +165,8 @@ def make_plan(
         )
     kept_in = homes(going_on[0]) if going_on and homes is not None else {}
     datasets = tuple(with_branch_notes(one, states.get(one.dataset_urn), spec, traits, kept_in) for one in datasets)
+    if selection == Selection() and not is_full:
+        datasets = with_name_notes(datasets, states)
     datasets = with_costs(datasets, states)
     if (selection.select or selection.exclude) and not datasets:
         raise UsageError(
