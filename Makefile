@@ -78,7 +78,7 @@ merge-storm: install ## kill and freeze merges, histories and child tables in Pa
 set-back-storm: install ## set store and tables back to older copies among kills, startpoints and abandoned commits: N random schedules (default 100) for each kind of table
 	@$(BIN)/python -m tests.property.test_set_back_storms 0 $(or $(N),100)
 
-edit-storm: install ## edit a job file between runs as people do: branches, publishers, tables, names; N random job files (default 100)
+edit-storm: install ## edit a job file between runs as people do: branches, publishers, tables, formats, names, and states by hand; N random job files (default 100)
 	@$(BIN)/python -m tests.property.test_edit_storms 0 $(or $(N),100)
 
 executor-storm: install ## kill service, workers and broker of examples/service 50 times, then count rows: KILLS=50 SEED=1 STORE=postgresql SPARK=1
