@@ -47,8 +47,12 @@ _SETTINGS: dict[str, Settings] = {
     "storage_options_env": DELTA,
 }
 """Options of our constructs that are handed to a client as they are."""
-_OWN_SQL = frozenset({"select", "where", "rule", "branches", "aggregates"})
-"""Options of our constructs with SQL for DuckDB, which reaches no files and servers."""
+_DATA = frozenset(
+    {"select", "where", "rule", "branches", "aggregates", "columns", "rename", "values", "equals", "null_values"}
+) | {"nulls", "matches", "pattern", "separator", "delimiter"}
+"""Options of our constructs with names and values of data, and SQL for DuckDB, which reaches no files and servers."""
+_SENT = frozenset({"params", "newest_params", "body", "headers"})
+"""Options of the source `rest` that are sent to its server as they are."""
 _SPARK_FILES = frozenset(
     {"parquet", "csv", "json", "orc", "avro", "text", "xml", "binaryfile", "delta", "iceberg", "libsvm", "image"}
 )
@@ -157,7 +161,8 @@ class _Checker:
                 if key.endswith("_env"):
                     yield from self._of_variable((*loc, name), str(name), str(part))
                 else:
-                    yield from self.problems((*loc, name), part, key if key in _NAMED else str(name))
+                    is_named = key in _NAMED or (self._is_rest and key in _SENT)
+                    yield from self.problems((*loc, name), part, key if is_named else str(name))
         elif isinstance(value, list | tuple):
             for number, part in enumerate(value):
                 yield from self.problems((*loc, number), part, key)
@@ -235,7 +240,7 @@ class _Checker:
         is_url = "://" in text or text.startswith("jdbc:")
         is_path = key in _PATHS or key.endswith(_PATH_ENDS) or (self._is_spark and _LOCAL.match(text) is not None)
         problem = ""
-        if self._is_own and not self._is_spark and key in _OWN_SQL:
+        if (self._is_own and not self._is_spark and key in _DATA) or (self._is_rest and key in _SENT):
             pass
         elif key in _BROKERS or (key.endswith(_SERVER_ENDS) and not is_url and not self._is_rest):
             problem = lists.addresses_problem(text)

@@ -228,10 +228,28 @@ def test_owner_allows_settings_by_name_and_classes_by_module(tmp_path: Path) -> 
     assert faults_of(job(spark(options=options)), str(tmp_path), lists) == ()
 
 
-def test_urls_in_sql_of_ours_are_texts(tmp_path: Path) -> None:
-    converters = [{"type": "sql", "where": "url like 'https://%'"}]
-    spec = JobSpec.model_validate({**job(kafka()).model_dump(), "converters": converters})
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"converters": [{"type": "sql", "where": "url like 'https://%'"}]},
+        {"converters": [{"type": "filter", "column": "url", "matches": "https://.*"}]},
+        {"converters": [{"type": "filter", "column": "kind", "equals": ["shop:order", "s3://x"]}]},
+        {"row_policies": [{"name": "p", "type": "in_set", "column": "kind", "values": ["shop:order"]}]},
+        {"source": {"type": "rest", "url": "http://broker:9092", "params": {"path": "a:b", "next": "http://x/y"}}},
+        {"source": {"type": "rest", "url": "http://broker:9092", "body": {"a": {"url": ["http://x"]}}}},
+    ],
+    ids=str,
+)
+def test_urls_and_names_with_colons_in_data_are_texts(parts: dict[str, Any], tmp_path: Path) -> None:
+    spec = JobSpec.model_validate({**job(kafka()).model_dump(), **parts})
     assert faults_of(spec, str(tmp_path), LISTS) == ()
+
+
+def test_options_of_own_classes_are_no_data(tmp_path: Path) -> None:
+    converters = [{"type": "shop:Class", "values": "https://x", "body": {"path": "/etc"}}]
+    spec = JobSpec.model_validate({**job(kafka()).model_dump(), "converters": converters})
+    found = faults_of(spec, str(tmp_path), replace(LISTS, modules=("shop",)))
+    assert [fault.path for fault in found] == ["converters[0].values", "converters[0].body.path"]
 
 
 def published(publisher: dict[str, Any]) -> JobSpec:
