@@ -38,6 +38,9 @@ _WITHOUT_HOST = frozenset({*_LOCAL, "sqlite", "s3", "s3a", "s3n", "gs", "gcs", "
 """Schemes whose URLs name no server; the endpoints of buckets come from the machine's configuration."""
 _BUCKETS = frozenset({"s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss"})
 """Schemes whose URLs name a bucket, in its own case, or `container@account`, where others name a host."""
+_AZURE = frozenset({"abfs", "abfss"})
+_AZURE_HOSTS = ".core.windows.net"
+"""End of the hosts of Azure's own storage, which count as buckets."""
 _FILES = frozenset(
     {*_LOCAL, "s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "sftp", "ssh", "ftp", "ftps", "memory"}
 )
@@ -175,6 +178,8 @@ class AllowLists:
             problem = self.path_problem(bare if file.lower().startswith("file:") else file or ".", base_dir)
             return problem or self._parameters_problem(query, SQLITE, base_dir)
         problem = self.path_problem(bare, base_dir) if scheme in _FILES else ""
+        if scheme in _AZURE and "." in host and not host.endswith(_AZURE_HOSTS):
+            problem = problem or self.host_problem(host, port)
         if problem or scheme in _WITHOUT_HOST or (scheme == "hdfs" and not host):
             return problem
         return self.addresses_problem(parts.netloc) if "," in parts.netloc else self.host_problem(host, port)
