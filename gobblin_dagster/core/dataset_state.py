@@ -150,8 +150,9 @@ class DatasetState(ShownAsFacts):
     nothing. Empty in states of older programs."""
 
     places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Where each of the `holders` of a branch was: a folder, or the URL of a table or topic, without user and password.
-    Local ones are relative to the project's folder. Empty if it is not known, and in states of older programs."""
+    """Where each of the `holders` of a branch was: a folder, or the URL of a table or topic, without user and password;
+    then, where the branch was before. Of branches that were taken out too. Local ones are relative to the project's
+    folder. An empty text is a place that is not known. Empty in states of older programs."""
 
     def later(self, now: datetime) -> datetime:
         """Return the time of the next commit: now, or just after the last one if the clock was set back since.

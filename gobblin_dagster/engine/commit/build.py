@@ -117,8 +117,7 @@ def build_sequence(
     after = _with_publication(after, before, done)
     if publishers.homes:
         holders = {name: tuple(home) for name, home in publishers.homes.items()}
-        places = {name: tuple(home.values()) for name, home in publishers.homes.items()}
-        after = replace(after, holders=holders, places=places)
+        after = replace(after, holders=holders, places=_places(before, publishers.homes))
     targets = [move.target for move in done.moves]
     if twice := repeated(targets):
         raise StepRefusedError(step=f"rename to {twice[0]}", problem="two staged files have this target")
@@ -131,6 +130,17 @@ def build_sequence(
     )
     check_paths(sequence)
     return sequence
+
+
+def _places(before: DatasetState | None, homes: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Return the places of all branches, each followed by those where it was before; empty texts are not known."""
+    former = before.places if before is not None else {}
+    is_unknown = before is not None and bool(before.totals.branch_rows) and not former
+    places = dict(former)
+    for name, home in homes.items():
+        now, then = tuple(home.values()), (*former.get(name, ()), *([""] if is_unknown else []))
+        places[name] = (*now, *(one for one in then if one not in now))
+    return places
 
 
 def rename_moves(moves: Sequence[Move]) -> tuple[CommitStep, ...]:

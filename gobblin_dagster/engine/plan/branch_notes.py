@@ -10,7 +10,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.places import is_same_place
 from gobblin_dagster.core.traits import PublisherTraits
 from gobblin_dagster.engine.plan.model import DatasetPlan
-from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
 
 _READ_AGAIN = "`gobblin startpoint set` publishes the others too, to all branches."
 
@@ -57,6 +57,28 @@ def with_branch_notes(
             "`append` would keep both."
         )
     return _with_notes(plan, notes)
+
+
+def fresh_branches(before: DatasetState, homes: Mapping[str, Mapping[str, str]]) -> set[str]:
+    """Return the branches that certainly hold no row of a dataset yet.
+
+    They are new, or go on in a table or topic that no branch has had. It is none if that is not known of all branches.
+
+    Args:
+        before: the dataset's state.
+        homes: as in `with_branch_notes`.
+    """
+    ever = {*before.totals.branch_rows} - {QUARANTINE_BRANCH}
+    known = [place for places in before.places.values() for place in places]
+    if not ever <= before.places.keys() or "" in known:
+        return set()
+
+    def is_fresh(name: str, holder: str, place: str) -> bool:
+        if holder == "files":  # snapshots name them in whatever folder
+            return name not in ever and name not in before.places
+        return place != "" and not any(is_same_place(place, one) for one in known)
+
+    return {name for name, home in homes.items() if home and all(is_fresh(name, *one) for one in home.items())}
 
 
 def _begun_now(before: DatasetState, homes: Mapping[str, Iterable[str]], newer: str) -> list[str]:

@@ -149,6 +149,7 @@ def make_plan(
         if one.startpoints or one.dataset_urn in states or (one.has_work and is_full)
     ]
     traits = publisher_traits(spec, going_on[0]) if going_on else {}
+    kept_in = homes(going_on[0]) if going_on and homes is not None else {}
     if any(dataset.startpoints for dataset in datasets):
         in_parts = spec.keeps_parts or spec.commit.policy != "full"
         limited = {one.dataset_urn: len(one.work_units) < found_units[one.dataset_urn] for one in datasets}
@@ -157,13 +158,13 @@ def make_plan(
                 one,
                 states.get(one.dataset_urn),
                 traits,
+                kept_in,
                 store,
                 is_limited=limited[one.dataset_urn],
                 in_parts=(in_parts or limited[one.dataset_urn]) and not spec.extract.delta_fields,
             )
             for one in datasets
         )
-    kept_in = homes(going_on[0]) if going_on and homes is not None else {}
     datasets = tuple(with_branch_notes(one, states.get(one.dataset_urn), spec, traits, kept_in) for one in datasets)
     if selection == Selection() and not is_full:
         datasets = with_name_notes(datasets, states)

@@ -11,6 +11,7 @@ from gobblin_dagster.core.errors import CorruptRecordError, StartpointError
 from gobblin_dagster.core.traits import PublisherTraits
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.engine.commit.codec import decode_sequence
+from gobblin_dagster.engine.plan.branch_notes import fresh_branches
 from gobblin_dagster.engine.plan.model import DatasetPlan
 from gobblin_dagster.state.store import StateStore
 
@@ -21,6 +22,7 @@ def judge_rewind(
     plan: DatasetPlan,
     before: DatasetState | None,
     traits: Mapping[str, PublisherTraits],
+    homes: Mapping[str, Mapping[str, str]],
     store: StateStore,
     *,
     is_limited: bool = False,
@@ -32,6 +34,7 @@ def judge_rewind(
         plan: the plan, with the work units that the run would read.
         before: the dataset's state; None if it was never committed.
         traits: the traits of each branch's publisher.
+        homes: what holds the rows of each branch, and where (`Publishers.homes`).
         store: tells which commit published which file.
         is_limited: whether work units are left for later runs (`execution.max_work_units`).
         in_parts: whether rows may be published before others that come before them, or without those behind them, and
@@ -44,7 +47,11 @@ def judge_rewind(
         return plan
     try:
         _require_order(plan, traits, in_parts)
-        return _judged(plan, before, again, traits, store, is_limited)
+        # Rows of a commit that a person abandoned may be where the state knows of none.
+        is_abandoned = store.load_sequences(before.job, {SequenceState.ABORTED}, [plan.dataset_urn], limit=1)
+        fresh = set() if is_abandoned else fresh_branches(before, homes)
+        held = {name: one for name, one in traits.items() if name not in fresh}
+        return _judged(plan, before, again, held, store, is_limited)
     except (StartpointError, CorruptRecordError) as error:
         return dataclasses.replace(plan, work_units=(), problem=str(error), code=error.code)
 
@@ -76,7 +83,8 @@ def _judged(
     branches = ", ".join(repr(name) for name in appended)
     if not appended:
         merged = ", ".join(f"{name!r} by {one.on_again}" for name, one in traits.items())
-        return _with_note(plan, f"the rows of {again} are read again, and published without doubles: {merged}.")
+        why = f": {merged}" if merged else ", because no branch holds them where it goes on"
+        return _with_note(plan, f"the rows of {again} are read again, and published without doubles{why}.")
     if how == "append":
         return _with_note(plan, f"readers of {branches} see the rows of {again} twice.")
     if how == "replace":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -193,3 +194,52 @@ def test_branch_whose_writer_only_showed_rows_holds_none(tmp_path: Path) -> None
     assert planned(tmp_path, job(8, kept, shown | {"name": "other"})).notes == ()
     (note,) = planned(tmp_path, job(8, kept, {"name": "shown"})).notes
     assert note.startswith("the rows of branch 'shown' were kept nowhere until now; in files there will be only rows")
+
+
+@pytest.mark.parametrize("rewind", ["replace", "append"])
+def test_table_that_is_new_gets_the_older_rows_beside_files_that_are_replaced(tmp_path: Path, rewind: str) -> None:
+    """What the note on it advises: a branch that holds no row yet keeps nobody from replacing those of others."""
+    files = {"name": "files"}
+    table = {"name": "table", "publisher": {"type": "sql_table", "url": "sqlite:///t.db", "table": "t"}}
+    run(tmp_path, job(5, files))
+    wish(tmp_path, job(5, files), Oldest(), on_rewind=rewind)
+    plan = planned(tmp_path, job(8, files, table))
+    assert (plan.problem, len(plan.replaces)) == ("", 1 if rewind == "replace" else 0)
+    assert ("readers of 'files' see the rows of [0, 5) twice." in plan.notes) is (rewind == "append")
+    run(tmp_path, job(8, files, table))
+    wish(tmp_path, job(8, files, table), Oldest(), on_rewind="replace")
+    assert (
+        "is published to a database table, whose rows a run cannot replace"
+        in planned(tmp_path, job(9, files, table)).problem
+    )
+    renamed = {**table, "name": "other"}
+    assert "whose rows a run cannot replace" in planned(tmp_path, job(9, files, renamed)).problem  # the same table
+    moved = {"name": "table", "publisher": {"type": "sql_table", "url": "sqlite:///t.db", "table": "u"}}
+    assert planned(tmp_path, job(9, moved)).problem == ""
+    run(tmp_path, job(9, files, moved))
+    wish(tmp_path, job(9, moved), Oldest(), on_rewind="replace")
+    assert "whose rows a run cannot replace" in planned(tmp_path, job(9, files, table)).problem  # back where it was
+
+
+def test_table_of_a_state_that_an_older_program_wrote_may_hold_rows(tmp_path: Path) -> None:
+    files = {"name": "files"}
+    table = {"name": "table", "publisher": {"type": "sql_table", "url": "sqlite:///t.db", "table": "t"}}
+    run(tmp_path, job(5, files))
+    with store_of(tmp_path, job(5, files)) as store:
+        (state,) = store.load_dataset_states("numbers").values()
+        older = replace(state, places={}, version=state.version + 1)
+        apply_change(store, replace(plan_reset(state, who="anna", why="older", now=store.now()), after=older))
+    for rows in (5, 6):
+        wish(tmp_path, job(rows, files), Oldest(), on_rewind="replace")
+        assert "whose rows a run cannot replace" in planned(tmp_path, job(9, files, table)).problem
+        run(tmp_path, job(rows, files))
+
+
+def test_table_that_a_branch_had_before_it_was_taken_out_may_hold_rows(tmp_path: Path) -> None:
+    files = {"name": "files"}
+    table = {"name": "table", "publisher": {"type": "sql_table", "url": "sqlite:///t.db", "table": "t"}}
+    run(tmp_path, job(5, files, table))
+    run(tmp_path, job(6, files))
+    wish(tmp_path, job(6, files), Oldest(), on_rewind="replace")
+    renamed = {**table, "name": "other"}
+    assert "whose rows a run cannot replace" in planned(tmp_path, job(9, files, renamed)).problem
