@@ -397,7 +397,16 @@ class _Resolution:
         try:
             return parse_watermark(self._kind(startpoint), text)
         except UsageError as error:
-            raise self._error(startpoint, error.problem.rstrip(".")) from error
+            how = self._example() or error.hint
+            raise self._error(startpoint, f"{error.problem} {how}".strip().rstrip(".")) from error
+
+    def _example(self) -> str:
+        """Return how a position with several parts is written, by the dataset's own parts; empty if none are known."""
+        now = self._state.watermark if self._state is not None else None
+        if not isinstance(now, CompositeWatermark):
+            return ""
+        text = json.dumps(dict(sorted(now.components().items())))
+        return f"Write it as {text}, where the dataset is now."
 
     def _read_up_to(self, startpoint: Startpoint, mark: Watermark, base: CommittedRanges | None) -> CommittedRanges:
         """Return ranges that end at a position; components that the position does not name stay as they are."""

@@ -267,7 +267,7 @@ def test_startpoint_of_a_busy_dataset_waits(tmp_path: Path) -> None:
     ("position", "problem"),
     [
         (Specific("2013-01-31"), "'2013-01-31' is no watermark of type 'long'"),
-        (Specific("x"), "is no watermark of type 'long'"),
+        (Specific("x"), "is no watermark of type 'long'. Write it as 42. Set another one"),
         (Timestamp(NOON), "ids know no times"),
     ],
     ids=["type", "text", "timestamp"],
