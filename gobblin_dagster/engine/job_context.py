@@ -29,6 +29,7 @@ from gobblin_dagster.engine.commit.steps.permissions import permissions_of
 from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.engine.plan.lost_output import lost_outputs
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan, with_notes_of_idle
+from gobblin_dagster.engine.plan.moved_in import moved_in
 from gobblin_dagster.engine.plan.own_output import own_output
 from gobblin_dagster.engine.plan.planner import make_plan
 from gobblin_dagster.engine.plan.targets import shared_folders, unfit_targets
@@ -146,7 +147,7 @@ class JobContext:
     def _lost(
         self, unseen: list[str], is_poll: bool, datasets: Sequence[DatasetPlan], states: Mapping[str, DatasetState]
     ) -> dict[str, str]:
-        """Say why datasets must not go on from their states: the output has lost what was published.
+        """Say why datasets must not go on from their states: the output has lost what was published, or is another's.
 
         `unseen` takes why nobody knows, if the output cannot be asked; a run that publishes is refused then.
         """
@@ -159,13 +160,24 @@ class JobContext:
         try:
             look = partial(lost_outputs, self.storage, store, root, job, known)
             # HDFS's client waits minutes for a server that is away; what has nothing to publish need not.
-            return in_time(look, _PATIENCE_S) if is_idle_far_away else look()
+            lost = in_time(look, _PATIENCE_S) if is_idle_far_away else look()
+            return self._moved_in(datasets, known) | lost
         except OSError as error:
             problem = StorageError.of(error, "look for manifests in", root)
         except EnvironmentFaultError as error:
             problem = error
         unseen.append(f"it is not known whether the output still holds what was published: {problem}")
         return {}
+
+    def _moved_in(self, datasets: Sequence[DatasetPlan], states: Mapping[str, DatasetState]) -> dict[str, str]:
+        """Say which datasets would go on in the place of another job."""
+        working = [one.dataset_urn for one in datasets if one.is_moving and not one.startpoints]
+        known = {urn: states[urn] for urn in working if urn in states}
+        if not known or self.job.extract.reads_everything:
+            return {}
+        is_of_flow = self.project.has_elsewhere is not None and self.job.job not in self.project.lines
+        command = "gobblin flow startpoint" if is_of_flow else "gobblin startpoint set"
+        return moved_in(self.store, known, self._homes(next(iter(known))), command)
 
     def _unfit(self, datasets: Sequence[DatasetPlan]) -> dict[str, str]:
         """Say why datasets cannot be read or published."""
