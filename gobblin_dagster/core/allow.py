@@ -74,6 +74,7 @@ _SHORT_NAME = re.compile(r"[A-Za-z][\w-]*")
 """A name under which an installed package offers a class."""
 _ODD = re.compile(r"[\\\s\x00-\x1f]")
 """Characters that end a host in some libraries and not in others, so that they would not read the same host as we."""
+_NOT_IN_HOSTS = re.compile(r"[/?#@\\\s]")
 _HOST = re.compile(r"[\w.-]+")
 _PATTERN = re.compile(r"[{*?\[]")
 _BETWEEN_NAMES = re.compile(r"[/{},]")
@@ -298,6 +299,8 @@ class AllowLists:
         """Check `host:port`, one entry of a list of brokers; return the problem or an empty text."""
         try:
             parts = urlsplit(f"//{address.strip()}")
+            if _NOT_IN_HOSTS.search(address.strip()):  # a part alone would be checked, and clients may take the whole
+                raise ValueError
             return self.host_problem(parts.hostname or "", parts.port)
         except ValueError:
             return self.host_problem(address)
