@@ -30,7 +30,7 @@ from pyarrow import orc
 from pydantic import ValidationError
 
 from gobblin_dagster.core.errors import GobblinDagsterError, UsageError
-from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.startpoint import OnRewind, Specific
 from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.engine.maintenance.state_change import apply_change, plan_reset, plan_set
@@ -250,7 +250,7 @@ class Storm:
             assert any(one.problem for one in result.datasets), "failed without a reason"
             return False
         for dataset in result.datasets:
-            if dataset.is_committed:
+            if dataset.is_committed or dataset.outcome is DatasetOutcome.IDLE:
                 self._check(dataset)
         return True
 
