@@ -38,7 +38,12 @@ BY_NAME: dict[str, Any] = {
 SOURCES: dict[str, dict[str, Any]] = {
     "name": BY_NAME,
     "modified": BY_NAME | {"new_files": "modified"},
-    "query": {"type": "query", "url": "sqlite:///source.db", "watermark": {"column": "id", "type": "long"}},
+    "query": {
+        "type": "query",
+        "url": "sqlite:///source.db",
+        "include": ["main[.](a|b)"],
+        "watermark": {"column": "id", "type": "long"},
+    },
 }
 KEY = {"key": ["id"]}
 SQL = {"type": "sql_table", "url": "sqlite:///w.db", "table": "t"}
@@ -212,7 +217,7 @@ ALL = list(itertools.product(SOURCES, PUBLISHERS))
 
 
 def test_commands_in_any_order(tmp_path: Path) -> None:
-    storm(tmp_path, "name", "append", 0, 5)
+    storm(tmp_path, "name", "append", 0, 3)
 
 
 @pytest.mark.storm
