@@ -61,10 +61,11 @@ def _renamed(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict[str, s
         for one in datasets
         if one.has_work and not one.startpoints and not (one.version_read and is_of_flow)
     ]
-    if not working or job.extract.reads_everything:
+    # A job in no file is a flow's, or was when its execution began.
+    if not working or job.extract.reads_everything or (is_of_flow and project.has_elsewhere is None):
         return {}
     former = opened.store.list_jobs(working, {*project.lines, job.job})
-    if not former or project.is_gone(job.job):
+    if not former:
         return {}
     states = opened.store.load_dataset_states(job.job, working)
     since = {urn: states[urn].updated_at if urn in states else None for urn in working}

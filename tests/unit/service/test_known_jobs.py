@@ -42,17 +42,19 @@ def core(tmp_path: Path) -> Iterator[CoreServices]:
 
 
 @pytest.fixture
-def run(core: CoreServices, tmp_path: Path) -> Callable[[FlowId], RunResult]:
+def run(core: CoreServices, tmp_path: Path) -> Callable[..., RunResult]:
     """Return what runs the one job of a flow as an execution."""
     numbers = iter(range(1, 9))
 
-    def execute(flow: FlowId) -> RunResult:
+    def execute(flow: FlowId, *, is_deleted: bool = False) -> RunResult:
         with core.store.read() as transaction:
             stored = load_flow(transaction, flow)
         assert stored is not None
         dag = core.compile(stored.config)
         with core.store.write() as transaction:
             add_jobs(transaction, ExecutionId(flow, next(numbers)), dag)
+        if is_deleted:
+            delete(core, flow)
         project = with_flows(Project(tmp_path, load_project(tmp_path)))
         job = read_job_body(dag.jobs[0].name, dag.jobs[0].body, tmp_path, project.spec)
         return run_job(project, job, runner=InlineRunner())
@@ -70,13 +72,16 @@ def problems(result: RunResult) -> str:
 
 
 def test_flow_posted_under_another_name_is_refused_until_a_startpoint_says_where_it_begins(
-    core: CoreServices, run: Callable[[FlowId], RunResult]
+    core: CoreServices, run: Callable[..., RunResult]
 ) -> None:
     store_flow(core, FORMER)
     assert run(FORMER).status is RunStatus.SUCCEEDED
     delete(core, FORMER)
     store_flow(core, LATER)
-    assert "job 'shop__orders__rows', which this project does not have any more" in problems(run(LATER))
+    says = "job 'shop__orders__rows', which this project does not have any more"
+    assert says in problems(run(LATER, is_deleted=True)), "an execution goes on without its flow"
+    store_flow(core, LATER)
+    assert says in problems(run(LATER))
     for urn in ("a", "b/c"):
         core.datasets.set_startpoint(LATER, urn, "10", job=None, who="me", why="renamed", expires=timedelta(days=1))
     store_flow(core, LATER, rows="12")
@@ -84,7 +89,7 @@ def test_flow_posted_under_another_name_is_refused_until_a_startpoint_says_where
 
 
 def test_flow_with_another_template_is_refused_as_a_renamed_one(
-    core: CoreServices, run: Callable[[FlowId], RunResult]
+    core: CoreServices, run: Callable[..., RunResult]
 ) -> None:
     store_flow(core, FORMER)
     run(FORMER)
@@ -95,7 +100,7 @@ def test_flow_with_another_template_is_refused_as_a_renamed_one(
 
 
 def test_flows_and_job_files_beside_each_other_are_no_renamed_ones(
-    core: CoreServices, run: Callable[[FlowId], RunResult], tmp_path: Path
+    core: CoreServices, run: Callable[..., RunResult], tmp_path: Path
 ) -> None:
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "beside.yaml").write_text(JOB_FILE)
