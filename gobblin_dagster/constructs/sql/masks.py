@@ -27,8 +27,16 @@ class SqlMasks(SqlSelect):
 
     def check(self, schema: pa.Schema) -> None:
         """Refuse expressions that do not fit the schema or are not boolean; evaluates no row."""
+        # Beside a column, an aggregate needs a GROUP BY and is refused, also where each batch has one row.
+        beside = [f'"{name.replace(chr(34), 2 * chr(34))}"' for name in schema.names[:1]]
         for text in self._expressions:
-            result = self._schema(_mask(text, 0), text, schema)
+            try:
+                result = self._schema(", ".join([*beside, _mask(text, 0)]), text, schema)
+            except ConvertError as error:
+                if "GROUP BY clause" in error.problem:
+                    raise self.error(f"{shorten(text)!r}: conditions must not aggregate") from error
+                raise
+            result = pa.schema(list(result)[len(beside) :])
             if len(result) != 1 or not pa.types.is_boolean(result.field(0).type):
                 got = ", ".join(str(field.type) for field in result)
                 raise self.error(f"{shorten(text)!r}: expected one boolean, got {got}; columns: {columns_text(schema)}")

@@ -32,7 +32,7 @@ def test_sql_rule_that_is_not_boolean_is_refused() -> None:
 
 
 def test_sql_rule_that_aggregates_is_refused() -> None:
-    with pytest.raises(ConvertError, match="each of 3 rows, got 1; conditions must not aggregate"):
+    with pytest.raises(ConvertError, match="conditions must not aggregate"):
         SqlRowPolicy(SqlRowPolicy.Options(rule="count(*) > 0"), CONTEXT).check(ROWS)
 
 

@@ -20,6 +20,14 @@ def test_mask_that_is_not_boolean_is_refused_before_any_row() -> None:
         masks.check(pa.schema([("a", pa.int64())]))
 
 
+def test_condition_that_aggregates_is_refused_also_where_a_batch_has_one_row() -> None:
+    for text in ("count(*) > 0", "max(a) IS NULL OR a > 1"):
+        with pytest.raises(ConvertError, match="conditions must not aggregate"):
+            SqlMasks([text], "policy", CONTEXT).masks(batch({"a": [1]}))
+    of_a_list = SqlMasks(["(SELECT sum(x) FROM unnest(l) t(x)) > 2"], "policy", CONTEXT)
+    assert of_a_list.masks(batch({'q"': [1, 2], "l": [[1, 2], [1]]}))[0].to_pylist() == [True, False]
+
+
 def test_mask_that_smuggles_a_second_column_is_refused() -> None:
     with pytest.raises(ConvertError, match="expected one boolean, got bool, bool"):
         SqlMasks(["true) AS a, (false"], "policy", CONTEXT).masks(batch({"a": [1]}))
