@@ -16,6 +16,7 @@ from gobblin_dagster.engine.commit.group import GroupCommitter
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
+from gobblin_dagster.engine.run.store_check import renamed_meanwhile
 from gobblin_dagster.state.store import StateStore
 
 
@@ -26,7 +27,7 @@ def publish_datasets(
     sequences = {one.sequence.dataset_urn: one.sequence for one in decided if one.sequence is not None}
     if not sequences:
         return tuple(one.result for one in decided)
-    free, kept_back = _free(sequences, leases)
+    free, kept_back = _free(opened, sequences, leases)
     errors: Errors = {**kept_back, **_publish_all(opened, committer, free, kept_back)}
     leases.leave(committer.unfinished)
     never_begun = frozenset(errors if kept_back and is_all_or_none(opened.job) else kept_back)
@@ -55,10 +56,13 @@ def _result(
 
 
 def _free(
-    sequences: Mapping[str, CommitSequence], leases: LeaseKeeper
+    opened: JobContext, sequences: Mapping[str, CommitSequence], leases: LeaseKeeper
 ) -> tuple[list[Leased], dict[str, GobblinDagsterError]]:
-    """Return the sequences that may be published, with their epochs, and the errors of those that may not."""
-    kept_back = leases.secure(sequences)
+    """Return the sequences that may be published, with their epochs, and the errors of those that may not.
+
+    While this run was reading, a job that was renamed may have published the same rows under its other name.
+    """
+    kept_back = renamed_meanwhile(opened, sequences.values()) | leases.secure(sequences)
     free = [(one, leases.epoch(urn)) for urn, one in sequences.items() if urn not in kept_back]
     return free, kept_back
 

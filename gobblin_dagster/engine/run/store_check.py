@@ -6,8 +6,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 
+from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import EnvironmentFaultError, InvalidUrnError, StepRefusedError, StorageError
+from gobblin_dagster.core.errors import (
+    EnvironmentFaultError,
+    GobblinDagsterError,
+    InvalidUrnError,
+    StepRefusedError,
+    StorageError,
+    UsageError,
+)
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.commit.manifest import list_all_manifests
@@ -48,27 +56,46 @@ def lost_commits(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict[st
     return _renamed(opened, planned) | lost
 
 
+def renamed_meanwhile(opened: JobContext, sequences: Iterable[CommitSequence]) -> dict[str, GobblinDagsterError]:
+    """Return, by dataset.urn, why first commits must not be published: since the run began, another job made the same.
+
+    One of the two is the former job of the other, which was renamed while it ran.
+    """
+    first = [one.dataset_urn for one in sequences if one.version_read == 0 and not one.startpoints]
+    try:
+        found = _by_former_jobs(opened, first, opened.started_at)
+    except (StorageError, StepRefusedError, EnvironmentFaultError) as error:
+        return dict.fromkeys(first, error)
+    return {urn: UsageError(problem=f"Dataset {urn!r}: {why}") for urn, why in found.items()}
+
+
 def _renamed(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict[str, str]:
     """Say which datasets a former job published since this one did, or at all; in a job of a project's files or flows.
 
     A job that got its former name again has states of the time before. That is not asked in flows, whose store may hold
     the jobs of thousands of others.
     """
-    project, job = opened.project, opened.job
-    is_of_flow = job.job not in project.lines
+    is_of_flow = opened.job.job not in opened.project.lines
     working = [
         one.dataset_urn
         for one in datasets
         if one.has_work and not one.startpoints and not (one.version_read and is_of_flow)
     ]
+    return _by_former_jobs(opened, working)
+
+
+def _by_former_jobs(opened: JobContext, urns: Collection[str], begun: datetime | None = None) -> dict[str, str]:
+    """Say which datasets a former job published since this one did; since `begun`, or at all, if it never did."""
+    project, job = opened.project, opened.job
     # A job in no file is a flow's, or was when its execution began.
-    if not working or job.extract.reads_everything or (is_of_flow and project.has_elsewhere is None):
+    is_of_flow = job.job not in project.lines
+    if not urns or job.extract.reads_everything or (is_of_flow and project.has_elsewhere is None):
         return {}
-    former = opened.store.list_jobs(working, {*project.lines, job.job})
+    former = opened.store.list_jobs(urns, {*project.lines, job.job})
     if not former:
         return {}
-    states = opened.store.load_dataset_states(job.job, working)
-    since = {urn: states[urn].updated_at if urn in states else None for urn in working}
+    states = opened.store.load_dataset_states(job.job, urns)
+    since = {urn: states[urn].updated_at if urn in states else begun for urn in urns}
     from gobblin_dagster.engine.snapshots.former_jobs import published_by_former_jobs  # noqa: PLC0415 - seldom needed
 
     return published_by_former_jobs(opened, former, since, project.is_gone, is_of_flow=is_of_flow)

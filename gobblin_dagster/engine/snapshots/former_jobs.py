@@ -1,9 +1,13 @@
-"""Detect that a job was renamed: a job that its project has no more published the same datasets to the same place."""
+"""Detect that a job was renamed: one that its project has no more published the same datasets to the same place.
+
+Both may run at the same time, so the later one looks for the former one, and the former one for the later one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
+from functools import cache
 
 from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -24,9 +28,10 @@ def published_by_former_jobs(
     Args:
         opened: the job.
         former: names of jobs that the state store knows, and that may be former ones.
-        since: when the job committed its datasets last; None for those that it never committed. Those for which a
-            startpoint is set are left out. A former job of a dataset that has both began after that.
-        is_gone: tells whether the project does not have such a job any more; asked only for jobs of the same place.
+        since: when the job committed its datasets last, or began to; None: that does not matter. Those for which a
+            startpoint is set are left out. A former job of a dataset began after that.
+        is_gone: tells whether the project does not have such a job any more; asked only for jobs of the same place, and
+            then for `opened.job` too: it may be the former job of another one.
         is_of_flow: whether the job is one of a flow.
 
     Raises:
@@ -40,6 +45,7 @@ def published_by_former_jobs(
         else "If the job was renamed, these rows would come twice: give it its former name again. If it is another "
         "job, `gobblin startpoint set`"
     )
+    is_gone = cache(is_gone)
     found: dict[str, str] = {}
     keepers: list[LedgerKeeper] | None = None
     for name in former:
@@ -52,7 +58,14 @@ def published_by_former_jobs(
                 if not _holds_rows(opened, state, keepers):
                     continue
             if not is_gone(name):
-                break
+                if not is_gone(opened.job.job):
+                    break
+                found[urn] = (
+                    f"job {name!r} published this dataset up to {state.watermark} to the same place, and the project "
+                    "does not have this job any more: its flow was deleted, or has another template since. If that one "
+                    "took its place, these rows would come twice."
+                )
+                continue
             found[urn] = (
                 f"job {name!r}, which this project does not have any more, published this dataset up to "
                 f"{state.watermark} to the same place. {remedy} says where it begins ({state.watermark}: it goes on "

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.engine.listener import RunListener
+from gobblin_dagster.engine.plan.model import JobPlan
 from gobblin_dagster.engine.project import Project, open_project
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.engine.run.job_run import run_job
@@ -46,7 +48,7 @@ def run(core: CoreServices, tmp_path: Path) -> Callable[..., RunResult]:
     """Return what runs the one job of a flow as an execution."""
     numbers = iter(range(1, 9))
 
-    def execute(flow: FlowId, *, is_deleted: bool = False) -> RunResult:
+    def execute(flow: FlowId, *, is_deleted: bool = False, meanwhile: Callable[[], object] = lambda: None) -> RunResult:
         with core.store.read() as transaction:
             stored = load_flow(transaction, flow)
         assert stored is not None
@@ -57,9 +59,19 @@ def run(core: CoreServices, tmp_path: Path) -> Callable[..., RunResult]:
             delete(core, flow)
         project = with_flows(Project(tmp_path, load_project(tmp_path)))
         job = read_job_body(dag.jobs[0].name, dag.jobs[0].body, tmp_path, project.spec)
-        return run_job(project, job, runner=InlineRunner())
+        return run_job(project, job, runner=InlineRunner(), listeners=[_Planned(meanwhile)])
 
     return execute
+
+
+class _Planned(RunListener):
+    """Does something while a run goes on: it has looked at what was published, and read nothing yet."""
+
+    def __init__(self, then: Callable[[], object]) -> None:
+        self._then = then
+
+    def planned(self, plan: JobPlan) -> None:
+        self._then()
 
 
 def delete(core: CoreServices, flow: FlowId) -> None:
@@ -97,6 +109,36 @@ def test_flow_with_another_template_is_refused_as_a_renamed_one(
     with core.store.write() as transaction:
         core.manager.update(transaction, config, "tester")
     assert "published this dataset up to 10 to the same place" in problems(run(FORMER))
+
+
+def test_flow_that_is_renamed_while_it_runs_publishes_under_one_of_its_names(
+    core: CoreServices, run: Callable[..., RunResult]
+) -> None:
+    inner: list[RunResult] = []
+    store_flow(core, FORMER)
+    store_flow(core, LATER)
+    outer = run(LATER, meanwhile=lambda: inner.append(run(FORMER, is_deleted=True)))
+    assert [inner[0].status, outer.status] == [RunStatus.SUCCEEDED, RunStatus.FAILED]
+    assert "job 'shop__orders__rows', which this project does not have any more, published this" in problems(outer)
+
+
+def test_flow_that_is_renamed_while_it_runs_publishes_nothing_after_its_new_name_did(
+    core: CoreServices, run: Callable[..., RunResult]
+) -> None:
+    inner: list[RunResult] = []
+
+    def rename() -> None:
+        delete(core, FORMER)
+        store_flow(core, LATER)
+        inner.append(run(LATER))
+
+    store_flow(core, FORMER)
+    outer = run(FORMER, meanwhile=rename)
+    assert [inner[0].status, outer.status] == [RunStatus.SUCCEEDED, RunStatus.FAILED]
+    assert "job 'shop__bestellungen__rows' published this dataset up to 10 to the same place" in problems(outer)
+    store_flow(core, FORMER)
+    beside = run(FORMER, meanwhile=lambda: store_flow(core, FORMER))
+    assert beside.status is RunStatus.SUCCEEDED, "both flows are there"
 
 
 def test_flows_and_job_files_beside_each_other_are_no_renamed_ones(
