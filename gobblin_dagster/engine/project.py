@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from gobblin_dagster.core.clock import Clock, SystemClock
@@ -58,6 +58,8 @@ class Project:
     has_elsewhere: Callable[[str], bool] | None = field(default=None, kw_only=True, compare=False)
     """Tells whether the project has a job that stands in none of `lines`, such as that of a flow of its service; None:
     nobody knows of such jobs. Raises TransientError, StorageError."""
+    changed_elsewhere: Callable[[str], datetime | None] | None = field(default=None, kw_only=True, compare=False)
+    """Tells when the flow of such a job was changed last, or posted again; None: it has no flow. Raises as that."""
 
     def is_gone(self, job: str) -> bool:
         """Return whether a job, which the state store knows, is one that the project does not have any more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import datetime
 from pathlib import Path
 
 from gobblin_dagster.engine.project import Project
@@ -29,7 +30,11 @@ def with_flows(project: Project) -> Project:
         url = project.spec.worker.store
     else:
         return project
-    return dataclasses.replace(project, has_elsewhere=lambda job: _is_known(project, url, job))
+    return dataclasses.replace(
+        project,
+        has_elsewhere=lambda job: _is_known(project, url, job),
+        changed_elsewhere=lambda job: _changed_at(project, url, job),
+    )
 
 
 def _is_known(project: Project, url: str, job: str) -> bool:
@@ -44,3 +49,12 @@ def _is_known(project: Project, url: str, job: str) -> bool:
         return True  # a worker's project has no job files loaded
     with ServiceStore(parse_url(url, root), project.clock) as store, store.read() as transaction:
         return is_job_of_flow(transaction, job)
+
+
+def _changed_at(project: Project, url: str, job: str) -> datetime | None:
+    from gobblin_dagster.database.engine import parse_url  # noqa: PLC0415 - as said above
+    from gobblin_dagster.service.store.job_rows import flow_changed_at  # noqa: PLC0415 - as said above
+    from gobblin_dagster.service.store.store import ServiceStore  # noqa: PLC0415 - as said above
+
+    with ServiceStore(parse_url(url, project.root), project.clock) as store, store.read() as transaction:
+        return flow_changed_at(transaction, job)

@@ -14,6 +14,7 @@ from gobblin_dagster.core.errors import (
     InvalidUrnError,
     StepRefusedError,
     StorageError,
+    TransientError,
     UsageError,
 )
 from gobblin_dagster.core.startpoint import Startpoint
@@ -72,16 +73,25 @@ def renamed_meanwhile(opened: JobContext, sequences: Iterable[CommitSequence]) -
 def _renamed(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict[str, str]:
     """Say which datasets a former job published since this one did, or at all; in a job of a project's files or flows.
 
-    A job that got its former name again has states of the time before. That is not asked in flows, whose store may hold
-    the jobs of thousands of others.
+    A job that got its former name again has states of the time before. That is asked in flows that were changed since:
+    their store may hold the jobs of thousands of others.
     """
-    is_of_flow = opened.job.job not in opened.project.lines
-    working = [
-        one.dataset_urn
-        for one in datasets
-        if one.has_work and not one.startpoints and not (one.version_read and is_of_flow)
-    ]
-    return _by_former_jobs(opened, working)
+    working = [one for one in datasets if one.has_work and not one.startpoints]
+    known = [one.dataset_urn for one in working if one.version_read]
+    if known and opened.job.job not in opened.project.lines:
+        changed_at = _changed_at(opened)
+        states = opened.store.load_dataset_states(opened.job.job, known) if changed_at is not None else {}
+        known = [urn for urn, state in states.items() if changed_at is not None and state.updated_at < changed_at]
+    return _by_former_jobs(opened, [*(one.dataset_urn for one in working if not one.version_read), *known])
+
+
+def _changed_at(opened: JobContext) -> datetime | None:
+    """Return when the job's flow was changed last, as far as is known."""
+    project = opened.project
+    try:
+        return project.changed_elsewhere(opened.job.job) if project.changed_elsewhere is not None else None
+    except TransientError:  # the service's database is away, which must not stop jobs
+        return project.clock.now()
 
 
 def _by_former_jobs(opened: JobContext, urns: Collection[str], begun: datetime | None = None) -> dict[str, str]:

@@ -13,7 +13,7 @@ from sqlalchemy import Row, and_, func, insert, select, update
 from gobblin_dagster.service.model import Dag, DagJob, ExecutionId, ExecutionStatus, FlowId
 from gobblin_dagster.service.store._row_keys import id_of, is_execution, is_of_flow, key_of
 from gobblin_dagster.service.store.store import Transaction
-from gobblin_dagster.service.store.tables import flows, jobs
+from gobblin_dagster.service.store.tables import flow_versions, flows, jobs
 
 GIVEN = (
     ExecutionStatus.PENDING,
@@ -125,6 +125,15 @@ def is_job_of_flow(transaction: Transaction, job: str) -> bool:
     )
     query = select(jobs.c.job_name).where(jobs.c.job_name == job, jobs.c.execution_id == newest, exists).limit(1)
     return transaction.execute(query).first() is not None
+
+
+def flow_changed_at(transaction: Transaction, job: str) -> datetime | None:
+    """Return when the flow that had a job was changed last, posted or deleted; None if no flow had such a job."""
+    flow = select(jobs.c.flow_group, jobs.c.flow_name).where(jobs.c.job_name == job).distinct().subquery()
+    is_of_it = and_(flow_versions.c.flow_group == flow.c.flow_group, flow_versions.c.flow_name == flow.c.flow_name)
+    query = select(func.max(flow_versions.c.changed_at)).select_from(flow.join(flow_versions, is_of_it))
+    found: datetime | None = transaction.execute(query).scalar()
+    return found
 
 
 def open_jobs(transaction: Transaction, executor: str) -> list[tuple[ExecutionId, JobExecution]]:

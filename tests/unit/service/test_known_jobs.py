@@ -98,6 +98,9 @@ def test_flow_posted_under_another_name_is_refused_until_a_startpoint_says_where
         core.datasets.set_startpoint(LATER, urn, "10", job=None, who="me", why="renamed", expires=timedelta(days=1))
     store_flow(core, LATER, rows="12")
     assert [one.rows_read for one in run(LATER).datasets] == [2, 2]
+    delete(core, LATER)
+    store_flow(core, FORMER, rows="12")
+    assert "job 'shop__bestellungen__rows', which this project does not have any more" in problems(run(FORMER))
 
 
 def test_flow_with_another_template_is_refused_as_a_renamed_one(
