@@ -105,11 +105,14 @@ def _use_utf8() -> None:
     """
     of_terminal = codecs.lookup(locale.getencoding()).name
     for stream in (sys.stdin, sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper) and stream.isatty():
-            if of_terminal not in {"utf-8", "ascii"}:
-                stream.reconfigure(encoding=of_terminal, errors="backslashreplace")
-        elif isinstance(stream, TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
-            stream.reconfigure(encoding="utf-8")
+        if not isinstance(stream, TextIOWrapper):
+            continue
+        now = codecs.lookup(stream.encoding).name
+        if not stream.isatty():
+            if now != "utf-8":
+                stream.reconfigure(encoding="utf-8")
+        elif (now, of_terminal) not in {("utf-8", "utf-8"), ("utf-8", "ascii")}:
+            stream.reconfigure(encoding=of_terminal if now == "utf-8" else now, errors="backslashreplace")
 
 
 def run_here(arguments: Sequence[str]) -> int:

@@ -12,7 +12,6 @@ import dagster as dg
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.engine.project import Project, open_project
 from gobblin_dagster.orchestration.translator import BranchData, GobblinTranslator
-from gobblin_dagster.service.known_jobs import with_flows
 from gobblin_dagster.spec.job import JobSpec
 
 Checks: TypeAlias = bool | Literal["failures"]
@@ -50,6 +49,9 @@ class JobBinding:
         Raises:
             InvalidSpecError, UsageError: the project or the job cannot be loaded.
         """
+        # The service is no part of what each run of Dagster imports.
+        from gobblin_dagster.service.known_jobs import with_flows  # noqa: PLC0415 - as said above
+
         names = [job] if isinstance(job, str) else []
         opened = with_flows(project if isinstance(project, Project) else open_project(Path(project), names))
         spec = opened.job(job) if isinstance(job, str) else job

@@ -10,7 +10,6 @@ from gobblin_dagster.core.clock import Clock, SystemClock
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.orchestration.errors import without_secrets
 from gobblin_dagster.orchestration.sensors import STOPPED
-from gobblin_dagster.service.known_jobs import service_ran
 from gobblin_dagster.spec.load import load_project
 
 INTERVAL_S = 30
@@ -69,6 +68,9 @@ def has_service(project: Project | Path) -> bool:
     Raises:
         InvalidSpecError, UsageError: the project cannot be loaded.
     """
+    # The service is no part of what each run of Dagster imports.
+    from gobblin_dagster.service.known_jobs import service_ran  # noqa: PLC0415 - as said above
+
     if isinstance(project, Project):
         return service_ran(project.root, project.spec)
     return service_ran(project, load_project(project))

@@ -49,7 +49,9 @@ def main() -> None:
         if environ["PATH_INFO"].startswith("/careless"):
             environ.pop("HTTP_IF_NONE_MATCH", None)
         # Whole before it is answered: what an answer leaves unread would be taken for the next request.
-        environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)))
+        is_chunked = environ.get("wsgi.input_terminated", False)
+        size = -1 if is_chunked else int(environ.get("CONTENT_LENGTH") or 0)
+        environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(size))
         with one_at_a_time:
             return list(application(environ, start_response))
 

@@ -8,8 +8,10 @@ that the watermark has passed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.utils.parallel import in_parallel
@@ -76,7 +78,13 @@ def _without_files(
     """Return what is wrong with those datasets, of these without a manifest, whose newest files are gone too."""
 
     def lost(urns: Sequence[str]) -> dict[str, str]:
-        return {urn: path for urn in urns if (path := lost_file(storage, store, output_root, bare[urn]))}
+        gone: dict[str, str] = {}
+        for urn in urns:
+            # Whoever needs the files of a damaged record tells of it; other datasets go on.
+            with suppress(CorruptRecordError):
+                if path := lost_file(storage, store, output_root, bare[urn]):
+                    gone[urn] = path
+        return gone
 
     urns = sorted(bare)
     found = lost(urns[:_MOST_DATASETS])

@@ -242,7 +242,7 @@ def widenings_of(job: JobSpec, branch: BranchSpec) -> frozenset[Widening]:
     """
     publisher = registry.load(ConstructKind.PUBLISHER, job.publisher_of(branch).type)
     writer = registry.load(ConstructKind.WRITER, job.writer_of(branch).type)
-    taken = frozenset(traits_of(publisher, PublisherTraits).widens)
+    taken = frozenset(traits_of(publisher, PublisherTraits, "widens").widens)
     return taken & frozenset(traits_of(writer, WriterTraits).widens)
 
 

@@ -41,7 +41,7 @@ def allow(root: Path, **lists: list[str]) -> None:
             {"paths": ["lake"]},
             {"source": {**FILES, "path": "webdav://host/{dataset}/*.csv"}},
             "source.path",
-            "webdav://host",
+            "webdav:",
         ),
         ({"paths": ["lake"]}, {"source": {**QUERY, "url": "sqlite:////etc/x.db"}}, "source.url", "allow.paths"),
         ({"modules": []}, {}, "source.type", ROWS),
