@@ -7,14 +7,13 @@ everything, stands for ever, and so would the program that waits.
 from __future__ import annotations
 
 import itertools
-import os
-import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
+from gobblin_dagster.core.utils.cut_off import cut_off
 from gobblin_dagster.core.utils.optional_packages import optional_package
 
 with optional_package("psycopg2"):
@@ -56,12 +55,7 @@ class Watchdog:
             with self._lock:
                 for until, descriptor in self._calls.values():
                     if time.monotonic() > until:
-                        _cut_off(descriptor)
-
-
-def _cut_off(descriptor: int) -> None:
-    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
-        connection.shutdown(socket.SHUT_RDWR)
+                        cut_off(descriptor)
 
 
 _WATCHDOG = Watchdog()

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.spec.project import ProjectSpec
+
+if TYPE_CHECKING:
+    from gobblin_dagster.service.store.store import Transaction
 
 _SQLITE = "sqlite:///"
 
@@ -38,23 +44,28 @@ def with_flows(project: Project) -> Project:
 
 
 def _is_known(project: Project, url: str, job: str) -> bool:
-    # Asked once in the life of a few jobs: other runs do not load the service.
-    from gobblin_dagster.database.engine import parse_url  # noqa: PLC0415 - as said above
-    from gobblin_dagster.service.store.job_rows import is_job_of_flow  # noqa: PLC0415 - as said above
-    from gobblin_dagster.service.store.store import ServiceStore  # noqa: PLC0415 - as said above
-    from gobblin_dagster.spec.load import load_jobs  # noqa: PLC0415 - as said above
+    from gobblin_dagster.service.store.job_rows import is_job_of_flow  # noqa: PLC0415 - as in `_read`
+    from gobblin_dagster.spec.load import load_jobs  # noqa: PLC0415 - as in `_read`
 
     root = project.root
     if (root / project.spec.jobs).is_dir() and any(one.spec.job == job for one in load_jobs(root, project.spec)[0]):
         return True  # a worker's project has no job files loaded
-    with ServiceStore(parse_url(url, root), project.clock) as store, store.read() as transaction:
+    with _read(project, url) as transaction:
         return is_job_of_flow(transaction, job)
 
 
 def _changed_at(project: Project, url: str, job: str) -> datetime | None:
+    from gobblin_dagster.service.store.job_rows import flow_changed_at  # noqa: PLC0415 - as in `_read`
+
+    with _read(project, url) as transaction:
+        return flow_changed_at(transaction, job)
+
+
+@contextmanager
+def _read(project: Project, url: str) -> Iterator[Transaction]:
+    # Asked once in the life of a few jobs: other runs do not load the service.
     from gobblin_dagster.database.engine import parse_url  # noqa: PLC0415 - as said above
-    from gobblin_dagster.service.store.job_rows import flow_changed_at  # noqa: PLC0415 - as said above
     from gobblin_dagster.service.store.store import ServiceStore  # noqa: PLC0415 - as said above
 
     with ServiceStore(parse_url(url, project.root), project.clock) as store, store.read() as transaction:
-        return flow_changed_at(transaction, job)
+        yield transaction

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 
 from gobblin_dagster.core.errors import EnvironmentFaultError
@@ -26,9 +26,11 @@ DRIVERS: Mapping[str, str] = {
 """Modules of the drivers that extras of ours install, by the scheme of a URL."""
 CONNECT_WAIT_S = 10
 """Seconds to wait for a connection to PostgreSQL, whose driver waits for ever by itself."""
-SILENT_S = 600
+_UNANSWERED_S = 600
 """Seconds after which a connection is given up whose other end takes no bytes, or answers no probes. More than a load
 waits for a lock, in which a server reads nothing. Says nothing of how long a statement may take."""
+KEEPALIVES: Mapping[str, int] = {"keepalives_idle": 60, "keepalives_interval": 15, "keepalives_count": 8}
+"""Probes of TCP: an other end whose machine is gone is noticed after three minutes, in place of two hours."""
 
 _SCHEMAS: Mapping[str, str] = {"postgresql": "public", "sqlite": "main"}
 """Schemas of tables without one; in MySQL, the database."""
@@ -91,11 +93,14 @@ def _libpq() -> dict[str, Any]:
     return {
         "connect_timeout": CONNECT_WAIT_S,
         "application_name": f"gobblin_dagster {socket.gethostname()[:32]}:{os.getpid()}",  # 63 letters at most
-        "tcp_user_timeout": SILENT_S * 1000,
-        "keepalives_idle": 60,
-        "keepalives_interval": 15,
-        "keepalives_count": 8,
+        "tcp_user_timeout": _UNANSWERED_S * 1000,
+        **KEEPALIVES,
     }
+
+
+def error_number(error: DBAPIError) -> object:
+    """Return the number of an error of MySQL's or MariaDB's; None if the driver gives none."""
+    return next(iter(getattr(error.orig, "args", ())), None)
 
 
 def column_name(reflected: str, dialect: sa.Dialect, *, of_view: bool = False) -> str:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError
 
-from gobblin_dagster.constructs.clients.sql import MYSQL
+from gobblin_dagster.constructs.clients.sql import MYSQL, error_number
 from gobblin_dagster.core.errors import StepRefusedError
 
 _SESSION = (
@@ -54,18 +54,14 @@ def prepare(engine: sa.Engine) -> sa.Engine:
 
 def refuses_rows(error: DBAPIError, backend: str) -> bool:
     """Tell whether MySQL or MariaDB refused the rows, as it would again."""
-    return backend in MYSQL and _number(error) in _REFUSALS
+    return backend in MYSQL and error_number(error) in _REFUSALS
 
 
 def lacks_right(error: DBAPIError, backend: str) -> bool:
     """Tell whether the database refused a statement for want of a right, as it would until somebody grants it."""
     if backend == "postgresql":
         return getattr(error.orig, "pgcode", None) == _INSUFFICIENT_PRIVILEGE
-    return backend in MYSQL and _number(error) in _RIGHTS
-
-
-def _number(error: DBAPIError) -> object:
-    return next(iter(getattr(error.orig, "args", ())), None)
+    return backend in MYSQL and error_number(error) in _RIGHTS
 
 
 def require_transactions(step: str, connection: sa.Connection, table: sa.Table) -> None:

@@ -7,8 +7,6 @@ has lost. So the server is asked by another connection, now and then, whether it
 from __future__ import annotations
 
 import fcntl
-import os
-import socket
 import termios
 import threading
 import time
@@ -19,7 +17,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from gobblin_dagster.constructs.clients.sql import MYSQL
+from gobblin_dagster.constructs.clients.sql import MYSQL, error_number
+from gobblin_dagster.core.utils.cut_off import cut_off
 
 LOOK_S = 60.0
 """How often a server is asked."""
@@ -120,7 +119,7 @@ class Watch:
         """Return whether the server itself refused, such as one connection too many."""
         if self._kind == "postgresql":
             return bool(getattr(error.orig, "pgcode", None)) or "FATAL:" in str(error.orig)
-        code = next(iter(getattr(error.orig, "args", ())), None)
+        code = error_number(error)
         return isinstance(code, int) and not 2000 <= code < 3000  # those are the client's own
 
     def _is_sent(self) -> bool:
@@ -133,8 +132,8 @@ class Watch:
         return not any(left)
 
     def _cut_off(self) -> None:
-        with suppress(OSError, AttributeError), socket.socket(fileno=os.dup(self._descriptor())) as ours:
-            ours.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError, AttributeError):
+            cut_off(self._descriptor())
 
     def _descriptor(self) -> int:
         # PyMySQL shows its socket in no other way.

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from gobblin_dagster.constructs.clients.sql import MYSQL
+from gobblin_dagster.constructs.clients.sql import KEEPALIVES, MYSQL, error_number
 
 LOCK_WAIT_S = 300
 """Seconds that a load waits for a lock; honest loads of the same table have that long before it is tried again."""
@@ -20,10 +20,7 @@ _IDLE_S = 600
 """Seconds after which PostgreSQL ends a load that says nothing between two statements: it reads staged files there."""
 _LIMITS = {
     "idle_in_transaction_session_timeout": _IDLE_S * 1000,
-    # A client whose machine is gone is noticed after three minutes: the server's own default is two hours.
-    "tcp_keepalives_idle": 60,
-    "tcp_keepalives_interval": 15,
-    "tcp_keepalives_count": 8,
+    **{f"tcp_{name}": value for name, value in KEEPALIVES.items()},
 }
 _LOCK_NOT_AVAILABLE = "55P03"
 _LOCK_WAIT_TIMEOUT = 1205
@@ -62,8 +59,7 @@ def bound_waits(engine: sa.Engine) -> sa.Engine:
 
 def is_wait_over(error: DBAPIError) -> bool:
     """Tell whether a statement was given up because another session holds what it needs."""
-    code = next(iter(getattr(error.orig, "args", ())), None)
-    return getattr(error.orig, "pgcode", None) == _LOCK_NOT_AVAILABLE or code == _LOCK_WAIT_TIMEOUT
+    return getattr(error.orig, "pgcode", None) == _LOCK_NOT_AVAILABLE or error_number(error) == _LOCK_WAIT_TIMEOUT
 
 
 def holders(engine: sa.Engine, *tables: str) -> str:

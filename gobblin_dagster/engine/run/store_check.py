@@ -79,9 +79,11 @@ def _renamed(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict[str, s
     working = [one for one in datasets if one.has_work and not one.startpoints]
     known = [one.dataset_urn for one in working if one.version_read]
     if known and opened.job.job not in opened.project.lines:
-        changed_at = _changed_at(opened)
-        states = opened.store.load_dataset_states(opened.job.job, known) if changed_at is not None else {}
-        known = [urn for urn, state in states.items() if changed_at is not None and state.updated_at < changed_at]
+        if (changed_at := _changed_at(opened)) is None:
+            known = []
+        else:
+            states = opened.store.load_dataset_states(opened.job.job, known)
+            known = [urn for urn, state in states.items() if state.updated_at < changed_at]
     return _by_former_jobs(opened, [*(one.dataset_urn for one in working if not one.version_read), *known])
 
 

@@ -63,7 +63,7 @@ def test_calls_in_time_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         cut.append(descriptor)
         seen.set()
 
-    monkeypatch.setattr(watched, "_cut_off", cut_off)
+    monkeypatch.setattr(watched, "cut_off", cut_off)
     watchdog = watched.Watchdog()
     with watchdog.watching(7, 60):
         with watchdog.watching(8, 0):

@@ -25,7 +25,7 @@ from sqlalchemy.exc import (
     UnreflectableTableError,
 )
 
-from gobblin_dagster.constructs.clients.sql import MYSQL, column_name, make_engine, parse_url
+from gobblin_dagster.constructs.clients.sql import MYSQL, column_name, error_number, make_engine, parse_url
 from gobblin_dagster.constructs.sources.query.types import Column, described_columns, reflected_column
 from gobblin_dagster.core.errors import SourceError, TransientError
 from gobblin_dagster.core.postgresql import postgresql_may_recover
@@ -296,7 +296,7 @@ def _is_transient(error: DBAPIError, backend: str) -> bool:
     if not isinstance(error, OperationalError | InterfaceError):
         return False
     if backend in MYSQL:
-        return next(iter(getattr(error.orig, "args", ())), None) in _PASSING_CODES
+        return error_number(error) in _PASSING_CODES
     return postgresql_may_recover(getattr(error.orig, "pgcode", None), str(error.orig))
 
 
