@@ -375,7 +375,8 @@ def test_damaged_column_of_a_waiting_sequence_stops_no_other_dataset(
 ) -> None:
     url = "sqlite:///state.db"
     _run(tmp_path, url, 3)
-    job = job_spec({"a": {"rows": 4}, "b": {"rows": 4}})
+    # One thread prepares both in one transaction; of two threads, the second may be stopped before it has begun.
+    job = job_spec({"a": {"rows": 4}, "b": {"rows": 4}}, commit={"parallelism": 1})
     project = _project(tmp_path, url, job)
 
     class Killed(SilentListener):
