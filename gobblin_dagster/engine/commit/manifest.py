@@ -196,7 +196,7 @@ def fill_manifests(
                 path=path,
                 problem="the file is gone, and so are all that this commit added: the output was deleted, or restored "
                 "from an older copy. Restore its newest one; or `gobblin verify --repair` writes the manifest, and "
-                "runs then go on behind the rows that are gone.",
+                "runs then go on behind the rows that are gone",
                 dataset_urn=state.dataset_urn,
             )
         write_manifest(
