@@ -13,11 +13,27 @@ from gobblin_dagster.storage.os_errors import raise_if_passing
 
 
 class JsonSample:
-    """The shapes of the fields without a settled type; see `TypeSample`."""
+    """The shapes of the fields without a settled type; see `TypeSample`.
 
-    def __init__(self, split: Split, block_bytes: int, settled: Collection[str], include: Collection[str]) -> None:
+    Args:
+        split: splits a stream into lines with a record each.
+        block_bytes: bytes to split at a time.
+        settled: fields whose types are stored, so that nothing is inferred for them.
+        declared: fields whose types the job file declares.
+        include: the only fields to look at; all if it is empty.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        block_bytes: int,
+        settled: Collection[str],
+        declared: Collection[str],
+        include: Collection[str],
+    ) -> None:
         self._split, self._block_bytes = split, block_bytes
-        self._settled = set(settled)
+        self._settled = {*settled, *declared}
+        self._not_seen = dict.fromkeys(declared)
         self._include = include
         self._shape = RecordShape()
         self.files = self.rows = self.bytes_read = 0
@@ -41,6 +57,8 @@ class JsonSample:
     def _look_at(self, record: object) -> None:
         if isinstance(record, dict):
             self.rows += 1
+            for name in self._not_seen.keys() & record:
+                del self._not_seen[name]
             names = set(self._include or record) - self._settled
             self._shape.look({name: record[name] for name in record if name in names})
 
@@ -48,8 +66,11 @@ class JsonSample:
         return {name: shape_text(shape) for name, shape in self._shape.shapes().items()}
 
     def hints(self) -> list[str]:
-        """Return nothing: JSON tells null from text."""
-        return []
+        """Name declared fields that no record has: most likely they are written in another way."""
+        if not self._not_seen or not self.rows:
+            return []
+        names = ", ".join(repr(name) for name in self._not_seen)
+        return [f"no row that was looked at has {names}, which `columns` declares (the case of letters counts)."]
 
 
 class JsonWidening(JsonSample):
@@ -61,7 +82,7 @@ class JsonWidening(JsonSample):
 
     def __init__(self, split: Split, block_bytes: int, known: Mapping[str, str]) -> None:
         nested = {name: text for name, text in known.items() if text[:1] in "[{"}
-        super().__init__(split, block_bytes, (), nested)
+        super().__init__(split, block_bytes, (), (), nested)
         self._known = dict(known)
         self._nested = nested
 

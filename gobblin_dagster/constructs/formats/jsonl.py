@@ -100,7 +100,7 @@ class JsonLinesFormat:
         return self._options.infer
 
     def sample(self, settled: Collection[str]) -> JsonSample:
-        return JsonSample(self._split, self._block_bytes, {*settled, *self._declared.names}, self._include)
+        return JsonSample(self._split, self._block_bytes, settled, self._declared.names, self._include)
 
     def widening(self, known: Mapping[str, str], allowed: Collection[Widening]) -> JsonWidening:
         wanted = self._include or known

@@ -74,7 +74,7 @@ def test_packed_file_without_bytes_is_an_interrupted_upload(tmp_path: Path, kind
 @pytest.mark.parametrize("kind_of_file", ["csv", "jsonl"])
 def test_damaged_file_is_passed_over_while_types_are_inferred(tmp_path: Path, kind: str, kind_of_file: str) -> None:
     (tmp_path / f"bad.{kind_of_file}.{kind}").write_bytes(b"id,v" * 100)
-    sample: TypeSample = JsonSample(blocks, 1 << 10, (), ())
+    sample: TypeSample = JsonSample(blocks, 1 << 10, (), (), ())
     if kind_of_file == "csv":
         sample = CsvFormat(CsvOptions(), CONTEXT).sample(())
     sample.look(InputFile(str(tmp_path / f"bad.{kind_of_file}.{kind}")), 1 << 20)
