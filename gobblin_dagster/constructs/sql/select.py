@@ -16,8 +16,11 @@ from gobblin_dagster.constructs.sql.session import MEMORY_LIMIT, Session, forget
 from gobblin_dagster.constructs.types.columns import HIDDEN_PREFIX, columns_text, convert_error
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import ConvertError
+from gobblin_dagster.core.secrets import hidden
 
 _HIDDEN_NAME = re.compile(rf'"{HIDDEN_PREFIX}\w*"(, )?|, "{HIDDEN_PREFIX}\w*"$')
+_ABOUT_NAMES = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
+"""Errors that speak of the expression's text, not of values."""
 _TOO_LARGE = (duckdb.OutOfMemoryException, MemoryError)
 T = TypeVar("T")
 MAX_TEXT = 200
@@ -35,7 +38,7 @@ class SqlSelect:
 
     Raises:
         ConvertError: (all methods) the select list does not fit the schema, fails on a row, or exceeds a limit. The
-            message has the expression, the columns and DuckDB's text.
+            message has the expression, the columns and DuckDB's text, unless that may hold a secret.
     """
 
     def __init__(self, select_list: str, construct: str, context: ConstructContext, shown: str | None = None) -> None:
@@ -98,8 +101,11 @@ class SqlSelect:
                     f"needs more memory than one batch may take ({most}): {_reason(error)}. Let the expression make "
                     "less, or lower `execution.block_bytes`, so that a batch has fewer rows"
                 )
-            else:
+            elif isinstance(error, _ABOUT_NAMES) or hidden(self._select_list) == self._select_list:
                 reason = _reason(error)
+            else:  # it may hold what the expression made of a secret, such as `upper('${TOKEN}')`
+                kind = _reason(error).partition(":")[0] if isinstance(error, duckdb.Error) else type(error).__name__
+                reason = f"{kind}; what it says is left out, as the expression holds a hidden value of the environment"
             failed = self.error(f"{shorten(expression)!r}: {reason}; columns: {columns_text(schema)}")
             is_of_process = is_late or (is_too_large and session_limits.is_outer_lower)
             raise replace(failed, is_of_rows=not is_of_process, is_of_memory=is_too_large) from error

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from hashlib import md5
+
 import pyarrow as pa
 import pytest
 
 from gobblin_dagster.constructs.sql.select import SqlSelect
 from gobblin_dagster.core.errors import ConvertError
+from gobblin_dagster.core.secrets import forget, hidden, remember
 from tests.unit.constructs.samples import CONTEXT, batch
 
 
@@ -32,3 +35,18 @@ def test_error_text_is_bounded() -> None:
 
 def test_comment_at_the_end_is_harmless() -> None:
     assert _select("a + 1 AS b -- one more").run(batch({"a": [1]})).to_pylist() == [{"b": 2}]
+
+
+@pytest.mark.parametrize("made", ["upper('s3cr3t-word')", "reverse('s3cr3t-word')", "md5('s3cr3t-word')"])
+def test_what_an_expression_makes_of_a_secret_is_in_no_message(made: str) -> None:
+    remember({"s3cr3t-word": "${WORD}"})
+    try:
+        with pytest.raises(ConvertError, match="Error; what it says is left out") as caught:
+            _select(f"{made}::int + a").run(batch({"a": [1]}))
+        with pytest.raises(ConvertError, match="noname does not exist"):
+            _select(f"noname({made})").run(batch({"a": [1]}))
+        told = hidden(str(caught.value)).lower()
+    finally:
+        forget()
+    assert "${word}" in told
+    assert not [one for one in ("s3cr3t", "drow-t3rc3s", md5(b"s3cr3t-word").hexdigest()) if one in told]
