@@ -24,6 +24,7 @@ _WANTED = {
     "string_type": "text",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
+    "int_parsing_size": "a smaller number",
     "int_from_float": "a whole number",
     "float_type": "a number",
     "float_parsing": "a number",

@@ -138,6 +138,7 @@ def test_name_alone_is_a_construct_without_options(job_file: Path) -> None:
         ("converters: [{select: x}]", "5 converters[0].type: is missing"),
         ("commit: {redo_limit: 0}", "5 commit.redo_limit: expected at least 1, got 0"),
         ("commit: {redo_limit: 1.5}", "5 commit.redo_limit: expected a whole number, got 1.5"),
+        ("commit: {redo_limit: 1e308}", "5 commit.redo_limit: expected a smaller number, got 1e+308"),
         ("commit: {policy: ful}", "5 commit.policy: expected 'full', 'successful' or 'partial', got 'ful'"),
         ("fork: {branches: []}", "5 fork.branches: expected at least 1 item(s), got 0"),
         (
