@@ -79,6 +79,7 @@ _HOST = re.compile(r"[\w.-]+")
 _PATTERN = re.compile(r"[{*?\[]")
 _BETWEEN_NAMES = re.compile(r"[/{},]")
 """What ends a name in a pattern: `{a,../b}` is `a` or `../b` in Hadoop's patterns."""
+_WEB = re.compile(r"https?://", re.IGNORECASE)
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 _SHORT_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/(?!/)|jdbc:")
 """`file:/etc/x` and `jdbc:derby:/etc/x`: URLs for some libraries, relative paths for others."""
@@ -277,12 +278,14 @@ class AllowLists:
         return "" if name in _CLASSES or not self.module_problem(target) else self.module_problem(name)
 
     def _servers_problem(self, value: str, base_dir: str) -> str:
-        """Check servers between commas; those that begin with a slash or `@` are sockets of this machine."""
+        """Check servers between commas: hosts, URLs of web servers, and sockets of this machine (`/...`, `@...`)."""
         each = [one.strip() for one in value.split(",")]
         sockets = [one for one in each if one.startswith(("/", "@"))]
-        names = [one for one in each if one not in sockets]
+        urls = [one for one in each if _WEB.match(one)]
+        names = [one for one in each if one not in sockets and one not in urls]
         problems = (self._socket_problem(one, base_dir) for one in sockets)
-        return next(filter(None, problems), "") or (self.addresses_problem(",".join(names)) if names else "")
+        problem = next(filter(None, (*problems, *map(self.url_problem, urls))), "")
+        return problem or (self.addresses_problem(",".join(names)) if names else "")
 
     def _socket_problem(self, path: str, base_dir: str) -> str:
         return self.path_problem(path, base_dir) or self.host_problem("localhost")

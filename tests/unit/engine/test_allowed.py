@@ -97,6 +97,16 @@ def test_servers_without_a_scheme_are_hosts(option: str, tmp_path: Path) -> None
     assert [fault.path for fault in faults_of(spec, str(tmp_path), LISTS)] == [f"publisher.catalog.{option}"]
 
 
+@pytest.mark.parametrize("server", ["http://{}:9000", "https://{}", "HTTP://{}:9000/x", "http://me:word@{}:9000"])
+def test_servers_of_stores_may_be_urls(server: str, tmp_path: Path) -> None:
+    lists = AllowLists(hosts=("minio",))
+    for host, refused in (("minio", False), ("evil", True), ("minio@evil", True), ("evil#@minio", True)):
+        options = {"AWS_ENDPOINT_URL": server.format(host)}
+        faults = faults_of(published({"type": "delta", "storage_options": options}), str(tmp_path), lists)
+        assert [fault.path for fault in faults] == ["publisher.storage_options.AWS_ENDPOINT_URL"] * refused, host
+        assert "word" not in "".join(fault.problem for fault in faults)
+
+
 @pytest.mark.parametrize("options", [{"google_service_account": "/etc/key"}, {"proxy_url": "evil:80"}], ids=str)
 def test_storage_options_name_no_other_files_and_servers(options: dict[str, str], tmp_path: Path) -> None:
     spec = published({"type": "delta", "storage_options": options})
