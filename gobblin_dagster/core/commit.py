@@ -79,6 +79,15 @@ class CommitStep(Protocol):
         """Return in a few words what the step does, for plans and `gobblin commit show`."""
 
 
+@runtime_checkable
+class ListsFiles(Protocol):
+    """A step after which a table lists published files as they are: nobody can read it any more if one is deleted."""
+
+    @property
+    def listed_files(self) -> Sequence[str]:
+        """Paths of these files."""
+
+
 @dataclass(frozen=True, slots=True)
 class PublishedFile:
     """A published file: one entry of a snapshot and of its manifest."""

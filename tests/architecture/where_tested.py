@@ -238,6 +238,10 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "engine/maintenance/state_export.py": ("unit/engine/test_older_stores.py", ""),
     "engine/maintenance/startpoint_history.py": ("contract/test_state_maintenance.py", ""),
     "engine/maintenance/state_history.py": ("unit/engine/test_older_stores.py", ""),
+    "engine/maintenance/table_files.py": (
+        "unit/engine/maintenance/test_abandon.py",
+        "gobblin_dagster.engine.maintenance.abandon",
+    ),
     "engine/plan/commit_preview.py": ("unit/cli/commands/test_plan.py", "watermark, add the snapshot, end"),
     "engine/plan/model.py": ("unit/engine/plan/test_cost.py", ""),
     "engine/plan/own_output.py": ("unit/engine/run/test_branch_paths.py", "this job has published it"),

@@ -60,7 +60,8 @@ def _print(result: CleanResult, done: str) -> None:
         out.print(f"  staging of run {folder.run_id}: {what}")
     for expired in result.expired:
         what = f"kept: {expired.kept_because}" if expired.kept_because else done
-        out.print(f"  {dataset_name(expired.dataset_urn)}: {_files(expired)}, {what}")
+        stay = f"; {count(len(expired.in_tables), 'file')} that a table lists, kept" if expired.in_tables else ""
+        out.print(f"  {dataset_name(expired.dataset_urn)}: {_files(expired)}, {what}{stay}")
     for startpoint in result.startpoints:
         what = f"startpoint {startpoint} of {startpoint.who} expired at {instant(startpoint.expires_at)}, {done}"
         out.print(f"  {dataset_name(startpoint.dataset_urn)}: {what}")
@@ -90,6 +91,7 @@ def _view(result: CleanResult) -> dict[str, Any]:
                 "files": [file.path for file in one.files],
                 "bytes": sum(file.size_bytes for file in one.files),
                 "kept_because": one.kept_because or None,
+                "in_tables": [file.path for file in one.in_tables],
             }
             for one in result.expired
         ],

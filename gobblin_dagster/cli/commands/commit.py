@@ -208,7 +208,9 @@ def abandon(
             verb = f"cannot be undone safely: {found.reason.rstrip('.')}. {advice}"
         out.print(f"Sequence {found.sequence_id} of {dataset_name(found.dataset_urn)} {verb}.")
         for path in found.orphans:
-            out.print(f"  in no snapshot, delete it yourself: {path}")
+            is_listed = path in found.in_tables
+            advice = "keep it if its table lists it, which could not be read without it" if is_listed else ""
+            out.print(f"  in no snapshot, {advice or 'delete it yourself'}: {path}")
     raise typer.Exit(ExitCode.SUCCEEDED if dry_run or found.state is SequenceState.ABORTED else ExitCode.FAILED)
 
 

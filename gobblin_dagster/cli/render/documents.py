@@ -235,6 +235,7 @@ def abandonment_view(found: Abandonment) -> dict[str, Any]:
         "state": found.state.value,
         "reason": found.reason,
         "orphans": list(found.orphans),
+        "in_tables": list(found.in_tables),
     }
 
 

@@ -82,6 +82,10 @@ class AppendToDeltaStep:
             return False  # `execute` checks again, several times
         return table is not None and self._is_in(table)
 
+    @property
+    def listed_files(self) -> Sequence[str]:
+        return self.commit.paths
+
     def is_lost(self) -> bool:
         """Return whether the table lacks the rows of this commit, which was once done."""
         place = (self.location, self.storage_options, self.storage_options_env, self.commit.dataset_urn)

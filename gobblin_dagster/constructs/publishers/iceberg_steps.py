@@ -81,6 +81,10 @@ class AppendToIcebergStep:
             return False  # `execute` checks again, several times
         return table is not None and _holds(table, self.commit)
 
+    @property
+    def listed_files(self) -> Sequence[str]:
+        return self.commit.paths
+
     def is_lost(self) -> bool:
         table = self._load()
         if table is None:

@@ -15,6 +15,7 @@ from gobblin_dagster.engine.commit.group import group_of
 from gobblin_dagster.engine.commit.leases import busy_error
 from gobblin_dagster.engine.commit.steps import renames_of
 from gobblin_dagster.engine.layout import internal_dir
+from gobblin_dagster.engine.maintenance.table_files import names_in_tables
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import load_step_types
 from gobblin_dagster.state.store import StateStore
@@ -31,6 +32,8 @@ class Abandonment(ShownAsFacts):
     reason: str = ""
     orphans: tuple[str, ...] = ()
     """Files in the output that no snapshot lists and that stay."""
+    in_tables: tuple[str, ...] = ()
+    """Those of them that a table may list, which cannot be read any more if one is deleted."""
 
     def _facts(self) -> Mapping[str, object]:
         return {
@@ -39,6 +42,7 @@ class Abandonment(ShownAsFacts):
             "state": self.state.value,
             "reason": self.reason,
             "orphans": ", ".join(self.orphans),
+            "in_tables": ", ".join(self.in_tables),
         }
 
 
@@ -46,7 +50,9 @@ def preview_abandonment(project: Project, store: StateStore, sequence_id: str) -
     """Return the result that abandoning would have; changes nothing. Raises as `abandon_sequence`."""
     stored = _load(store, sequence_id)
     orphans = _orphans(project, store, stored) if stored.state is SequenceState.QUARANTINED else ()
-    return Abandonment(stored.id, stored.dataset_urn, stored.state, stored.reason, orphans)
+    return Abandonment(
+        stored.id, stored.dataset_urn, stored.state, stored.reason, orphans, _in_tables(project, store, stored, orphans)
+    )
 
 
 def abandon_sequence(
@@ -86,7 +92,9 @@ def abandon_sequence(
         committer = Committer.of(job.commit, store, project.storage(job))
         committer.abandon(stored, leases.epoch(stored.dataset_urn), said)
     after = store.load_sequence(sequence_id) or stored
-    return Abandonment(after.id, after.dataset_urn, after.state, after.reason, orphans)
+    return Abandonment(
+        after.id, after.dataset_urn, after.state, after.reason, orphans, _in_tables(project, store, stored, orphans)
+    )
 
 
 def _require_decided(store: StateStore, stored: StoredSequence, group: CommitGroup | None) -> None:
@@ -111,6 +119,14 @@ def _load(store: StateStore, sequence_id: str) -> StoredSequence:
             hint="Only unfinished and quarantined sequences can be abandoned.",
         )
     return stored
+
+
+def _in_tables(
+    project: Project, store: StateStore, stored: StoredSequence, orphans: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the files that a step adds to a table as they are, whether or not it has done so."""
+    names = names_in_tables(store, project.job(stored.job), stored)
+    return tuple(path for path in orphans if posixpath.basename(path) in names)
 
 
 def _orphans(project: Project, store: StateStore, stored: StoredSequence) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ Before the staging of a dead run is deleted, its leases are taken over, so that 
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from gobblin_dagster.engine.commit.manifest import expiry_marker, write_missing_
 from gobblin_dagster.engine.commit.steps import DeleteFilesStep, MarkExpiredStep
 from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.engine.maintenance.prune import PrunedCommits, prune
+from gobblin_dagster.engine.maintenance.table_files import commit_id_of, names_in_tables
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.snapshots.lost_store import StoreCheck
 from gobblin_dagster.spec.job import JobSpec
@@ -56,6 +58,9 @@ class ExpiredSnapshots:
     files: tuple[PublishedFile, ...]
     kept_because: str = ""
     """Empty if they are deleted."""
+    in_tables: tuple[PublishedFile, ...] = ()
+    """Further files of these snapshots, which stay: a Delta or Iceberg table to which the branch was published before
+    lists them, and nobody could read it without them."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -270,10 +275,19 @@ class _Expiry:
             if expiring and not any(held.stop > after.oldest_snapshot for held in holding):
                 files.append(one.file)
                 snapshots.update(expiring)
+        in_tables = self._in_tables(files)
+        files = [file for file in files if file not in in_tables]
         outside = next((file.path for file in files if not file.path.startswith(f"{self._root}/")), "")
         # A step that would delete it is refused, and then the dataset would wait for a person.
         because = f"{outside} lies outside of the output {self._root}, which was moved, or is another one since"
-        return ExpiredSnapshots(urn, tuple(sorted(snapshots)), tuple(files), because if outside else "")
+        return ExpiredSnapshots(urn, tuple(sorted(snapshots)), tuple(files), because if outside else "", in_tables)
+
+    def _in_tables(self, files: list[PublishedFile]) -> tuple[PublishedFile, ...]:
+        """Return the files that their commits added to a table."""
+        ids = {commit_id_of(file.path) for file in files}
+        stored = [found for one in ids if one and (found := self._store.load_sequence(one)) is not None]
+        names = {name for one in stored for name in names_in_tables(self._store, self._job, one)}
+        return tuple(file for file in files if posixpath.basename(file.path) in names)
 
     def _delete(self, expired: ExpiredSnapshots, state: DatasetState, after: DatasetState) -> ExpiredSnapshots:
         """Delete by a commit sequence, so that no rollback restores a snapshot meanwhile and a crash is recovered."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import posixpath
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -33,6 +32,7 @@ from gobblin_dagster.engine.commit.manifest import (
     schemas_in,
 )
 from gobblin_dagster.engine.commit.step_runner import folders_of
+from gobblin_dagster.engine.maintenance.table_files import commit_id_of, names_in_tables
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
@@ -58,8 +58,6 @@ class Differs(StrEnum):
     """The store's record of the dataset cannot be read, so nothing was compared."""
 
 
-_OURS = re.compile(r"[0-9a-f]{32}-")
-"""Beginning of the names of all files that runs write: the id of their commit."""
 _OF_ONE_FILE = (errno.ELOOP, errno.EACCES, errno.EPERM, errno.EIO)
 """Errors of a single file: all others can still be compared."""
 _MANIFESTS = (Differs.MANIFEST_MISSING, Differs.MANIFEST_CUT, Differs.MANIFEST_EDITED)
@@ -328,8 +326,16 @@ class _Verifier:
         if not found:
             return []
         owned = self._owned()
-        detail = "no snapshot lists it"
-        return [Difference(Differs.FILE_EXTRA, path, detail) for path in found if path not in owned]
+        return [Difference(Differs.FILE_EXTRA, path, self._told(path)) for path in found if path not in owned]
+
+    def _told(self, path: str) -> str:
+        """Say of a file that no snapshot lists whether a table may list it."""
+        name = posixpath.basename(path)
+        commit_id = commit_id_of(name)
+        stored = self._store.load_sequence(commit_id) if commit_id else None
+        if stored is None or name not in names_in_tables(self._store, self._job, stored):
+            return "no snapshot lists it"
+        return "no snapshot lists it; keep it if the table lists it to which its commit, which was abandoned, added it"
 
     def _visible(self, folders: Collection[str] | None) -> Iterator[str]:
         if folders is None:
@@ -346,7 +352,7 @@ class _Verifier:
     def _is_of_a_table(self, path: str) -> bool:
         """Return whether the log of a Delta or Iceberg table tells its readers about a file, whose name is not ours."""
         folder, name = posixpath.split(path)
-        return _OURS.match(name) is None and self._is_in_table(folder)
+        return not commit_id_of(name) and self._is_in_table(folder)
 
     def _is_in_table(self, folder: str) -> bool:
         if not f"{folder}/".startswith(f"{self._root}/"):

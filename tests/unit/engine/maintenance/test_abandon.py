@@ -12,9 +12,11 @@ from gobblin_dagster.engine.commit.listener import SilentListener
 from gobblin_dagster.engine.commit.steps import renames_of
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.maintenance.abandon import abandon_sequence, preview_abandonment
+from gobblin_dagster.engine.maintenance.verify import verify
 from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.engine.run.recovery import recover_job
 from gobblin_dagster.testing.inline_runner import InlineRunner
+from tests.unit.constructs.publishers.table_jobs import at_commit
 from tests.unit.engine.commit.world import ROOT, World
 from tests.unit.engine.jobs import job_spec, project
 
@@ -88,6 +90,24 @@ def test_dataset_that_another_run_took_over_is_left_alone() -> None:
     with pytest.raises(StaleEpochError):
         _abandon(world, sequence, epoch - 1)
     assert world.state_of(sequence) is SequenceState.PREPARED
+
+
+def test_file_that_a_table_may_list_is_no_file_to_delete(tmp_path: Path) -> None:
+    """A commit that failed after the table had got its file is given up: without it nobody can read the table."""
+    job = job_spec({"a": {"rows": 5}}, publisher={"type": "delta"}, fork={"branches": [{"name": "one"}]})
+    opened = project(tmp_path, job)
+    with pytest.MonkeyPatch.context() as patched:
+        at_commit(patched)
+        run_job(opened, job, runner=InlineRunner())
+    (file,) = (tmp_path / "lake/test").rglob("one/a/*.parquet")
+    with closing(opened.open_store()) as store:
+        (stored,) = store.load_sequences("numbers")
+        assert abandon_sequence(opened, store, stored.id).state is SequenceState.QUARANTINED
+        shown = preview_abandonment(opened, store, stored.id)
+        given_up = abandon_sequence(opened, store, stored.id)
+        (difference,) = verify(opened, job, store=store).extra
+    assert shown.in_tables == given_up.in_tables == given_up.orphans == (str(file),)
+    assert (difference.path, "keep it if the table lists it" in difference.detail) == (str(file), True)
 
 
 def test_files_of_a_sequence_that_cannot_be_read_are_named(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.errors import StaleEpochError, UsageError
@@ -50,9 +51,10 @@ class World:
 
     root: Path
     clock: Clock = field(default_factory=Clock)
+    publisher: str = "append"
 
     def job(self, rows: int = 10, keep: int = 10) -> JobSpec:
-        return job_spec({"a": {"rows": rows}}, commit={"keep_snapshots": keep})
+        return job_spec({"a": {"rows": rows}}, commit={"keep_snapshots": keep}, publisher={"type": self.publisher})
 
     def project(self, job: JobSpec) -> Project:
         return Project(self.root, ProjectSpec(project="tests"), (job,), self.clock)
@@ -236,6 +238,21 @@ def test_files_that_a_rollback_left_are_deleted_once_their_snapshots_expire(worl
     with pytest.raises(UsageError, match="has no snapshot 3: it has expired"):
         read_manifest(LocalStorage(), lake, "numbers", "a", 3)
     assert [one.snapshot for one in list_snapshots(store, "numbers", "a")] == [4, 3, 2, 1]
+
+
+def test_replaced_files_that_a_table_lists_stay(world: World) -> None:
+    """A branch was published to a Delta table, then its publisher was exchanged: the table can still be read."""
+    world.publisher = "delta"
+    world.run(10)
+    world.publisher = "replace"
+    world.run(20)
+    world.run(30)
+
+    (expired,) = world.clean(keep=1).expired
+
+    assert (expired.snapshots, len(expired.files), len(expired.in_tables)) == ((1, 2), 2, 2)
+    assert DeltaTable(world.root / "lake/test/numbers/all").to_pyarrow_table().num_rows == 10
+    assert world.clean(keep=1).expired == ()
 
 
 def test_publishing_goes_on_after_snapshots_expired(world: World) -> None:
