@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # In one list, so that all are installed in one go; the JDK brings the Java of Spark.
 TEST_PROGRAMS := postgresql mariadb-server maven default-jdk-headless openssh-server mmdebstrap chromium
 .DEFAULT_GOAL := help
-.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots dagster-versions dagster-surface check demo demo-full service service-demo service-example bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-storm crash-table dags edit-storm executor-storm merge-storm set-back-storm service-storm clean
+.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots dagster-versions dagster-surface check demo demo-full service service-demo service-example bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-storm crash-table dags edit-storm executor-storm merge-storm set-back-storm service-storm target-storm clean
 
 help: ## list all of these
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,10 @@ set-back-storm: install ## set store and tables back to older copies among kills
 
 edit-storm: install ## edit a job file between runs as people do: branches, publishers, tables, formats, names, and states by hand; N random job files (default 100)
 	@$(BIN)/python -m tests.property.test_edit_storms 0 $(or $(N),100)
+
+target-storm: install ## commands in random order, killed at random moments, over sources, targets and state stores on servers that are started here: SECONDS=600 SEED=1 SERVERS="postgres mariadb s3 hdfs"; SERVERS=spark has Spark read all
+	@scripts/ensure-system.sh postgresql mariadb-server maven default-jdk-headless
+	@$(BIN)/python -m tests.property.targets $(or $(SECONDS),600) $(or $(SEED),1) $(or $(SERVERS),postgres mariadb s3 hdfs)
 
 executor-storm: install ## kill service, workers and broker of examples/service 50 times, then count rows: KILLS=50 SEED=1 STORE=postgresql SPARK=1
 	@scripts/ensure-system.sh postgresql maven default-jdk-headless
