@@ -38,6 +38,7 @@ class Contract:
         context: job, dataset and branch, for messages.
         widens: what the branch's writer and publisher take beyond wider types of one kind (`WriterTraits`,
             `PublisherTraits`).
+        expected: what `previous` is, for messages.
 
     Raises:
         ConvertError: (when made) the contract is broken; (in `conform`) a value does not fit. The message has column,
@@ -54,8 +55,10 @@ class Contract:
         context: ConstructContext,
         *,
         widens: Collection[Widening] = ALL_WIDENINGS,
+        expected: str = "the columns published before",
     ) -> None:
         self._name = f"schema contract '{kind}'"
+        self._expected = expected
         self._context = context
         before, now = type_texts(previous), type_texts(schema_text(schema))
         self._gone = {name: text for name, text in before.items() if name not in now}
@@ -95,7 +98,7 @@ class Contract:
         broken = self.notes if kind is SchemaContract.FREEZE else self._unreadable(kind)
         if broken:
             remedy = "" if kind is SchemaContract.FREEZE else f". {_REMEDY}"
-            raise self._error(f"expected the columns published before; got a difference: {'; '.join(broken)}{remedy}")
+            raise self._error(f"expected {self._expected}; got a difference: {'; '.join(broken)}{remedy}")
         if kind is SchemaContract.EVOLVE:
             return pa.schema([self._wider(field) for field in self._given] + self._filled_in())
         return self._given

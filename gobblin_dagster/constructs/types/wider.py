@@ -10,7 +10,7 @@ from itertools import starmap
 
 import pyarrow as pa
 
-from gobblin_dagster.constructs.types.schema_text import type_from_text
+from gobblin_dagster.constructs.types.schema_text import any_type_from_text, type_from_text, type_texts
 from gobblin_dagster.core.traits import Widening
 
 _INTEGERS = ("int8", "int16", "int32", "int64")
@@ -68,6 +68,30 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return one if _holds_plain(one, other) else other
     both = [name for name in _WIDER.get(str(one), ()) if name in _WIDER.get(str(other), ())]
     return type_from_text(both[0]) if both else None
+
+
+def joined_text(one: str, other: str) -> str:
+    """Return the schema that has the columns of two, all as texts of `schema_text`, each in a type that holds both.
+
+    Where no type does, that of `other` counts.
+
+    Example:
+        >>> joined_text("id: int64\nn: int32", "n: int64\nnote: string").splitlines()
+        ['id: int64', 'n: int64', 'note: string']
+    """
+    if one == other:
+        return one
+    first, second = type_texts(one), type_texts(other)
+    kinds = {name: _joined(first.get(name), second.get(name)) for name in {**first, **second}}
+    return "\n".join(f"{name}: {kind}" for name, kind in kinds.items())
+
+
+def _joined(one: str | None, other: str | None) -> str:
+    if one is None or other is None:
+        return (one or other or "").removesuffix(" not null")  # rows without the column have null there
+    before, now = any_type_from_text(one), any_type_from_text(other)
+    common = None if one == other or before is None or now is None else common_type(before, now)
+    return other if common is None else str(common)
 
 
 def widenings(wide: pa.DataType, narrow: pa.DataType) -> set[Widening]:

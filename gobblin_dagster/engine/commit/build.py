@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from gobblin_dagster.constructs.types.wider import joined_text
 from gobblin_dagster.core.commit import CommitSequence, CommitStep, loaded_bytes
 from gobblin_dagster.core.constructs import PublishView
 from gobblin_dagster.core.dataset_state import DatasetState, Pace, Totals
@@ -184,11 +185,12 @@ def _after(
         none = CommittedRanges(type(decision.publish[0].low), {})
         before = DatasetState(job, dataset_urn, 0, none, snapshot=0, run_id=run_id, updated_at=now)
     committed = before.committed if planned_low is None else before.committed.anchored(planned_low)
-    schemas = dict(before.schemas)
     published = (WatermarkInterval(unit.low, unit.actual_high) for unit in decision.publish)
     committed = committed.add_all(published, dataset_urn)
+    # Of all units: the last one may lack a column that others have written.
+    schemas: dict[str, str] = {}
     for unit in decision.publish:
-        schemas.update(unit.schemas)
+        schemas.update({name: joined_text(schemas.get(name, text), text) for name, text in unit.schemas.items()})
     sums = TaskSums.of(decision.publish)
     after = replace(
         before,
@@ -197,7 +199,7 @@ def _after(
         run_id=run_id,
         updated_at=now,
         totals=before.totals.plus(totals_of(sums)),
-        schemas=schemas,
+        schemas={**before.schemas, **schemas},
         failed_ranges=tuple(f"[{unit.actual_high}, {unit.expected_high})" for unit in decision.failed),
         pace=_pace_after(before.pace, sums, len(decision.publish)),
         origin={**before.origin, **origin},

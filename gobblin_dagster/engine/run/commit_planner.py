@@ -23,6 +23,7 @@ from gobblin_dagster.engine.plan.model import DatasetPlan
 from gobblin_dagster.engine.plan.startpoints import begin_at
 from gobblin_dagster.engine.publishers import branch_homes, branch_writers, dataset_folders, make_publishers
 from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
+from gobblin_dagster.engine.run.agreement import require_agreement
 from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.spec.job import JobSpec
 
@@ -78,6 +79,7 @@ def plan_commit(
             before = begin_at(before, job.job, plan.dataset_urn, plan.begin, now, plan.startpoints)
         if is_whole:
             _require_whole_units(plan, decision)
+        require_agreement(job, decision.publish, context)
         # The commit demands this version, so the files are those of the state that it replaces.
         is_read = reads_current(publishers.values())
         current = load_snapshot(job.job, plan.dataset_urn, before.snapshot) if before and is_read else []

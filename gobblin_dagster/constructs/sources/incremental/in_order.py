@@ -28,6 +28,7 @@ class InOrder:
         step: converts a value of the column to a step.
         fail: makes the error for rows that are out of order, from a text.
         limit_rows: a chunk ends at the first position behind so many rows; None: none ends for that.
+        values: converts the column to values that sort as its rows do; by default they are the column's own.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class InOrder:
         step: Callable[[Any], Any],
         fail: Callable[[str], Exception],
         limit_rows: int | None = None,
+        values: Callable[[pa.Array], pa.Array] | None = None,
     ) -> None:
         self.reached: Any = None
         """Step above all rows handed out, and not above any row to come; None if there is no such step at the
@@ -46,6 +48,7 @@ class InOrder:
         self._left_rows = limit_rows or 0
         """Rows up to the limit; 0 without one, or behind it."""
         self._last: Any = None
+        self._values = values
 
     def cut(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         """Yield the rows of `chunks`, cut again; raises what `fail` makes if they are out of order."""
@@ -56,7 +59,7 @@ class InOrder:
             self._require_order(chunk)
             joined = chunk if held is None else _joined(held, chunk)
             begin = 0
-            for end, reached in self._ends(joined.batch.column(self._column)):
+            for end, reached in self._ends(self._of(joined)):
                 self.reached = reached
                 yield joined.slice(begin, end - begin)
                 begin = end
@@ -69,6 +72,10 @@ class InOrder:
         if held is not None:
             self.reached = None
             yield held
+
+    def _of(self, chunk: Chunk) -> pa.Array:
+        values = chunk.batch.column(self._column)
+        return values if self._values is None else self._values(values)
 
     def _ends(self, values: pa.Array) -> Iterator[tuple[int, Any]]:
         """Yield where chunks of these rows end, with the position there: at the limit, and before the last value."""
@@ -87,7 +94,7 @@ class InOrder:
             yield end, step_at(-1)
 
     def _require_order(self, chunk: Chunk) -> None:
-        values = chunk.batch.column(self._column)
+        values = self._of(chunk)
         first = values[0].as_py()
         ordered = self._last is None or self._last <= first
         if not ordered or pc.any(pc.less(values[1:], values[:-1])).as_py():

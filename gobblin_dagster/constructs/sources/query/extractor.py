@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from functools import cache
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -92,7 +93,9 @@ class QueryExtractor:
         self._in_order: InOrder | None = None
         if is_ordered:
             column, limit_rows = options.cursor_column, context.limit_rows
-            self._in_order = InOrder(column, options.cursor.step, self._fail, limit_rows)
+            is_text = pa.types.is_string(relation.arrow_schema.field(column).type)
+            values = _whole_numbers if is_text and not options.cursor.is_time else None
+            self._in_order = InOrder(column, options.cursor.step, self._fail, limit_rows, values)
         self.schema: pa.Schema = relation.arrow_schema
         self.bytes_read = 0
         self._label = f"{unit.dataset_urn} {unit.interval}"
@@ -318,6 +321,11 @@ def _misfit(field: pa.Field, values: Iterable[Any], error: Exception) -> str:
         f"column {field.name}: expected {field.type}, {got}. Read it with a `query` that has {remedy}, or leave it out "
         "with `exclude_columns`."
     )
+
+
+def _whole_numbers(texts: pa.Array) -> pa.Array:
+    """Return numbers that are read as text, because their type has no precision: texts do not sort as they do."""
+    return pa.array([int(Decimal(text)) for text in texts.to_pylist()], pa.int64())
 
 
 def _libpq_url(url: sa.URL) -> str:

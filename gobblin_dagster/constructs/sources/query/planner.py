@@ -90,6 +90,7 @@ class Offers:
         try:
             first, after = self._cursor.step(lowest), self._cursor.step(highest) + 1
             self._require_beginning(relation, first)
+            self._require_whole_numbers(relation, committed)
             high, why = min([(after, ""), *caps(self._options, relation, urn, after, self.horizon)])
             self._cursor.mark(high)  # fails for 'infinity', after which there is no position
         except (ValueError, TypeError, OverflowError) as error:
@@ -152,6 +153,17 @@ class Offers:
             return
         if count := self.connection.execute(relation.count_before(first)).scalar_one():
             raise ValueError(f"{count} row(s) are before the year 1 (-infinity), before all positions; see `nulls`")
+
+    def _require_whole_numbers(self, relation: Relation, committed: Sequence[Range]) -> None:
+        """Raise ValueError if there are fractions: one that comes before the next whole number would never be read."""
+        if self._cursor.is_time or not relation.may_hold_fractions:
+            return
+        since = committed[-1][1] - 1 if committed else None
+        count, example = self.connection.execute(relation.fractions(since)).one()
+        if count:
+            raise ValueError(
+                f"expected whole numbers, got {count} with a fraction, e.g. {example}; a `query` can multiply them"
+            )
 
     def _no_position(self, urn: str, mark: Watermark | None, relation: Relation, error: Exception) -> DatasetOffer:
         problem = f"{urn}, watermark column {relation.cursor_column} of type `{self._cursor.kind}`: {error}."

@@ -99,6 +99,25 @@ class Relation:
         found = sa.select(*columns).select_from(source).where(sa.not_(is_ordered))
         return found if since is None else found.where(text >= str(self.cursor.position(since))[:10])
 
+    @property
+    def may_hold_fractions(self) -> bool:
+        """Whether the type of the watermark column allows fractions: SQLite stores them in columns of any type."""
+        return self.is_sqlite or not pa.types.is_integer(arrow_type_of(self.cursor_type))
+
+    def fractions(self, since: int | None) -> sa.Select[Any]:
+        """Count the numbers that are not whole; select the least of them too.
+
+        Args:
+            since: rows before it are ignored; None: no rows are.
+        """
+        source = self._from()
+        column = source.c[self.cursor_column]
+        # PostgreSQL and MySQL round where they cast.
+        whole = sa.cast(column, sa.Integer()) if self.is_sqlite else sa.func.floor(column)
+        columns: Any = (sa.func.count(), sa.func.min(column))
+        found = sa.select(*columns).select_from(source).where(column != whole)
+        return found if since is None else found.where(column >= self._bound(column, since))
+
     def count_before(self, step: int) -> sa.Select[Any]:
         """Count the rows before a position."""
         source = self._from()

@@ -612,3 +612,26 @@ def test_position_in_another_column_is_refused_until_a_person_says_what_it_means
     problem = plan(source(tmp_path, "seq"), known)["main.orders"].problem
     assert "its watermark column is `seq`, it was `id` when the dataset was committed up to 6" in problem
     assert plan(source(tmp_path, "seq"), state(ranges))["main.orders"].problem == ""  # one of an earlier version
+
+
+def test_fraction_below_the_next_whole_number_is_refused_and_not_passed_over(
+    tmp_path: Path, shop: sqlite3.Connection
+) -> None:
+    made = source(tmp_path)
+    for number in ("5.5", "6"):  # with 6 as the highest, 5.5 lies before the watermark of ids up to 5
+        shop.execute(f"INSERT INTO orders VALUES ({number}, NULL, NULL, NULL, NULL)")
+    assert "expected whole numbers, got 1 with a fraction, e.g. 5.5" in orders(made, (1, 6)).problem
+    shop.execute("DELETE FROM orders WHERE id = 5.5")
+    assert ids(made, orders(made, (1, 6))) == [6]
+
+
+def test_numbers_that_are_read_as_texts_keep_their_order(tmp_path: Path, shop: sqlite3.Connection) -> None:
+    shop.execute("CREATE TABLE parcels (id NUMERIC)")
+    shop.executemany("INSERT INTO parcels VALUES (?)", [(number,) for number in (10, 9, 9, 100)])
+    [unit] = plan(source(tmp_path, tables=["parcels"]))["main.parcels"].work_units
+    body = {"type": "query", "url": "sqlite:///shop.db", "tables": ["parcels"], "watermark": {"column": "id", "type": "long"}}
+    context = ConstructContext(job="shop", base_dir=str(tmp_path), in_order=True, limit_rows=1)
+    extractor = registry.create(ConstructKind.SOURCE, ConstructSpec.model_validate(body), context).extractor(unit)
+    found = [(chunk.batch["id"].to_pylist(), str(extractor.position())) for chunk in extractor.chunks()]
+    extractor.close()
+    assert found == [(["9", "9"], "10"), (["10"], "100"), (["100"], "None")]
