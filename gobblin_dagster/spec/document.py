@@ -69,6 +69,8 @@ class Document:
     """The text in the file of values that held references."""
     values: dict[Loc, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     """(reference, value) of the environment variables that were read, by place."""
+    names: dict[Loc, tuple[str, ...]] = field(default_factory=dict)
+    """Environment variables that references name, by place, whether they are set or not."""
     found: list[SpecFault] = field(default_factory=list)
     """Faults in other files that this document includes."""
     broken: set[Loc] = field(default_factory=set)
@@ -284,6 +286,8 @@ class _Builder:
         for problem in expanded.problems:
             self._fault(loc, problem, _line(node))
         tag = node.tag
+        if expanded.names:
+            self._document.names[loc] = expanded.names
         if expanded.text != node.value:
             self._document.written[loc] = node.value
             self._document.values[loc] = expanded.values

@@ -24,8 +24,15 @@ class Expanded:
     """Whether the written text was a single reference."""
     values: tuple[tuple[str, str], ...] = ()
     """(reference, value) of each variable that was read; messages show the reference instead of the value."""
+    names: tuple[str, ...] = ()
+    """All variables that the references name, whether they are set or not."""
     problems: tuple[str, ...] = ()
     """Problems of the references; if there are any, `text` is the written text."""
+
+
+def not_set(name: str) -> str:
+    """Return how the problem of a variable without a value begins."""
+    return f"environment variable {name} is not set"
 
 
 def expand(written: str, environ: Mapping[str, str], *, has_defaults: bool = True) -> Expanded:
@@ -45,6 +52,7 @@ def expand(written: str, environ: Mapping[str, str], *, has_defaults: bool = Tru
     if "$" not in written:
         return Expanded(written)
     values: list[tuple[str, str]] = []
+    names: list[str] = []
     problems: list[str] = []
 
     def replace(match: re.Match[str]) -> str:
@@ -57,6 +65,7 @@ def expand(written: str, environ: Mapping[str, str], *, has_defaults: bool = Tru
             )
             return ""
         name, default = body["name"], body["default"]
+        names.append(name)
         value = environ.get(name)
         if default is not None and not value:
             return default
@@ -64,13 +73,13 @@ def expand(written: str, environ: Mapping[str, str], *, has_defaults: bool = Tru
             advice = (
                 f"set it, or give a default: ${{{name}:-...}}" if has_defaults else f"set it, or remove ${{{name}}}"
             )
-            problems.append(f"environment variable {name} is not set; {advice}")
+            problems.append(f"{not_set(name)}; {advice}")
             return ""
         values.append((match[0], value))
         return value
 
     text = _TOKEN.sub(replace, written)
     if problems:
-        return Expanded(written, problems=tuple(problems))
+        return Expanded(written, names=tuple(names), problems=tuple(problems))
     whole = _TOKEN.fullmatch(written)
-    return Expanded(text, whole is not None and written != "$$", tuple(values))
+    return Expanded(text, whole is not None and written != "$$", tuple(values), tuple(names))

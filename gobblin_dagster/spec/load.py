@@ -7,7 +7,6 @@ import `constructs`.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,6 +19,7 @@ from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.core.secrets import give, hide_environment, hide_variables, remember, remember_passwords
 from gobblin_dagster.spec.document import Document, Loc, read_document
+from gobblin_dagster.spec.env import not_set
 from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import ConstructSpec, ConverterSpec, JobSpec, RowPolicySpec, SpecModel, TaskPolicySpec
 from gobblin_dagster.spec.project import PROJECT_FILE, ProjectSpec
@@ -322,10 +322,11 @@ def _load_job(
             return Document(found=[SpecFault("document", problem, 1)])
         document = read_file(path, environ)
         written.update(document.written)
-        for loc, values in document.values.items():
-            for reference, _ in values:
-                name = re.sub(r"^\$\{(\w+).*$", r"\1", reference, flags=re.DOTALL)
+        for loc, names in document.names.items():
+            for name in names:
                 if problem := gobblin.allow.variable_problem(name):
+                    # Nobody shall learn whether it is set.
+                    document.faults[:] = [one for one in document.faults if not one[1].startswith(not_set(name))]
                     document.faults.append((loc, problem, document.line(loc)))
         return document
 

@@ -259,6 +259,23 @@ def test_value_that_no_type_of_ours_holds_is_told_with_a_way_to_read_it(
     assert read in published(tmp_path / "query")["c"].to_pylist()
 
 
+def test_column_of_geometries_is_named_and_may_be_left_out(
+    mariadb_server: MariadbServer, database: str, tmp_path: Path
+) -> None:
+    mariadb_server.execute(
+        "CREATE TABLE t (id bigint, place point, at inet6)",
+        "INSERT INTO t VALUES (1, ST_GeomFromText('POINT(1 2)'), '::1')",
+        database=database,
+    )
+    url = mariadb_server.url(database)
+    (result,) = run(tmp_path, url, tables=["t"]).values()
+    assert "column place holds geometries" in result.problem
+    run(tmp_path / "without", url, tables=["t"], exclude_columns=["place"])
+    assert published(tmp_path / "without").to_pylist() == [{"id": 1, "at": "::1"}]
+    run(tmp_path / "query", url, query="select id, ST_AsText(place) as place from t")
+    assert published(tmp_path / "query")["place"].to_pylist() == ["POINT(1 2)"]
+
+
 def test_watermark_that_is_no_date_is_told(mariadb_server: MariadbServer, database: str) -> None:
     mariadb_server.execute("CREATE TABLE events (day date)", "INSERT INTO events VALUES (0)", database=database)
     (offer,) = source(mariadb_server.url(database), watermark={"column": "day", "type": "date"}).plan(CONTEXT)

@@ -31,6 +31,10 @@ _UNANSWERED_S = 600
 waits for a lock, in which a server reads nothing. Says nothing of how long a statement may take."""
 KEEPALIVES: Mapping[str, int] = {"keepalives_idle": 60, "keepalives_interval": 15, "keepalives_count": 8}
 """Probes of TCP: an other end whose machine is gone is noticed after three minutes, in place of two hours."""
+_RIGHTS = (1044, 1142, 1143, 1227)
+"""Errors of a user of MySQL or MariaDB without a right: on the database, a table, a column, or a right of the server.
+"""
+_INSUFFICIENT_PRIVILEGE = "42501"
 
 _SCHEMAS: Mapping[str, str] = {"postgresql": "public", "sqlite": "main"}
 """Schemas of tables without one; in MySQL, the database."""
@@ -101,6 +105,13 @@ def _libpq() -> dict[str, Any]:
 def error_number(error: DBAPIError) -> object:
     """Return the number of an error of MySQL's or MariaDB's; None if the driver gives none."""
     return next(iter(getattr(error.orig, "args", ())), None)
+
+
+def lacks_right(error: DBAPIError, backend: str) -> bool:
+    """Tell whether the database refused a statement for want of a right, as it would until somebody grants it."""
+    if backend == "postgresql":
+        return getattr(error.orig, "pgcode", None) == _INSUFFICIENT_PRIVILEGE
+    return backend in MYSQL and error_number(error) in _RIGHTS
 
 
 def column_name(reflected: str, dialect: sa.Dialect, *, of_view: bool = False) -> str:

@@ -27,9 +27,6 @@ _SESSION = (
 _REFUSALS = (1364, 1644, 1906, 3105, 3819, 4025)
 """Errors that rows cause, which the driver reports like a lost connection: a column needs a value, a trigger refuses,
 the column is a generated one (MariaDB, MySQL), a CHECK fails (MySQL, MariaDB)."""
-_RIGHTS = (1044, 1142, 1143, 1227)
-"""Errors of a user without a right: on the database, a table, a column, or a right of the server."""
-_INSUFFICIENT_PRIVILEGE = "42501"
 TABLE_OPTIONS: Mapping[str, Any] = {
     f"{name}_{option}": value
     for name in MYSQL
@@ -55,13 +52,6 @@ def prepare(engine: sa.Engine) -> sa.Engine:
 def refuses_rows(error: DBAPIError, backend: str) -> bool:
     """Tell whether MySQL or MariaDB refused the rows, as it would again."""
     return backend in MYSQL and error_number(error) in _REFUSALS
-
-
-def lacks_right(error: DBAPIError, backend: str) -> bool:
-    """Tell whether the database refused a statement for want of a right, as it would until somebody grants it."""
-    if backend == "postgresql":
-        return getattr(error.orig, "pgcode", None) == _INSUFFICIENT_PRIVILEGE
-    return backend in MYSQL and error_number(error) in _RIGHTS
 
 
 def require_transactions(step: str, connection: sa.Connection, table: sa.Table) -> None:

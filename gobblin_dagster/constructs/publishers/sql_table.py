@@ -14,7 +14,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 
 from gobblin_dagster.constructs.clients.environment import to_store
-from gobblin_dagster.constructs.clients.sql import column_name, make_engine, parse_url, table_place
+from gobblin_dagster.constructs.clients.sql import column_name, lacks_right, make_engine, parse_url, table_place
 from gobblin_dagster.constructs.publishers.sql_ledger import (
     LEDGER,
     existing_tables,
@@ -25,7 +25,6 @@ from gobblin_dagster.constructs.publishers.sql_ledger import (
 from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows, unfit_for_upsert
 from gobblin_dagster.constructs.publishers.sql_mysql import (
     TABLE_OPTIONS,
-    lacks_right,
     prepare,
     refuses_rows,
     require_transactions,

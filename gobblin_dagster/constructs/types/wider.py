@@ -71,7 +71,7 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def joined_text(one: str, other: str) -> str:
-    """Return the schema that has the columns of two, all as texts of `schema_text`, each in a type that holds both.
+    r"""Return the schema that has the columns of two, all as texts of `schema_text`, each in a type that holds both.
 
     Where no type does, that of `other` counts.
 

@@ -68,6 +68,7 @@ def read_gobblin(
         faults=document.faults,
         written=document.written,
         values=document.values,
+        names=document.names,
         yaml=text,
         origins=job.origins,
     )

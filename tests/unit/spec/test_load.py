@@ -428,3 +428,18 @@ def test_values_of_variables_that_settings_name_are_hidden_from_the_start(
     load_project(tmp_path)
     load_job(write(job_file, f"{GOOD}converters: [{{type: hash, columns: [a], key_env: SEAL}}]\n"))
     assert hidden("zaunkoenig-6143 rotkehlchen-8125") == "${STAMP} ${SEAL}"
+
+
+@pytest.mark.parametrize("written", ["${SECRET:-x}", "${SECRET}"])
+def test_refused_variable_is_told_in_the_same_words_whether_it_is_set_or_not(tmp_path: Path, written: str) -> None:
+    jobs = tmp_path / "jobs"
+    jobs.mkdir()
+    (jobs / "j.yaml").write_text(
+        f"job: j\nsource: {{type: files, path: 'in/{{dataset}}.csv', format: csv}}\n"
+        f"extract: {{namespace: n, table: t}}\noutput: {{path: '{written}'}}\n"
+    )
+    project = ProjectSpec.model_validate({"project": "p", "allow": {"environment": ["SHOP_*"]}})
+    said = {str(load_jobs(tmp_path, project, environ=known)[1]) for known in ({}, {"SECRET": ""}, {"SECRET": "lake"})}
+    [same] = said
+    assert "the environment variable SECRET is not in `allow.environment`" in same
+    assert "not set" not in same

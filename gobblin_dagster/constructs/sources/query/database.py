@@ -9,7 +9,7 @@ import sqlite3
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,11 @@ SESSION = (
 instant is, and how PostgreSQL writes times and floats as text."""
 ENCODING = "UTF8"
 """Encoding of texts from the server, whatever the database stores; Arrow uses the same."""
+_GEOMETRIES = (
+    *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"),
+    *("geometrycollection", "geomcollection"),
+)
+"""Types of columns in MySQL and MariaDB that hold geometries."""
 _SAMPLE_ROWS = 100
 
 _PASSING_CODES = (1040, 1053, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1317, 1927, 2002, 2003, 2006, 2013, 2055)
@@ -235,8 +240,21 @@ class Database:
                 yield Table(schema, name, problem=problem)
             else:
                 own_name = partial(column_name, dialect=self._engine.dialect, of_view=name in views)
-                named = ({**part, "name": own_name(part["name"])} for part in parts)
-                yield Table(schema, name, tuple(map(self._column, named)))
+                named = [{**part, "name": own_name(part["name"])} for part in parts]
+                unknown = any(isinstance(part["type"], sa.types.NullType) for part in named)
+                places = self._geometries(inspector, schema, name) if unknown and self.backend in MYSQL else frozenset()
+                columns = map(self._column, named)
+                yield Table(schema, name, tuple(replace(one, is_geometry=one.name in places) for one in columns))
+
+    @staticmethod
+    def _geometries(inspector: sa.Inspector, schema: str, table: str) -> frozenset[str]:
+        """Return the columns of a table of MySQL or MariaDB that hold geometries."""
+        names = {"schema": schema, "table": table, "kinds": _GEOMETRIES}
+        query = sa.text(
+            "SELECT column_name FROM information_schema.columns "
+            "WHERE table_schema = :schema AND table_name = :table AND data_type IN :kinds"
+        ).bindparams(sa.bindparam("kinds", expanding=True))
+        return frozenset(inspector.bind.execute(query, names).scalars())  # type: ignore[union-attr]  # is a connection
 
     def query_columns(self, query: str) -> tuple[Column, ...]:
         """Return the columns of a query's result; raises as `errors`.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from gobblin_dagster.constructs.sources.query.database import Database, Table
 from gobblin_dagster.constructs.sources.query.options import QueryOptions
 from gobblin_dagster.constructs.sources.query.relation import Relation
+from gobblin_dagster.constructs.sources.query.types import Column
 from gobblin_dagster.core.constructs import DatasetOffer, SourceContext
 from gobblin_dagster.core.errors import SourceError
 
@@ -140,9 +141,20 @@ class Tables:
             problem = f"{table.urn} has no column {', '.join(absent)}; it has {there}."
             return Table(table.schema, table.name, table.columns, problem)
         left_out = set(options.exclude_columns) - set(wanted)
-        columns = (column for column in table.columns if column.name not in left_out)
+        columns = [column for column in table.columns if column.name not in left_out]
         is_exact = options.types == "exact"
-        return Table(table.schema, table.name, tuple(one.exactly() if is_exact else one for one in columns))
+        read = tuple(one.exactly() if is_exact else one for one in columns)
+        return Table(table.schema, table.name, read, _geometry_problem(table.urn, read))
+
+
+def _geometry_problem(urn: str, columns: Iterable[Column]) -> str:
+    places = [column.name for column in columns if column.is_geometry]
+    if not places:
+        return ""
+    return (
+        f"{urn}: column {', '.join(places)} holds geometries, which no CAST makes text. Leave it out by "
+        f"`exclude_columns`, or read the table by a `query` that has ST_AsText({places[0]})."
+    )
 
 
 def _split(urn: str) -> tuple[str, str]:

@@ -32,6 +32,8 @@ class Column:
     """Name of the Arrow type with `types: exact`, if it is another one; `_INET` for addresses."""
     is_address: bool = False
     """Whether the text of an address has a mask only if the value has one."""
+    is_geometry: bool = False
+    """Whether it is a geometry of MySQL or MariaDB, which they do not cast to text."""
     is_instant: bool | None = None
     """Whether it holds instants, if that is known and its Arrow type does not say it."""
 

@@ -629,7 +629,12 @@ def test_numbers_that_are_read_as_texts_keep_their_order(tmp_path: Path, shop: s
     shop.execute("CREATE TABLE parcels (id NUMERIC)")
     shop.executemany("INSERT INTO parcels VALUES (?)", [(number,) for number in (10, 9, 9, 100)])
     [unit] = plan(source(tmp_path, tables=["parcels"]))["main.parcels"].work_units
-    body = {"type": "query", "url": "sqlite:///shop.db", "tables": ["parcels"], "watermark": {"column": "id", "type": "long"}}
+    body = {
+        "type": "query",
+        "url": "sqlite:///shop.db",
+        "tables": ["parcels"],
+        "watermark": {"column": "id", "type": "long"},
+    }
     context = ConstructContext(job="shop", base_dir=str(tmp_path), in_order=True, limit_rows=1)
     extractor = registry.create(ConstructKind.SOURCE, ConstructSpec.model_validate(body), context).extractor(unit)
     found = [(chunk.batch["id"].to_pylist(), str(extractor.position())) for chunk in extractor.chunks()]
