@@ -18,10 +18,10 @@ _NAME = "converter 'hash'"
 
 
 class HashConverter(EachRowConverter):
-    """Replace values by their HMAC-SHA256 in hexadecimal; equal values have equal hashes, in all columns and runs.
+    """Replace values by their HMAC-SHA256 in hexadecimal; equal texts have equal hashes, in all columns and runs.
 
-    Without the key, nobody can find a value by trying all possible ones. Numbers and times are hashed as text; null
-    stays null.
+    Without the key, nobody can find a value by trying all possible ones. Numbers and times are hashed as text, so 5 and
+    the decimal 5.0 have different hashes; null stays null.
 
     Shape: all columns in their order, as many rows; hashed columns are `string`, null for null.
 

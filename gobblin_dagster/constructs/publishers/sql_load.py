@@ -174,5 +174,6 @@ def _merge_statement(
         f"INSERT INTO {preparer.format_table(table)} AS held ({', '.join(names)}) "  # noqa: S608  # names are quoted
         f"SELECT {', '.join(names)} FROM (SELECT *, {newest} AS gobblin_rank FROM {preparer.format_table(staged)}) AS "
         "ranked "
-        f"WHERE gobblin_rank = 1 ON CONFLICT ({keys}) DO {action}"
+        # In their order: the table may take keys for equal that are two here (COLLATE NOCASE).
+        f"WHERE gobblin_rank = 1 ORDER BY {_ROW} ON CONFLICT ({keys}) DO {action}"
     )

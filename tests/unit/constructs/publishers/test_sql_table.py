@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-from gobblin_dagster.constructs.publishers.sql_load import column_type
+from gobblin_dagster.constructs.publishers.sql_load import column_type, merge_rows
 from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep, SqlTableOptions, SqlTablePublisher
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import ConstructContext
@@ -565,3 +565,12 @@ def test_dataset_whose_rows_a_table_keeps_is_not_rolled_back(tmp_path: Path) -> 
 
     with pytest.raises(UsageError, match="branch 'all' is published to a database table"):
         rollback(project(tmp_path, job), job, "c", 1)
+
+
+def test_of_keys_that_the_table_takes_for_equal_the_last_row_counts() -> None:
+    with sa.create_engine("sqlite://").begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE t (code TEXT COLLATE NOCASE PRIMARY KEY, n INTEGER)")
+        table = sa.Table("t", sa.MetaData(), autoload_with=connection)
+        rows = pa.RecordBatch.from_pylist([{"code": "a", "n": 1}, {"code": "A", "n": 2}])
+        merge_rows(connection, table, ["code"], [], [rows])
+        assert connection.exec_driver_sql("SELECT n FROM t").scalars().all() == [2]
