@@ -959,3 +959,15 @@ def test_watermark_column_that_gets_a_zone_is_not_read_on_with_positions_of_the_
         assert run() == (0, "")
     wish(tmp_path, job, Specific("2026-01-05T11:00:00Z"), "public.t", origin=column_origin("at", has_zone=True))
     assert "watermark column was created again or changed since then, so the position means nothing" in run()[1]
+
+
+@pytest.mark.parametrize("kind", ["numeric", "numeric(12,2)", "double precision"])
+def test_numbers_with_fractions_are_no_positions(url: str, connect: Connect, kind: str) -> None:
+    with connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE parcels (id {kind}); INSERT INTO parcels VALUES (9), (10), (8)")
+    reader = Reader(source(url, tables=["parcels"]), "public.parcels")
+    assert sorted(map(float, reader.run())) == [8, 9, 10]
+    with connect() as connection, connection.cursor() as cursor:
+        cursor.execute("INSERT INTO parcels VALUES (10.5), (11)")
+    with pytest.raises(AssertionError, match=r"expected whole numbers, got 1 with a fraction, e\.g\. 10\.5"):
+        reader.plan()
