@@ -52,13 +52,20 @@ def recover(opened: JobContext, leases: LeaseKeeper, committer: Committer) -> tu
     left = [lease for lease in held if not lease.is_held(now)]
     if not waiting and not left:
         return ()
-    wanted = {urn for bundle in waiting for urn in bundle.leases}
-    grant = leases.acquire(wanted | {lease.dataset_urn for lease in left})
+    wanted = _leases_of(waiting) | {lease.dataset_urn for lease in left}
+    asked: set[str] = set()
+    busy: dict[str, Lease] = {}
+    while new := wanted - asked:
+        busy |= leases.acquire(new).busy
+        asked |= new
+        # Until we took its lease, a run could store more: half of a group would be undone while it publishes the rest.
+        waiting = bundles(store.load_sequences(job.job), opened.selection.matches)
+        wanted = _leases_of(waiting)
     recovered: list[RecoveredDataset] = []
     free: list[Bundle] = []
     for bundle in waiting:
-        if taken := sorted(bundle.leases & set(grant.busy)):
-            holder = grant.busy[taken[0]]
+        if taken := sorted(bundle.leases & busy.keys()):
+            holder = busy[taken[0]]
             reason, is_busy = str(busy_error(holder)), not isinstance(holder, DamagedLease)
             recovered += [
                 RecoveredDataset(s.id, s.dataset_urn, s.state, reason=reason, is_busy=is_busy) for s in bundle.sequences
@@ -71,9 +78,13 @@ def recover(opened: JobContext, leases: LeaseKeeper, committer: Committer) -> tu
             recovered += [RecoveredDataset(s.id, s.dataset_urn, s.state, reason=reason) for s in bundle.sequences]
     free = [bundle for bundle in free if not bundle.leases & strange.keys()]
     recovered += _redo(opened, leases, committer, free)
-    recovered += _tidied(opened, leases, [lease for lease in left if lease.dataset_urn in grant.granted])
+    recovered += _tidied(opened, leases, [lease for lease in left if lease.dataset_urn not in busy])
     leases.leave(committer.unfinished)
     return tuple(recovered)
+
+
+def _leases_of(waiting: Sequence[Bundle]) -> set[str]:
+    return {urn for bundle in waiting for urn in bundle.leases}
 
 
 def _missing_before(opened: JobContext, waiting: Sequence[StoredSequence]) -> dict[str, str]:

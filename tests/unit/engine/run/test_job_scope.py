@@ -24,6 +24,7 @@ from gobblin_dagster.engine.commit.listener import SilentListener
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.maintenance.abandon import abandon_sequence
 from gobblin_dagster.engine.results import RecoveredDataset, RunResult
+from gobblin_dagster.engine.run import recovery
 from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.engine.run.recovery import recover_job
 from gobblin_dagster.spec.job import JobSpec
@@ -81,6 +82,29 @@ def test_all_datasets_are_published_together(tmp_path: Path) -> None:
     assert run(tmp_path, job).exit_code == 0
     assert all(published(tmp_path, job, urn) == list(range(10)) for urn in "abc")
     assert outcomes(run(tmp_path, job)) == dict.fromkeys("abc", "idle")
+
+
+def test_group_whose_leader_is_stored_until_its_lease_is_taken_goes_forward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = group_job(THREE)
+    die(tmp_path, job, DieAfter(prepared=3))
+    looked: list[int] = []
+    load = SqlStateStore.load_sequences
+
+    def load_sequences(self: SqlStateStore, *args: Any, **kwargs: Any) -> list[StoredSequence]:
+        found = load(self, *args, **kwargs)
+        looked.append(len(found))
+        return (
+            found if len(looked) > 1 else [one for one in found if (group := group_of(one)) and group.leader != one.id]
+        )
+
+    monkeypatch.setattr(SqlStateStore, "load_sequences", load_sequences)
+    opened = project(tmp_path, job)
+    with closing(opened.open_store()) as store, (context := JobContext.of(opened, job, store)).lease_keeper() as leases:
+        recovered = recovery.recover(context, leases, context.committer())
+    assert {one.dataset_urn: one.state for one in recovered} == dict.fromkeys("abc", SequenceState.COMMITTED)
+    assert all(published(tmp_path, job, urn) == list(range(10)) for urn in "abc")
 
 
 def test_one_failed_work_unit_holds_back_all_datasets(tmp_path: Path) -> None:
