@@ -35,11 +35,11 @@ _HINT = "Write it as sqlite:///folder/state.db or postgresql://user:password@hos
 WRITE = "gobblin_write"
 """Execution option of connections that will write; set it to True before the transaction begins."""
 
-_POSTGRESQL_SESSION = (
-    f"SET lock_timeout = '{LOCK_WAIT_S}s'",
-    f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'",
+_POSTGRESQL_TRANSACTION = (
+    f"SELECT set_config('lock_timeout', '{LOCK_WAIT_S}s', true), "
+    f"set_config('idle_in_transaction_session_timeout', '{IDLE_IN_TRANSACTION_S}s', true), "
     # If a power loss made the server forget a commit, the watermark would stay behind the published data for ever.
-    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
+    "set_config('synchronous_commit', coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on'), true)"
 )
 
 
@@ -148,12 +148,11 @@ def _postgresql_engine(url: URL, answer_within_s: float | None) -> Engine:
     # Without the ping, each pooled connection would raise an error once after a restart of the server.
     engine = create_engine(url, pool_pre_ping=True, connect_args=arguments)
 
-    @event.listens_for(engine, "connect")
-    def configure(connection: Any, _record: Any) -> None:
-        with connection.cursor() as cursor:
-            for statement in _POSTGRESQL_SESSION:
-                cursor.execute(statement)
-        connection.commit()
+    @event.listens_for(engine, "begin")
+    def configure(connection: Connection) -> None:
+        # For the transaction alone: a pool such as PgBouncer gives each transaction another session, which it then
+        # hands on to other programs.
+        connection.exec_driver_sql(_POSTGRESQL_TRANSACTION)
 
     return engine
 

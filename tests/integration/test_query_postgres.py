@@ -24,7 +24,9 @@ import pytest
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.sources.incremental.watermark_column import column_origin
 from gobblin_dagster.constructs.sources.query import planner, row_counts
-from gobblin_dagster.constructs.sources.query.commit_horizon import settle
+from gobblin_dagster.constructs.sources.query.commit_horizon import oldest_transaction, settle
+from gobblin_dagster.constructs.sources.query.database import Database
+from gobblin_dagster.constructs.sources.query.extractor import _libpq_url
 from gobblin_dagster.constructs.sources.query.source import QuerySource
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, SourceContext
@@ -199,6 +201,40 @@ def test_times_wait_for_the_oldest_open_transaction(url: str, connect: Connect) 
     later = Reader(source(url, "at", "timestamp", horizon="none"))
     later.committed = reader.committed
     assert later.run() == [2, 3]
+
+
+def test_writer_with_a_session_that_a_pool_had_lent_to_us_is_waited_for_and_our_readers_are_not(
+    url: str, connect: Connect
+) -> None:
+    early, late = connect(), connect()
+    with early.cursor() as cursor:  # PgBouncer leaves the name of its last user to a program without a name
+        cursor.execute("SET application_name = 'gobblin_dagster'"), early.commit()
+    insert(early), insert(late), late.commit()
+    assert Reader(source(url, "at", "timestamp")).run() == []
+    early.commit()
+    made = source(url, "at", "timestamp", horizon="none")
+    extractor = made.extractor(Reader(made).plan().work_units[0])
+    next(extractor.chunks())  # its transaction stays open
+    with late.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        (now,) = cursor.fetchone()
+    late.commit()
+    assert oldest_transaction(Database(url, "/", "shop")) > now
+    extractor.close()
+
+
+def test_reading_cannot_write_and_asks_for_nothing_that_a_pool_refuses(url: str, connect: Connect) -> None:
+    made = source(url, query="SELECT id, f(id) AS value FROM events")
+    owner, definition = connect(), "CREATE OR REPLACE FUNCTION f(bigint) RETURNS bigint LANGUAGE sql AS "
+    with owner.cursor() as cursor:
+        cursor.execute(f"{definition}'SELECT $1'"), insert(owner), owner.commit()
+        (unit,) = Reader(made, "shop.all").plan().work_units
+        cursor.execute(f"{definition}'SELECT nextval(''events_id_seq'')'"), owner.commit()
+    extractor = made.extractor(unit)
+    with pytest.raises(ExtractError, match="read-only transaction"):
+        list(extractor.chunks())
+    extractor.close()
+    assert "options" not in _libpq_url(Database(url, "/", "shop").url)  # PgBouncer knows no such parameter
 
 
 def test_lag_serves_where_ids_are_taken_before_the_insert(url: str, connect: Connect) -> None:
@@ -661,7 +697,7 @@ def test_server_that_ends_the_connection_while_reading_is_transient(url: str, co
     next(chunks)
     with writer.cursor() as cursor:
         cursor.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'gobblin_dagster'"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'gobblin_dagster reads'"
             " AND datname = current_database()"
         )
     with pytest.raises(TransientError, match="cannot be read now"):

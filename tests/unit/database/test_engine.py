@@ -175,12 +175,21 @@ def test_urls_are_shown_without_secrets(url: str, shown: str) -> None:
 
 
 @pytest.mark.postgres
-def test_every_postgres_session_is_durable_and_cannot_stall_others(postgres_engine: Engine) -> None:
+def test_every_postgres_transaction_is_durable_and_cannot_stall_others(postgres_engine: Engine) -> None:
     with postgres_engine.connect() as one, postgres_engine.connect() as two:
         for connection in (one, two):
             assert setting(connection, "SHOW synchronous_commit") == "on"
             assert setting(connection, "SHOW lock_timeout") == "30s"
             assert setting(connection, "SHOW idle_in_transaction_session_timeout") == "1min"
+
+
+@pytest.mark.postgres
+def test_a_session_is_handed_on_as_it_was(postgres_engine: Engine) -> None:
+    """As PgBouncer does after each transaction."""
+    run(postgres_engine, "SELECT 1")
+    with postgres_engine.raw_connection().cursor() as cursor:  # type: ignore[attr-defined]  # the driver has no types
+        cursor.execute("SHOW lock_timeout")
+        assert cursor.fetchone() == ("0",)
 
 
 @pytest.mark.postgres

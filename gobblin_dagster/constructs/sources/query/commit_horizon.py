@@ -22,7 +22,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from gobblin_dagster.constructs.sources.query.database import APPLICATION, Database
+from gobblin_dagster.constructs.sources.query.database import READING, Database
 from gobblin_dagster.core.errors import SourceError
 
 MARGIN_S = 1
@@ -66,7 +66,7 @@ def oldest_transaction(database: Database) -> datetime:
         SourceError: transactions of other users are hidden from ours.
     """
     with database.session() as session:
-        now, oldest, hidden = session.execute(_OLDEST, {"application": APPLICATION}).one()
+        now, oldest, hidden = session.execute(_OLDEST, {"application": READING}).one()
     if hidden:
         raise SourceError(
             job=database.job,

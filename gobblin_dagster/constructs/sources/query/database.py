@@ -31,13 +31,20 @@ from gobblin_dagster.core.errors import SourceError, TransientError
 from gobblin_dagster.core.postgresql import postgresql_may_recover
 
 APPLICATION = "gobblin_dagster"
-"""Name of our sessions in PostgreSQL; the commit horizon ignores them, because they never write."""
-SESSION = (
-    "SELECT set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO', false), "
-    "set_config('extra_float_digits', '3', false)"
+"""Name of our sessions in PostgreSQL."""
+READING = f"{APPLICATION} reads"
+"""Their name as long as a transaction of ours lasts; the commit horizon ignores these, because they never write.
+
+Not the name of the session: a pool such as PgBouncer hands sessions on, and one of a writer that has no name of its own
+keeps the last one."""
+TRANSACTION = (
+    "SELECT set_config('TimeZone', 'UTC', true), set_config('DateStyle', 'ISO', true), "
+    "set_config('extra_float_digits', '3', true), set_config('transaction_read_only', 'on', true), "
+    f"set_config('application_name', '{READING}', true)"
 )
-"""Settings of each session. Without them, the server's settings or the caller's PGTZ would decide on which day an
-instant is, and how PostgreSQL writes times and floats as text."""
+"""Settings of each transaction. Without the first three, the server's settings or the caller's PGTZ would decide on
+which day an instant is, and how PostgreSQL writes times and floats as text. They end with the transaction, because a
+pool may use another session for the next one."""
 ENCODING = "UTF8"
 """Encoding of texts from the server, whatever the database stores; Arrow uses the same."""
 _GEOMETRIES = (
@@ -143,7 +150,7 @@ class Database:
             connect_args = {"charset": "utf8mb4"}  # in any other, the server replaces characters by `?`
         engine = make_engine(self.url, self.shown, connect_args)
         if self.is_postgresql:
-            sa.event.listen(engine, "connect", _at_first(SESSION))
+            sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(TRANSACTION))
         if self.backend in MYSQL:
             sa.event.listen(
                 engine, "connect", _at_first("SET time_zone = '+00:00'", "SET SESSION TRANSACTION READ ONLY")

@@ -25,7 +25,7 @@ from gobblin_dagster.constructs.sources.incremental.in_order import InOrder
 from gobblin_dagster.constructs.sources.query.database import (
     APPLICATION,
     ENCODING,
-    SESSION,
+    TRANSACTION,
     Database,
     without_credentials,
 )
@@ -200,10 +200,11 @@ class _AdbcReader:
         self._sql = str(statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
         with self._errors():
             self._connection = adbc.AdbcConnection(_adbc_database(connect, _libpq_url(database.url)))
+            self._connection.set_autocommit(False)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         with self._errors(), self._adbc.AdbcStatement(self._connection) as statement:
-            statement.set_sql_query(SESSION)
+            statement.set_sql_query(TRANSACTION)
             statement.execute_update()
             statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(self._block_bytes)})
             statement.set_sql_query(self._sql)
@@ -213,6 +214,7 @@ class _AdbcReader:
                     if batch.num_rows:
                         self._refuse_infinite(batch)
                         yield batch
+            self._connection.commit()  # a pool gives the session to others; it ends one in the midst of a transaction
 
     def close(self) -> None:
         self._connection.close()
@@ -329,15 +331,14 @@ def _whole_numbers(texts: pa.Array) -> pa.Array:
 
 
 def _libpq_url(url: sa.URL) -> str:
-    """Return the URL in libpq's form; read-only, and with our application name."""
+    """Return the URL in libpq's form, with our application name."""
     _, given = psycopg2.dialect().create_connect_args(url)  # type: ignore[no-untyped-call]  # as `dialect` above
+    # Options of the URL (a search_path) hold for the plan, so they must hold for reading too.
     options = {
         **given,
         "application_name": APPLICATION,
         "connect_timeout": str(CONNECT_WAIT_S),
         "client_encoding": ENCODING,
-        # Options of the URL (a search_path) hold for the plan, so they must hold for reading too.
-        "options": f"{given.get('options', '')} -c default_transaction_read_only=on".lstrip(),
     }
     # Encoded by hand: libpq decodes %20, but not `+`; SQLAlchemy writes spaces in names and passwords as `+`.
     return "postgresql:///?" + "&".join(f"{quote(key)}={quote(str(value), safe='')}" for key, value in options.items())
