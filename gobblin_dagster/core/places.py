@@ -6,6 +6,7 @@ unchanged, because it does not move with the project.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,6 +105,11 @@ def is_same_place(one: str, other: str) -> bool:
     """
     (scheme, servers, path), (scheme2, servers2, path2) = _parts(one), _parts(other)
     return (scheme, path) == (scheme2, path2) and (servers == servers2 or bool(servers & servers2))
+
+
+def do_meet(some: Collection[str], others: Collection[str]) -> bool:
+    """Return whether two lists of folders or URLs have a place in common."""
+    return any(is_same_place(one, other) for one in some for other in others)
 
 
 def _parts(place: str) -> tuple[str, set[str], str]:

@@ -161,7 +161,8 @@ class JobContext:
             look = partial(lost_outputs, self.storage, store, root, job, known)
             # HDFS's client waits minutes for a server that is away; what has nothing to publish need not.
             lost = in_time(look, _PATIENCE_S) if is_idle_far_away else look()
-            return self._moved_in(datasets, known) | lost
+            urns = [one.dataset_urn for one in datasets if one.is_moving and not one.startpoints]
+            return self.moved_in({urn: known[urn] for urn in urns if urn in known}) | lost
         except OSError as error:
             problem = StorageError.of(error, "look for manifests in", root)
         except EnvironmentFaultError as error:
@@ -169,10 +170,8 @@ class JobContext:
         unseen.append(f"it is not known whether the output still holds what was published: {problem}")
         return {}
 
-    def _moved_in(self, datasets: Sequence[DatasetPlan], states: Mapping[str, DatasetState]) -> dict[str, str]:
-        """Say which datasets would go on in the place of another job."""
-        working = [one.dataset_urn for one in datasets if one.is_moving and not one.startpoints]
-        known = {urn: states[urn] for urn in working if urn in states}
+    def moved_in(self, known: Mapping[str, DatasetState]) -> dict[str, str]:
+        """Say which datasets would go on in the place of another job; those to publish, without a startpoint."""
         if not known or self.job.extract.reads_everything:
             return {}
         is_of_flow = self.project.has_elsewhere is not None and self.job.job not in self.project.lines

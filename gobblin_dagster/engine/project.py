@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TypeAlias
 
 from gobblin_dagster.core.clock import Clock, SystemClock
 from gobblin_dagster.core.errors import EnvironmentFaultError, SpecError, UsageError
@@ -33,6 +34,9 @@ from gobblin_dagster.state import open_store
 from gobblin_dagster.state.store import StateStore
 from gobblin_dagster.storage import open_storage
 
+Fits: TypeAlias = Callable[[JobSpec | None], bool]
+"""Asks something of a job as it is now; None: it was changed since it ran last, and nobody knows how it is."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobLines:
@@ -55,15 +59,17 @@ class Project:
     clock: Clock = field(default_factory=SystemClock)
     lines: Mapping[str, JobLines] = field(default_factory=dict, kw_only=True)
     """Where jobs stand, by name; jobs that were not loaded from a file are absent."""
-    has_elsewhere: Callable[[str], bool] | None = field(default=None, kw_only=True, compare=False)
-    """Tells whether the project has a job that stands in none of `lines`, such as that of a flow of its service; None:
-    nobody knows of such jobs. Raises TransientError, StorageError."""
+    has_elsewhere: Callable[[str, Fits], bool] | None = field(default=None, kw_only=True, compare=False)
+    """Tells whether the project has a job that stands in none of `lines`, such as that of a flow of its service, and
+    that fits; None: nobody knows of such jobs. Raises TransientError, StorageError."""
     changed_elsewhere: Callable[[str], datetime | None] | None = field(default=None, kw_only=True, compare=False)
     """Tells when the flow of such a job was changed last, or posted again; None: it has no flow. Raises as that."""
 
-    def is_gone(self, job: str) -> bool:
-        """Return whether a job, which the state store knows, is one that the project does not have any more."""
-        return job not in self.lines and not (self.has_elsewhere is not None and self.has_elsewhere(job))
+    def has(self, job: str, fits: Fits = lambda _: True) -> bool:
+        """Return whether the project has a job of this name now, and it fits; one that cannot be read does."""
+        if job in self.lines:
+            return all(fits(one) for one in self.jobs if one.job == job)
+        return self.has_elsewhere is not None and self.has_elsewhere(job, fits)
 
     def open_store(self) -> StateStore:
         """Open the state store; raises StoreVersionError, TransientError, UsageError."""

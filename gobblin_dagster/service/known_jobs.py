@@ -9,7 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gobblin_dagster.engine.project import Project
+from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.engine.project import Fits, Project
 from gobblin_dagster.spec.project import ProjectSpec
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def with_flows(project: Project) -> Project:
     """Return the project, which knows the jobs of its service's flows too; as it is if it has no service.
 
     A flow has the jobs of its newest execution that had jobs: so no template is read, and the project of a worker that
-    shares the service's database needs none.
+    shares the service's database needs none. If the flow was changed since, its jobs are not known until it runs.
     """
     if service_ran(project.root, project.spec):
         url = project.spec.service.store
@@ -38,20 +39,32 @@ def with_flows(project: Project) -> Project:
         return project
     return dataclasses.replace(
         project,
-        has_elsewhere=lambda job: _is_known(project, url, job),
+        has_elsewhere=lambda job, fits: _has(project, url, job, fits),
         changed_elsewhere=lambda job: _changed_at(project, url, job),
     )
 
 
-def _is_known(project: Project, url: str, job: str) -> bool:
-    from gobblin_dagster.service.store.job_rows import is_job_of_flow  # noqa: PLC0415 - as in `_read`
+def _has(project: Project, url: str, job: str, fits: Fits) -> bool:
+    from gobblin_dagster.service.executors.job_body import read_job_body  # noqa: PLC0415 - as in `_read`
+    from gobblin_dagster.service.store.job_rows import find_job_of_flow  # noqa: PLC0415 - as in `_read`
     from gobblin_dagster.spec.load import load_jobs  # noqa: PLC0415 - as in `_read`
 
     root = project.root
-    if (root / project.spec.jobs).is_dir() and any(one.spec.job == job for one in load_jobs(root, project.spec)[0]):
-        return True  # a worker's project has no job files loaded
+    if (root / project.spec.jobs).is_dir():  # a worker's project has no job files loaded
+        for one in load_jobs(root, project.spec)[0]:
+            if one.spec.job == job:
+                return fits(one.spec)
     with _read(project, url) as transaction:
-        return is_job_of_flow(transaction, job)
+        found = find_job_of_flow(transaction, job)
+    if found is None:
+        return False
+    if found.is_changed:
+        return fits(None)
+    try:
+        spec = read_job_body(job, found.body, root, project.spec)
+    except GobblinDagsterError:  # it needs a variable or a package that only its own executor has
+        return True
+    return fits(spec)
 
 
 def _changed_at(project: Project, url: str, job: str) -> datetime | None:

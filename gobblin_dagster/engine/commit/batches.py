@@ -5,7 +5,7 @@ Each dataset of a batch still stands alone: one that fails leaves the batch, see
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from gobblin_dagster.core.commit import CommitSequence
@@ -22,6 +22,14 @@ Leased: TypeAlias = tuple[CommitSequence, int]
 """A sequence and our epoch of its dataset."""
 Errors: TypeAlias = dict[str, Exception | None]
 """Errors by dataset.urn; None if the dataset is fine."""
+Look: TypeAlias = Callable[[Sequence[CommitSequence]], Mapping[str, Exception]]
+"""Says, by dataset.urn, why sequences must not be published that were prepared just now. Two runs that prepare
+the same rows in the same moments, and look then, do not both overlook the other one."""
+
+
+def no_look(_: Sequence[CommitSequence]) -> Mapping[str, Exception]:
+    """Let all sequences be published."""
+    return {}
 
 
 def share_transactions(items: Sequence[Leased], parallelism: int, storage: Storage) -> list[list[Leased]]:

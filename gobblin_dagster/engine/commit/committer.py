@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 from gobblin_dagster.core.commit import UNFINISHED, CommitSequence, SequenceState, StoredSequence
@@ -35,7 +36,15 @@ from gobblin_dagster.core.errors import (
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.traits import StepTraits, traits_of
 from gobblin_dagster.core.utils.parallel import in_parallel
-from gobblin_dagster.engine.commit.batches import Errors, Leased, each, share_transactions, without_faults
+from gobblin_dagster.engine.commit.batches import (
+    Errors,
+    Leased,
+    Look,
+    each,
+    no_look,
+    share_transactions,
+    without_faults,
+)
 from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
 from gobblin_dagster.engine.commit.listener import CommitListener, SilentListener
 from gobblin_dagster.engine.commit.manifest import manifest_dir, manifest_path, write_manifest
@@ -290,18 +299,34 @@ class Committer:
             raise _storage_error("undo", sequence, error) from error
         return SequenceState.ABORTED
 
-    def publish_all(self, items: Sequence[Leased]) -> Errors:
+    def publish_all(self, items: Sequence[Leased], look: Look = no_look) -> Errors:
         """Prepare and publish datasets in parallel; one dataset's failure never stops another.
 
         Many small datasets share transactions of the store, see `batches`.
 
         Args:
             items: (sequence, epoch), one per dataset of one job.
+            look: says which prepared sequences must not be published; they are taken back.
 
         Returns:
-            By dataset.urn: None if it is committed, else the error as of `prepare` and `publish`.
+            By dataset.urn: None if it is committed, else the error as of `prepare`, `publish` and `look`.
         """
-        return self._together(items, self._publish_batch)
+        return self._together(items, partial(self._publish_batch, look=look))
+
+    def take_back(self, items: Sequence[Leased], errors: Mapping[str, Exception | None]) -> Errors:
+        """Give up sequences that this run has prepared, and whose steps it has not begun, because of these errors.
+
+        Returns:
+            By dataset.urn: the error, or the one that kept the sequence from being given up: it stays.
+        """
+
+        def one(sequence: CommitSequence, epoch: int) -> None:
+            self._store.start_abort(sequence.id, epoch, str(errors[sequence.dataset_urn]))
+            self._store.finish_abort(sequence.id, epoch)
+            delete_staging(self._storage, sequence)
+
+        refused = [item for item in items if errors.get(item[0].dataset_urn) is not None]
+        return {**errors, **{urn: error for urn, error in each(refused, one).items() if error is not None}}
 
     def recover(self, stored: StoredSequence, epoch: int, undo_because: str = "") -> Recovery:
         """Finish, undo or quarantine a stored sequence; a second call changes nothing.
@@ -357,11 +382,15 @@ class Committer:
         errors = {urn: error for done in in_parallel(work, batches, self._parallelism) for urn, error in done.items()}
         return {sequence.dataset_urn: errors[sequence.dataset_urn] for sequence, _ in items}
 
-    def _publish_batch(self, batch: Sequence[Leased]) -> Errors:
+    def _publish_batch(self, batch: Sequence[Leased], look: Look) -> Errors:
         if self._delivery == "at_least_once":
-            return each(batch, self.publish_unlogged)
+            errors = Errors(look([sequence for sequence, _ in batch]))
+            free = [item for item in batch if errors.get(item[0].dataset_urn) is None]
+            return errors | each(free, self.publish_unlogged)
         errors = self._prepare_batch(batch)
         ready = without_faults(batch, errors)
+        errors |= self.take_back(ready, look([sequence for sequence, _ in ready]))
+        ready = without_faults(ready, errors)
         made = self._runner.make_folders([sequence for sequence, _ in ready]) if len(ready) > 1 else NONE_MADE
         errors |= each(ready, lambda sequence, epoch: self._roll(sequence, epoch, made))
         return errors | self._conclude_batch(without_faults(batch, errors))

@@ -28,7 +28,7 @@ from gobblin_dagster.core.errors import (
 from gobblin_dagster.core.places import AS_STORED
 from gobblin_dagster.core.utils.parallel import in_parallel
 from gobblin_dagster.engine.commit.all_or_none import with_held_back
-from gobblin_dagster.engine.commit.batches import Errors, Leased
+from gobblin_dagster.engine.commit.batches import Errors, Leased, Look, no_look
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.committer import Committer, Recovery
 from gobblin_dagster.engine.commit.path_guard import check_paths
@@ -87,21 +87,29 @@ class GroupCommitter:
         self._store = store
         self._parallelism = parallelism
 
-    def publish_all(self, items: Sequence[Leased]) -> Errors:
+    def publish_all(self, items: Sequence[Leased], look: Look = no_look) -> Errors:
         """Publish all sequences or none.
+
+        Args:
+            items: (sequence, epoch), one per dataset of one job.
+            look: as `Committer.publish_all` takes it.
 
         Returns:
             By dataset.urn: None if it is committed, else its own error, or GroupHeldBackError with the error of another
             dataset.
         """
         if len(items) == 1:
-            return self._committer.publish_all(items)
+            return self._committer.publish_all(items, look)
         leader = items[0][0]
         group = CommitGroup(leader.id, leader.dataset_urn, len(items))
         members = [(replace(sequence, group=group), epoch) for sequence, epoch in items]
         errors = self._prepare(members[1:])
         if not _faults(errors):
             errors |= self._prepare(members[:1])
+        if not _faults(errors) and (refused := look([sequence for sequence, _ in members])):
+            # The leader first: as long as it is prepared, another run may still finish the group.
+            errors = _held_back(members, dict(refused))
+            return self._committer.take_back(members, errors)
         if not _faults(errors):
             errors = self._roll(members)
             if not _faults(errors):

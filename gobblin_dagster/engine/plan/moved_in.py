@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.places import is_same_place
+from gobblin_dagster.core.places import do_meet
 from gobblin_dagster.state.store import StateStore
 
 
@@ -25,26 +25,34 @@ def moved_in(
     here = [place for home in homes.values() for place in home.values() if place]
     found = {}
     for urn, ours in states.items():
-        was = _places(ours)
-        if not here or not was or _meet(was, here):
+        was = _places(ours, is_last=True)
+        if not here or not was or do_meet(was, here):
             continue
+        goes_back = do_meet(_places(ours), here)
         for name in store.list_jobs([urn], {ours.job}):
             other = store.load_readable_states(name, [urn])[0].get(urn)
-            if other is not None and _meet(_places(other), here):
+            theirs = _places(other) if other is not None else []
+            says = (
+                f"this job published this dataset up to {ours.watermark} to {was[0]}, and job {name!r} published it up"
+            )
+            if other is not None and do_meet(theirs, here):
                 found[urn] = (
-                    f"this job published this dataset up to {ours.watermark} to {was[0]}, and job {name!r} published "
-                    f"it up to {other.watermark} to {here[0]}, where this job would go on. If the two exchanged their "
+                    f"{says} to {other.watermark} to {here[0]}, where this job would go on. If the two exchanged their "
                     "names or outputs, rows would come twice or be left out: give each its own again. Else "
                     f"`{command}` says where this job goes on: at {other.watermark} if it takes the place of that one, "
                     f"at {ours.watermark} if both are to publish here"
                 )
                 break
+            if other is not None and goes_back and do_meet(theirs, was):
+                found[urn] = (
+                    f"{says} to {other.watermark} there too. This job goes back to {here[0]}, which lacks what it "
+                    f"published since it left: `{command}` says where it goes on there"
+                )
+                break
     return found
 
 
-def _places(state: DatasetState) -> list[str]:
-    return [place for places in state.places.values() for place in places if place]
-
-
-def _meet(some: Iterable[str], others: Iterable[str]) -> bool:
-    return any(is_same_place(one, other) for one in some for other in others)
+def _places(state: DatasetState, *, is_last: bool = False) -> list[str]:
+    """Return where the rows of a dataset are, or where those of its last commit are."""
+    lasts = {name: len(state.holders[name]) for name in state.holders if is_last}
+    return [place for name, places in state.places.items() for place in places[: lasts.get(name)] if place]

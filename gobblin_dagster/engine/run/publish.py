@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from gobblin_dagster.core.commit import CommitSequence, SequenceState
 from gobblin_dagster.core.errors import GobblinDagsterError
@@ -16,7 +17,7 @@ from gobblin_dagster.engine.commit.group import GroupCommitter
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
-from gobblin_dagster.engine.run.store_check import renamed_meanwhile
+from gobblin_dagster.engine.run.store_check import published_meanwhile
 from gobblin_dagster.state.store import StateStore
 
 
@@ -58,11 +59,8 @@ def _result(
 def _free(
     opened: JobContext, sequences: Mapping[str, CommitSequence], leases: LeaseKeeper
 ) -> tuple[list[Leased], dict[str, GobblinDagsterError]]:
-    """Return the sequences that may be published, with their epochs, and the errors of those that may not.
-
-    While this run was reading, a job that was renamed may have published the same rows under its other name.
-    """
-    kept_back = renamed_meanwhile(opened, sequences.values()) | leases.secure(sequences)
+    """Return the sequences that may be published, with their epochs, and the errors of those that may not."""
+    kept_back = leases.secure(sequences)
     free = [(one, leases.epoch(urn)) for urn, one in sequences.items() if urn not in kept_back]
     return free, kept_back
 
@@ -70,11 +68,13 @@ def _free(
 def _publish_all(
     opened: JobContext, committer: Committer, items: Sequence[Leased], kept_back: Mapping[str, Exception]
 ) -> Errors:
+    # While this run was reading, a job that was renamed may have published the same rows under its other name.
+    look = partial(published_meanwhile, opened)
     if not is_all_or_none(opened.job):
-        return committer.publish_all(items)
+        return committer.publish_all(items, look)
     if kept_back:
         return with_held_back([sequence.dataset_urn for sequence, _ in items], kept_back)
-    return GroupCommitter(committer, opened.store, opened.job.commit.parallelism).publish_all(items)
+    return GroupCommitter(committer, opened.store, opened.job.commit.parallelism).publish_all(items, look)
 
 
 def _is_committed(sequence: CommitSequence, store: StateStore) -> bool:

@@ -19,6 +19,7 @@ from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.plan.lost_output import set_back_outputs
 from gobblin_dagster.engine.results import RecoveredDataset
 from gobblin_dagster.engine.run.crash_cleanup import delete_staging_of, end_records
+from gobblin_dagster.engine.run.store_check import overtaken
 from gobblin_dagster.engine.snapshots.audit import audit_dataset
 from gobblin_dagster.engine.snapshots.lost_store import missing_commits
 from gobblin_dagster.state.store import StateStore
@@ -72,7 +73,7 @@ def recover(opened: JobContext, leases: LeaseKeeper, committer: Committer) -> tu
             ]
         else:
             free.append(bundle)
-    strange = _missing_before(opened, [stored for bundle in free for stored in bundle.sequences])
+    strange = _unfit_to_finish(opened, [stored for bundle in free for stored in bundle.sequences])
     for bundle in free:
         if reason := next((strange[urn] for urn in sorted(bundle.leases) if urn in strange), ""):
             recovered += [RecoveredDataset(s.id, s.dataset_urn, s.state, reason=reason) for s in bundle.sequences]
@@ -87,16 +88,19 @@ def _leases_of(waiting: Sequence[Bundle]) -> set[str]:
     return {urn for bundle in waiting for urn in bundle.leases}
 
 
-def _missing_before(opened: JobContext, waiting: Sequence[StoredSequence]) -> dict[str, str]:
-    """Return, by dataset.urn, why sequences must not be published: their target lacks an older commit.
+def _unfit_to_finish(opened: JobContext, waiting: Sequence[StoredSequence]) -> dict[str, str]:
+    """Return, by dataset.urn, why sequences must not be published: their target lacks an older commit, or has theirs.
 
-    Published there, they would hide the one that is missing.
+    Published to a target that lacks one, they would hide that. Another job may have published their rows since.
     """
     urns = sorted({stored.dataset_urn for stored in waiting})
     missing: dict[str, str] = {}
     # A target that cannot be asked: the steps ask for it too, and say what is wrong with it.
     with suppress(StorageError, StepRefusedError, EnvironmentFaultError):
         missing |= missing_commits(opened, urns)
+    made: dict[str, str] = {}
+    with suppress(StorageError, StepRefusedError, EnvironmentFaultError):
+        made = overtaken(opened, waiting)
     what_to_do = (
         "Restore its newest copy. Else give this commit up (`gobblin commit abandon`), and set a startpoint where the "
         "missing rows begin (`gobblin startpoint set`; `gobblin state history` shows the ranges of the commits)."
@@ -105,7 +109,7 @@ def _missing_before(opened: JobContext, waiting: Sequence[StoredSequence]) -> di
     with suppress(OSError):
         root, states = opened.context.output_root, opened.store.load_readable_states(opened.job.job, urns)[0]
         missing |= set_back_outputs(opened.storage, opened.store, root, opened.job.job, states)
-    return missing
+    return missing | made
 
 
 def _tidied(opened: JobContext, leases: LeaseKeeper, left: Sequence[Lease]) -> list[RecoveredDataset]:

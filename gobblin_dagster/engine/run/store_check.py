@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 
-from gobblin_dagster.core.commit import CommitSequence
+from gobblin_dagster.core.commit import WAITING, CommitSequence, SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import (
     EnvironmentFaultError,
@@ -52,39 +53,96 @@ def lost_commits(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict[st
     The same if the job was renamed, and has published them under its former name.
     """
     planned = list(datasets)
-    startpoints = (startpoint for one in planned for startpoint in one.startpoints)
-    lost = unknown_commits(opened, [one.dataset_urn for one in planned], _begun(startpoints))
-    return _renamed(opened, planned) | lost
+    begun = _begun(startpoint for one in planned for startpoint in one.startpoints)
+    lost = unknown_commits(opened, [one.dataset_urn for one in planned], begun)
+    working = {one.dataset_urn: one.version_read for one in planned if one.has_work}
+    return _by_former_jobs(opened, working, begun, partial(_states, opened, working)) | lost
 
 
-def renamed_meanwhile(opened: JobContext, sequences: Iterable[CommitSequence]) -> dict[str, GobblinDagsterError]:
-    """Return, by dataset.urn, why first commits must not be published: since the run began, another job made the same.
+def published_meanwhile(opened: JobContext, sequences: Iterable[CommitSequence]) -> dict[str, GobblinDagsterError]:
+    """Return, by dataset.urn, why prepared commits must not be published: since the run began, another job made them.
 
     One of the two is the former job of the other, which was renamed while it ran.
     """
-    first = [one.dataset_urn for one in sequences if one.version_read == 0 and not one.startpoints]
+    working = [one for one in sequences if one.steps]
+    versions = {one.dataset_urn: one.version_read for one in working}
+    ids = {startpoint for one in working for startpoint in one.startpoints}
+    begun = {one.dataset_urn: opened.started_at for one in working if one.startpoints}
     try:
-        found = _by_former_jobs(opened, first, opened.started_at)
-    except (StorageError, StepRefusedError, EnvironmentFaultError) as error:
-        return dict.fromkeys(first, error)
+        there = opened.store.list_startpoints(opened.job.job, list(begun)) if ids else []
+        states = _states(opened, versions)
+        found = opened.moved_in({urn: state for urn, state in states.items() if urn not in begun})
+        found |= _by_former_jobs(
+            opened, versions, begun | _begun(one for one in there if one.id in ids), lambda: states
+        )
+    except GobblinDagsterError as error:
+        return dict.fromkeys(versions, error)
     return {urn: UsageError(problem=f"Dataset {urn!r}: {why}") for urn, why in found.items()}
 
 
-def _renamed(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict[str, str]:
-    """Say which datasets a former job published since this one did, or at all; in a job of a project's files or flows.
+def overtaken(opened: JobContext, waiting: Iterable[StoredSequence]) -> dict[str, str]:
+    """Return, by dataset.urn, why commits that were left must not be finished: a job of another name made them since.
 
-    A job that got its former name again has states of the time before. That is asked in flows that were changed since:
-    their store may hold the jobs of thousands of others.
+    Raises:
+        StorageError, StepRefusedError, EnvironmentFaultError, TransientError: as `published_by_former_jobs`.
     """
-    working = [one for one in datasets if one.has_work and not one.startpoints]
-    known = [one.dataset_urn for one in working if one.version_read]
-    if known and opened.job.job not in opened.project.lines:
-        if (changed_at := _changed_at(opened)) is None:
-            known = []
-        else:
-            states = opened.store.load_dataset_states(opened.job.job, known)
-            known = [urn for urn, state in states.items() if state.updated_at < changed_at]
-    return _by_former_jobs(opened, [*(one.dataset_urn for one in working if not one.version_read), *known])
+    project, name = opened.project, opened.job.job
+    is_of_flow = name not in project.lines
+    prepared = [one for one in waiting if one.state is SequenceState.PREPARED]
+    if not prepared or opened.job.extract.reads_everything or (is_of_flow and project.has_elsewhere is None):
+        return {}
+    from gobblin_dagster.engine.snapshots.former_jobs import Known, published_by_former_jobs  # noqa: PLC0415 - as below
+
+    known = {one.dataset_urn: Known(one.created_at) for one in prepared}
+    others = opened.store.list_jobs(list(known), {*project.lines, name})
+    found = published_by_former_jobs(opened, project, others, known, is_of_flow=is_of_flow)
+    return {urn: f"{why} `gobblin commit abandon` gives this commit up." for urn, why in found.items()}
+
+
+def _states(opened: JobContext, versions: Mapping[str, int]) -> dict[str, DatasetState]:
+    """Return the states of the datasets that have a version."""
+    known = [urn for urn, version in versions.items() if version]
+    return opened.store.load_dataset_states(opened.job.job, known) if known else {}
+
+
+def _by_former_jobs(
+    opened: JobContext,
+    versions: Mapping[str, int],
+    begun: Mapping[str, datetime],
+    states: Callable[[], Mapping[str, DatasetState]],
+) -> dict[str, str]:
+    """Say which datasets another job published since this one did, or since a startpoint was set, or at all.
+
+    Args:
+        opened: the job, of a file or of a flow.
+        versions: of the datasets to publish; 0: it never published them.
+        begun: when their startpoints were set.
+        states: loads those of the datasets that it published.
+    """
+    project, name = opened.project, opened.job.job
+    # A job in no file is a flow's, or was when its execution began.
+    is_of_flow = name not in project.lines
+    if not versions or opened.job.extract.reads_everything or (is_of_flow and project.has_elsewhere is None):
+        return {}
+    new, known = ([urn for urn, version in versions.items() if bool(version) is is_known] for is_known in (False, True))
+    changed_at = _changed_at(opened) if known and is_of_flow else None
+    if is_of_flow and changed_at is None:
+        known = []
+    # Most projects have many jobs. Those that stand in files are asked for datasets that this job begins.
+    others = {one.job for one in opened.store.load_sequences(None, WAITING, [*new, *known])} - {name}
+    others |= {*opened.store.list_jobs(new, {name})} if new else set[str]()
+    others |= {*opened.store.list_jobs(known, {*project.lines, name})} if known else set[str]()
+    if not others:
+        return {}
+    from gobblin_dagster.engine.snapshots.former_jobs import Known, published_by_former_jobs  # noqa: PLC0415 - seldom
+
+    asked = {urn: Known(begun.get(urn)) for urn in new}
+    for urn, state in states().items() if known else ():
+        # A flow's job that got its former name again has states of the time before. Only flows that were changed since
+        # are asked: their store may hold the jobs of thousands of others.
+        if changed_at is None or state.updated_at < changed_at:
+            asked[urn] = Known(begun[urn]) if urn in begun else Known(state.updated_at, state.settled)
+    return published_by_former_jobs(opened, project, others, asked, is_of_flow=is_of_flow) if asked else {}
 
 
 def _changed_at(opened: JobContext) -> datetime | None:
@@ -94,23 +152,6 @@ def _changed_at(opened: JobContext) -> datetime | None:
         return project.changed_elsewhere(opened.job.job) if project.changed_elsewhere is not None else None
     except TransientError:  # the service's database is away, which must not stop jobs
         return project.clock.now()
-
-
-def _by_former_jobs(opened: JobContext, urns: Collection[str], begun: datetime | None = None) -> dict[str, str]:
-    """Say which datasets a former job published since this one did; since `begun`, or at all, if it never did."""
-    project, job = opened.project, opened.job
-    # A job in no file is a flow's, or was when its execution began.
-    is_of_flow = job.job not in project.lines
-    if not urns or job.extract.reads_everything or (is_of_flow and project.has_elsewhere is None):
-        return {}
-    former = opened.store.list_jobs(urns, {*project.lines, job.job})
-    if not former:
-        return {}
-    states = opened.store.load_dataset_states(job.job, urns)
-    since = {urn: states[urn].updated_at if urn in states else begun for urn in urns}
-    from gobblin_dagster.engine.snapshots.former_jobs import published_by_former_jobs  # noqa: PLC0415 - seldom needed
-
-    return published_by_former_jobs(opened, former, since, project.is_gone, is_of_flow=is_of_flow)
 
 
 def _begun(startpoints: Iterable[Startpoint]) -> dict[str, datetime]:

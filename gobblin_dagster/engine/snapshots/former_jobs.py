@@ -1,106 +1,175 @@
-"""Detect that a job was renamed: one that its project has no more published the same datasets to the same place.
+"""Detect that a job was renamed: another one published the same datasets to the same place, and does so no more.
 
-Both may run at the same time, so the later one looks for the former one, and the former one for the later one.
+Both may run at the same time. So each of them looks at what the other one has committed, and at what it is committing,
+once its own commit is stored: then at least one of the two sees the other one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 
-from gobblin_dagster.core.commit import SequenceState
+from gobblin_dagster.core.commit import WAITING, PublishedFile, SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.engine.publishers import LedgerKeeper, ledger_keepers
+from gobblin_dagster.core.errors import CorruptRecordError, GobblinDagsterError
+from gobblin_dagster.core.places import do_meet
+from gobblin_dagster.core.watermark import Watermark
+from gobblin_dagster.core.watermark.ranges import CommittedRanges
+from gobblin_dagster.engine.commit.codec import decode_sequence
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.publishers import LedgerKeeper, branch_homes, ledger_keepers, make_publishers
 from gobblin_dagster.engine.snapshots.lost_store import MOST_COMMITS, PublishedJob, branch_folder, table_commits
+from gobblin_dagster.spec.job import JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a job knows of a dataset that it would publish."""
+
+    since: datetime | None = None
+    """When it committed the dataset last, or a person said by a startpoint where it begins; None: never."""
+    committed: CommittedRanges | None = None
+    """What it published, or had put behind it; None if that does not matter."""
 
 
 def published_by_former_jobs(
-    opened: PublishedJob,
-    former: Iterable[str],
-    since: Mapping[str, datetime | None],
-    is_gone: Callable[[str], bool],
-    *,
-    is_of_flow: bool = False,
+    opened: PublishedJob, project: Project, others: Iterable[str], known: Mapping[str, Known], *, is_of_flow: bool
 ) -> dict[str, str]:
-    """Return, by dataset.urn, why a run would publish rows twice: a former job has published them to the same place.
+    """Return, by dataset.urn, why a run would publish rows twice: another job published them to the same place.
+
+    Jobs of the project that publish to one place side by side do so on purpose.
 
     Args:
         opened: the job.
-        former: names of jobs that the state store knows, and that may be former ones.
-        since: when the job committed its datasets last, or began to; None: that does not matter. Those for which a
-            startpoint is set are left out. A former job of a dataset began after that.
-        is_gone: tells whether the project does not have such a job any more; asked only for jobs of the same place, and
-            then for `opened.job` too: it may be the former job of another one.
+        project: its project.
+        others: names of jobs that the state store knows.
+        known: the datasets.
         is_of_flow: whether the job is one of a flow.
 
     Raises:
         StorageError, EnvironmentFaultError: the state store or the settings of a publisher cannot be read.
         TransientError: a store is away.
     """
-    remedy = (
-        "If the flow or its template was renamed, these rows would come twice: give it its former name again. If it is "
-        "another flow, or has another template on purpose, `gobblin flow startpoint`"
-        if is_of_flow
-        else "If the job was renamed, these rows would come twice: give it its former name again. If it is another "
-        "job, `gobblin startpoint set`"
-    )
-    is_gone = cache(is_gone)
-    found: dict[str, str] = {}
-    keepers: list[LedgerKeeper] | None = None
-    for name in former:
-        states, _ = opened.store.load_readable_states(name, [urn for urn in since if urn not in found])
-        for urn, state in states.items():
-            if (ours := since[urn]) is not None and not _began_after(opened, state, ours):
-                continue
-            if not _holds_files(opened, state):
-                keepers = ledger_keepers(opened.job, opened.context) if keepers is None else keepers
-                if not _holds_rows(opened, state, keepers):
-                    continue
-            if not is_gone(name):
-                if not is_gone(opened.job.job):
-                    break
-                found[urn] = (
-                    f"job {name!r} published this dataset up to {state.watermark} to the same place, and the project "
-                    "does not have this job any more: its flow was deleted, or has another template since. If that one "
-                    "took its place, these rows would come twice."
-                )
-                continue
-            found[urn] = (
-                f"job {name!r}, which this project does not have any more, published this dataset up to "
-                f"{state.watermark} to the same place. {remedy} says where it begins ({state.watermark}: it goes on "
-                "from there; `oldest`: its rows are published beside those)."
-            )
+    place, found = _Place(opened, project), dict[str, str]()
+    waiting: dict[str, dict[str, StoredSequence]] = {}
+    for one in opened.store.load_sequences(None, WAITING, list(known)):
+        if one.job != opened.job.job:
+            waiting.setdefault(one.job, {}).setdefault(one.dataset_urn, one)
+    for name in sorted({*others, *waiting}):
+        left = [urn for urn in known if urn not in found]
+        states, _ = opened.store.load_readable_states(name, left)
+        for urn in left:
+            what = place.unfinished(waiting.get(name, {}).get(urn), known[urn])
+            if not what and urn in states and place.holds_more(states[urn], known[urn]):
+                what = f"published this dataset up to {states[urn].watermark} to the same place"
+            mark = states[urn].watermark if urn in states else None
+            if what and (why := _why(place, name, what, mark, is_of_flow=is_of_flow)):
+                found[urn] = why
     return found
 
 
-def _began_after(opened: PublishedJob, state: DatasetState, ours: datetime) -> bool:
-    """Return whether a former job committed a dataset only after an instant; jobs side by side commit in turns."""
-    if state.updated_at <= ours:
-        return False
-    committed = opened.store.load_sequences(state.job, [SequenceState.COMMITTED], [state.dataset_urn])
-    return all(one.created_at > ours for one in committed)
+def _why(place: _Place, name: str, what: str, mark: Watermark | None, *, is_of_flow: bool) -> str:
+    """Return why a job must not publish after another one, or beside it; empty if it may."""
+    if not place.is_home_of(name):
+        gone = "does not have any more" if not place.project.has(name) else "has for another place now"
+        command = "gobblin flow startpoint" if is_of_flow else "gobblin startpoint set"
+        of_flow = "the flow or its template" if is_of_flow else "the job"
+        other = "another flow, or has another template on purpose" if is_of_flow else "another job"
+        goes_on = f"{mark}: it goes on from there; " if mark is not None else ""
+        return (
+            f"job {name!r}, which this project {gone}, {what}. If {of_flow} was renamed, these rows would come twice: "
+            f"give it its former name again. If it is {other}, `{command}` says where it begins "
+            f"({goes_on}`oldest`: its rows are published beside those)."
+        )
+    if not place.is_home_of(place.opened.job.job):
+        return (
+            f"job {name!r} {what}, and the project does not have this job for it any more: its flow was changed or "
+            "deleted since. If that one took its place, these rows would come twice."
+        )
+    return ""
 
 
-def _holds_files(opened: PublishedJob, state: DatasetState) -> bool:
-    """Return whether the files of a former job are in the folders of this one."""
-    urn = state.dataset_urn
-    folders = tuple(f"{branch_folder(opened, branch.name, urn)}/" for branch in opened.job.fork.branches)
-    return any(file.path.startswith(folders) for file in opened.store.load_snapshot(state.job, urn))
+class _Place:
+    """The place that a job publishes to, and what other jobs have there."""
 
+    def __init__(self, opened: PublishedJob, project: Project) -> None:
+        self.opened, self.project = opened, project
+        self.is_home_of = cache(self._is_home_of)
 
-def _holds_rows(opened: PublishedJob, state: DatasetState, keepers: Collection[LedgerKeeper]) -> bool:
-    """Return whether the rows of a former job are in a table or topic of this one."""
-    from gobblin_dagster.constructs.publishers.tables import AimsSteps  # noqa: PLC0415 - as in `table_commits`
+    @cached_property
+    def _keepers(self) -> list[LedgerKeeper]:
+        return ledger_keepers(self.opened.job, self.opened.context)
 
-    urn = state.dataset_urn
-    sequences = opened.store.load_sequences(state.job, [SequenceState.COMMITTED], [urn], MOST_COMMITS)
-    steps = [step for one in sequences for step, _ in table_commits(opened, one)]
-    for keeper in keepers:
-        publisher = keeper.publisher
-        if not keeper.suffers_again or not isinstance(publisher, AimsSteps):
-            continue
-        folder = branch_folder(opened, keeper.branches[0], urn)
-        if any(publisher.aimed(step, folder) == step for step in steps):
+    def unfinished(self, stored: StoredSequence | None, known: Known) -> str:
+        """Say what another job is publishing here, or was when it was killed; empty if nothing."""
+        if stored is None or not self._is_sent_here(stored):
+            return ""
+        lease = self.opened.store.load_leases(stored.job).get(stored.dataset_urn)
+        if lease is not None and lease.is_held(self.project.clock.now()):
+            return f"is publishing this dataset to the same place now (run {stored.run_id}; wait until it has ended)"
+        if known.since is not None and stored.created_at <= known.since:
+            return ""
+        return f"has a commit of this dataset to the same place that is not finished (sequence {stored.id})"
+
+    def holds_more(self, state: DatasetState, known: Known) -> bool:
+        """Return whether another job has published here since, and something else than this one has."""
+        opened, urn, since = self.opened, state.dataset_urn, known.since
+        if since is None and self._holds_files(opened.store.load_snapshot(state.job, urn), urn):
             return True
-    return False
+        if since is not None and state.updated_at <= since:
+            return False
+        if known.committed is not None and not _more(state.settled, known.committed):
+            return False
+        committed = opened.store.load_sequences(state.job, [SequenceState.COMMITTED], [urn], MOST_COMMITS)
+        return any(self._is_sent_here(one) for one in committed if since is None or one.created_at > since)
+
+    def _is_sent_here(self, stored: StoredSequence) -> bool:
+        """Return whether a commit has files or rows for the places of this job."""
+        from gobblin_dagster.constructs.publishers.tables import AimsSteps  # noqa: PLC0415 - as in `table_commits`
+
+        urn = stored.dataset_urn
+        try:
+            sequence = decode_sequence(stored, self.opened.store.places, skip_unknown_steps=True)
+        except CorruptRecordError:
+            return False
+        if self._holds_files(sequence.files, urn):
+            return True
+        steps = [step for step, _ in table_commits(self.opened, stored)]
+        for keeper in self._keepers if steps else ():
+            if keeper.suffers_again and isinstance(keeper.publisher, AimsSteps):
+                folder = branch_folder(self.opened, keeper.branches[0], urn)
+                if any(keeper.publisher.aimed(step, folder) == step for step in steps):
+                    return True
+        return False
+
+    def _holds_files(self, files: Iterable[PublishedFile], urn: str) -> bool:
+        branches = self.opened.job.fork.branches
+        folders = tuple(f"{branch_folder(self.opened, branch.name, urn)}/" for branch in branches)
+        return any(file.path.startswith(folders) for file in files)
+
+    def _is_home_of(self, name: str) -> bool:
+        """Return whether the project has a job now that publishes here, as far as that is known."""
+        return self.project.has(name, lambda job: job is not None and self._meets(job))
+
+    def _meets(self, job: JobSpec) -> bool:
+        try:
+            theirs = self._homes(job)
+        except GobblinDagsterError:  # a package or a variable is not here: nobody knows
+            return True
+        return do_meet(self._own_homes, theirs)
+
+    @cached_property
+    def _own_homes(self) -> Collection[str]:
+        return self._homes(self.opened.job)
+
+    def _homes(self, job: JobSpec) -> list[str]:
+        context = self.project.run_context(job, self.opened.context.run_id)
+        homes = branch_homes(job, context, make_publishers(job, context, "any"))
+        return [place for home in homes.values() for place in home.values() if place]
+
+
+def _more(theirs: CommittedRanges, ours: CommittedRanges) -> bool:
+    """Return whether a job has committed positions that another one has not."""
+    return theirs.watermark_type is not ours.watermark_type or bool(theirs.minus(ours).ranges)

@@ -10,10 +10,11 @@ from typing import Any
 
 from sqlalchemy import Row, and_, func, insert, select, update
 
-from gobblin_dagster.service.model import Dag, DagJob, ExecutionId, ExecutionStatus, FlowId
+from gobblin_dagster.service.model import Dag, DagJob, ExecutionId, ExecutionStatus, FlowId, FlowSpec
 from gobblin_dagster.service.store._row_keys import id_of, is_execution, is_of_flow, key_of
+from gobblin_dagster.service.store.flow_rows import load_flow, load_version
 from gobblin_dagster.service.store.store import Transaction
-from gobblin_dagster.service.store.tables import flow_versions, flows, jobs
+from gobblin_dagster.service.store.tables import executions, flow_versions, flows, jobs
 
 GIVEN = (
     ExecutionStatus.PENDING,
@@ -115,16 +116,38 @@ def jobs_that_ran(transaction: Transaction, flow: FlowId) -> list[DagJob]:
     return [job_of(row).job for row in transaction.execute(query)]
 
 
-def is_job_of_flow(transaction: Transaction, job: str) -> bool:
-    """Tell whether a flow that exists had a job in the newest of its executions that had jobs."""
+@dataclass(frozen=True, slots=True)
+class JobOfFlow:
+    """A job that a flow had in its newest execution with jobs."""
+
+    body: str
+    is_changed: bool
+    """Whether the flow has another template or other properties since; then it may have other jobs."""
+
+
+def find_job_of_flow(transaction: Transaction, job: str) -> JobOfFlow | None:
+    """Return a job that a flow which exists had in the newest of its executions that had jobs, or None."""
     other = jobs.alias()
     of_same_flow = and_(other.c.flow_group == jobs.c.flow_group, other.c.flow_name == jobs.c.flow_name)
     newest = select(func.max(other.c.execution_id)).where(of_same_flow).scalar_subquery()
     exists = (
         select(flows).where(flows.c.flow_group == jobs.c.flow_group, flows.c.flow_name == jobs.c.flow_name).exists()
     )
-    query = select(jobs.c.job_name).where(jobs.c.job_name == job, jobs.c.execution_id == newest, exists).limit(1)
-    return transaction.execute(query).first() is not None
+    row = transaction.execute(
+        select(jobs).where(jobs.c.job_name == job, jobs.c.execution_id == newest, exists).limit(1)
+    ).first()
+    if row is None:
+        return None
+    execution = id_of(row)
+    ran = transaction.scalar(select(executions.c.version).where(is_execution(executions, execution)))
+    now, then = load_flow(transaction, execution.flow), None
+    if ran is not None:
+        then = load_version(transaction, execution.flow, ran)
+    return JobOfFlow(row.body, now is not None and then is not None and _jobs_made_of(now) != _jobs_made_of(then))
+
+
+def _jobs_made_of(spec: FlowSpec) -> tuple[str, Mapping[str, str]]:
+    return spec.config.template_uris, spec.config.properties
 
 
 def flow_changed_at(transaction: Transaction, job: str) -> datetime | None:

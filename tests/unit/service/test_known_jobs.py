@@ -16,8 +16,9 @@ from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.service.executors.job_body import read_job_body
 from gobblin_dagster.service.known_jobs import with_flows
-from gobblin_dagster.service.model import ExecutionId, FlowConfig, FlowId, Schedule
+from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowConfig, FlowId, Schedule, Trigger
 from gobblin_dagster.service.server import CoreServices
+from gobblin_dagster.service.store.execution_rows import Execution, add_executions
 from gobblin_dagster.service.store.flow_rows import load_flow
 from gobblin_dagster.service.store.job_rows import add_jobs
 from gobblin_dagster.spec.load import load_project
@@ -52,9 +53,12 @@ def run(core: CoreServices, tmp_path: Path) -> Callable[..., RunResult]:
         with core.store.read() as transaction:
             stored = load_flow(transaction, flow)
         assert stored is not None
-        dag = core.compile(stored.config)
+        dag, execution = core.compile(stored.config), ExecutionId(flow, next(numbers))
         with core.store.write() as transaction:
-            add_jobs(transaction, ExecutionId(flow, next(numbers)), dag)
+            now = core.store.now(transaction)
+            row = Execution(execution, stored.version, Trigger.RUN_NOW, ExecutionStatus.RUNNING, now)
+            add_executions(transaction, [row])
+            add_jobs(transaction, execution, dag)
         if is_deleted:
             delete(core, flow)
         project = with_flows(Project(tmp_path, load_project(tmp_path)))
@@ -112,6 +116,16 @@ def test_flow_with_another_template_is_refused_as_a_renamed_one(
     with core.store.write() as transaction:
         core.manager.update(transaction, config, "tester")
     assert "published this dataset up to 10 to the same place" in problems(run(FORMER))
+
+
+def test_name_of_a_renamed_flow_that_another_one_took_is_no_job_beside_it(
+    core: CoreServices, run: Callable[..., RunResult]
+) -> None:
+    store_flow(core, FORMER)
+    run(FORMER)
+    store_flow(core, FORMER, folder="elsewhere")
+    store_flow(core, LATER)
+    assert "job 'shop__orders__rows', which this project has for another place now" in problems(run(LATER))
 
 
 def test_flow_that_is_renamed_while_it_runs_publishes_under_one_of_its_names(

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import pytest
 
 from gobblin_dagster.core.commit import CommitSequence, SequenceState
-from gobblin_dagster.core.errors import StagedFileLostError, StaleEpochError, StorageError
+from gobblin_dagster.core.errors import (
+    GroupHeldBackError,
+    StagedFileLostError,
+    StaleEpochError,
+    StorageError,
+    UsageError,
+)
 from gobblin_dagster.engine.commit.batches import (
     MOST_DATASETS,
     MOST_FILES,
@@ -16,6 +22,7 @@ from gobblin_dagster.engine.commit.batches import (
     share_transactions,
     without_faults,
 )
+from gobblin_dagster.engine.commit.group import GroupCommitter
 from gobblin_dagster.engine.commit.listener import SilentListener
 from gobblin_dagster.engine.commit.manifest import manifest_dir
 from gobblin_dagster.storage import LocalStorage, MemoryStorage
@@ -116,6 +123,29 @@ def test_dataset_that_was_taken_over_leaves_the_batch() -> None:
     assert isinstance(errors.pop("b"), StaleEpochError)
     assert errors == dict.fromkeys(("a", "c", "d"))
     assert set(world.store.load_dataset_states("job")) == {"a", "c", "d"}
+
+
+@pytest.mark.parametrize("is_group", [False, True], ids=["each on its own", "all or none"])
+def test_prepared_dataset_that_must_not_be_published_is_taken_back(*, is_group: bool) -> None:
+    world = World()
+    items, fault = _items(world), UsageError(problem="another job did")
+    seen: list[SequenceState] = []
+
+    def look(sequences: Sequence[CommitSequence]) -> dict[str, Exception]:
+        seen.extend(world.state_of(one) for one in sequences)
+        return {"b": fault}
+
+    committer = world.committer(parallelism=1)
+    publish_all = GroupCommitter(committer, world.store).publish_all if is_group else committer.publish_all
+    errors = publish_all(items, look)
+
+    assert seen == [SequenceState.PREPARED] * len(items)
+    assert errors.pop("b") is fault
+    assert all(isinstance(error, GroupHeldBackError) is is_group for error in errors.values())
+    assert set(world.store.load_dataset_states("job")) == (set() if is_group else {"a", "c", "d"})
+    ended = SequenceState.ABORTED if is_group else SequenceState.COMMITTED
+    assert [world.state_of(one) for one, _ in items] == [ended, SequenceState.ABORTED, ended, ended]
+    assert not list(world.storage.walk_files("/lake/_gobblin/staging/run-1/c-b"))
 
 
 def test_dataset_with_a_lost_file_is_undone_and_the_others_are_committed() -> None:

@@ -51,3 +51,4 @@ def test_job_that_goes_on_in_the_place_of_another_is_refused_until_a_startpoint_
     (moved,) = run(tmp_path, exchanged).datasets
     assert moved.rows_read == 2
     assert problem(tmp_path, job("b", 12, **first)) == ""
+    assert "which lacks what it published since it left" in problem(tmp_path, job("b", 12, **second))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gobblin_dagster.core.commit import CommitSequence, SequenceState
 from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.engine.commit.listener import SilentListener
 from gobblin_dagster.engine.project import JobLines, Project
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.engine.run.job_run import plan_job, run_job
@@ -99,3 +102,85 @@ def test_job_that_published_beside_another_and_is_gone_stops_nobody(tmp_path: Pa
     run(tmp_path, of("one", 5), of("other", 3))
     run(tmp_path, of("other", 5), of("one", 5))
     assert run(tmp_path, of("one", 8)).status is RunStatus.SUCCEEDED
+
+
+def test_job_whose_name_another_one_has_now_is_a_former_one(tmp_path: Path) -> None:
+    run(tmp_path, named("a", APPEND))
+    elsewhere = named("a", APPEND, output={"path": "elsewhere"})
+    says = "job 'a', which this project has for another place now, published this dataset up to 5 to the same place"
+    assert says in problem(tmp_path, named("c", APPEND), elsewhere)
+
+
+def test_startpoint_decides_nothing_in_view_of_what_came_after_it(tmp_path: Path) -> None:
+    start_at(tmp_path, named("later", APPEND), "0")
+    run(tmp_path, named("former", APPEND))
+    assert "published this dataset up to 5 to the same place" in problem(tmp_path, named("later", APPEND))
+
+
+def test_job_that_alternates_between_two_names_publishes_no_row_again(tmp_path: Path) -> None:
+    def of(name: str, rows: int) -> JobSpec:
+        return table_job(TABLE, {"c": {"rows": rows}}, job=name)
+
+    run(tmp_path, of("one", 3))
+    for name, mark in (("other", 3), ("one", 5)):
+        start_at(tmp_path, of(name, mark), str(mark))
+        assert run(tmp_path, of(name, mark + 2)).status is RunStatus.SUCCEEDED
+    assert "published this dataset up to 7 to the same place" in problem(tmp_path, of("other", 9))
+
+
+class _Prepared(SilentListener):
+    """Does something once a commit is stored, and before anything of it is published."""
+
+    def __init__(self, then: Callable[[], object]) -> None:
+        self._then = then
+
+    def prepared(self, sequence: CommitSequence) -> None:
+        self._then()
+
+
+class _Killed(BaseException):
+    """Ends a run as a crash would."""
+
+
+@pytest.mark.parametrize("scope", ["dataset", "job"])
+@pytest.mark.parametrize("publisher", [APPEND, TABLE], ids=["files", "table"])
+def test_of_two_names_that_commit_in_the_same_moments_one_publishes(
+    tmp_path: Path, publisher: dict[str, Any], scope: str
+) -> None:
+    former, later = (
+        table_job(publisher, {"c": {"rows": 5}, "d": {"rows": 5}}, job=name, commit={"scope": scope, "parallelism": 1})
+        for name in ("former", "later")
+    )
+    inner: list[RunResult] = []
+
+    def begin_later() -> None:
+        if not inner:
+            inner.append(run(tmp_path, later))
+
+    outer = run_job(opened(tmp_path, former), former, runner=InlineRunner(), commit_listener=_Prepared(begin_later))
+    one, other = ({each.dataset_urn for each in result.datasets if each.is_committed} for result in (outer, inner[0]))
+    assert not one & other, "no dataset is published by both"
+    said = " ".join(failure.message for each in inner[0].datasets for failure in each.failures)
+    assert (
+        "job 'former', which this project does not have any more, is publishing this dataset to the same place" in said
+    )
+
+
+@pytest.mark.parametrize("publisher", [APPEND, TABLE], ids=["files", "table"])
+def test_commit_that_a_killed_run_left_is_not_finished_after_another_name_made_it(
+    tmp_path: Path, publisher: dict[str, Any]
+) -> None:
+    former, later = named("former", publisher), named("later", publisher)
+
+    def die() -> None:
+        raise _Killed
+
+    with pytest.raises(_Killed):
+        run_job(opened(tmp_path, former), former, runner=InlineRunner(), commit_listener=_Prepared(die))
+    assert "has a commit of this dataset to the same place that is not finished" in problem(tmp_path, later)
+    start_at(tmp_path, later, "0")
+    assert run(tmp_path, later).status is RunStatus.SUCCEEDED
+    (recovered,) = run(tmp_path, former).recovered
+    assert recovered.state is SequenceState.PREPARED
+    assert "published this dataset up to 5 to the same place" in recovered.reason
+    assert "`gobblin commit abandon` gives this commit up" in recovered.reason
