@@ -129,7 +129,9 @@ def _by_former_jobs(
     if is_of_flow and changed_at is None:
         known = []
     # Most projects have many jobs. Those that stand in files are asked for datasets that this job begins.
-    others = {one.job for one in opened.store.load_sequences(None, WAITING, [*new, *known])} - {name}
+    beginning = [*new, *known] if is_of_flow else new
+    waiting = opened.store.load_sequences(None, WAITING, beginning) if beginning else []
+    others = {one.job for one in waiting} - {name}
     others |= {*opened.store.list_jobs(new, {name})} if new else set[str]()
     others |= {*opened.store.list_jobs(known, {*project.lines, name})} if known else set[str]()
     if not others:

@@ -168,6 +168,16 @@ class StoreFolder:
                 urns = self.names("jobs", segment(job), "datasets")
         return [self.dataset(job, urn) for urn in dict.fromkeys(urns)]
 
+    def existing(self, jobs: Collection[str], urns: Collection[str] | None) -> list[DatasetFiles]:
+        """Return the files of datasets in many jobs, where they have a folder: one request for each job."""
+        wanted = None if urns is None else frozenset(urns)
+        return [
+            dataset
+            for of_job in self.each(self.datasets, jobs)
+            for dataset in of_job
+            if wanted is None or dataset.dataset_urn in wanted
+        ]
+
     def heads(
         self, job: str, urns: Collection[str] | None = None
     ) -> tuple[list[DatasetHead], dict[str, CorruptRecordError]]:

@@ -176,7 +176,10 @@ class FileStateStore:
         with self._folder.errors():
             jobs = [job for job in self._folder.jobs() if job != ALL_JOBS and job not in besides]
             if urns is not None:
-                return [job for job in jobs if any(self.load_readable_states(job, urns))]
+                there: dict[str, list[str]] = {}
+                for dataset in self._folder.existing(jobs, urns):
+                    there.setdefault(dataset.job, []).append(dataset.dataset_urn)
+                return [job for job in jobs if job in there and any(self.load_readable_states(job, there[job]))]
             return [job for job in jobs if self._is_known(job)]
 
     def _is_known(self, job: str) -> bool:
@@ -356,8 +359,10 @@ class FileStateStore:
     ) -> list[StoredSequence]:
         wanted = frozenset(states)
         with self._folder.errors():
-            jobs = self._folder.jobs() if job is None else [job]
-        datasets = [dataset for name in jobs for dataset in self._folder.datasets(name, urns)]
+            if job is not None:
+                datasets = self._folder.datasets(job, urns)
+            else:
+                datasets = self._folder.existing(self._folder.jobs(), urns)
         entries = self._folder.each(lambda dataset: dataset.entries(is_ended_too=bool(wanted & ENDED)), datasets)
         found = [entry for some in entries for entry in some if entry.sequence.state in wanted]
         if below is not None:

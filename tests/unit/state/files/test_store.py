@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gobblin_dagster.core.commit import CommitEffect, SequenceState, body_digest
+from gobblin_dagster.core.commit import WAITING, CommitEffect, SequenceState, body_digest
 from gobblin_dagster.core.errors import (
     CommitStateUnknownError,
     CorruptRecordError,
@@ -347,6 +347,29 @@ def test_any_of_many_snapshots_is_read_from_few_files() -> None:
     # Part n holds as many snapshots as its lowest set bit says; more would make writing quadratic.
     assert [len(part.files) for part in parts] == [2 * (n & -n) for n in range(1, 101)]
     assert store.load_snapshot(JOB, URN, 1_000) == store.load_snapshot(JOB, URN)
+
+
+# -- many jobs ---------------------------------------------------------------------------------------------------------
+def test_looking_for_datasets_in_all_jobs_costs_one_request_for_each_job() -> None:
+    class Counting(MemoryStorage):
+        lists = 0
+
+        def list_names(self, folder: str) -> list[str]:
+            self.lists += 1
+            return super().list_names(folder)
+
+    storage = Counting()
+    store = open_on(storage)
+    jobs = [f"job{n}" for n in range(20)]
+    for job in jobs:
+        publish(store, job, urn=f"of {job}", job=job)
+    waiting = sequence("waits", 1, "of job7", "job7")
+    store.prepare(waiting, take(store, urn="of job7", job="job7").epoch)
+    urns = [f"of job{n}" for n in (7, 8)] + [f"new{n}" for n in range(50)]
+    storage.lists = 0
+    assert store.load_sequences(None, WAITING, urns) == [waiting]
+    assert store.list_jobs(urns) == ["job7", "job8"]
+    assert storage.lists <= 2 * len(jobs) + 10
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------
