@@ -8,7 +8,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 # Some machines forbid Python its bytecode cache; every start would then compile a thousand modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 # In one list, so that all are installed in one go; the JDK brings the Java of Spark.
-TEST_PROGRAMS := postgresql mariadb-server maven default-jdk-headless openssh-server mmdebstrap chromium
+TEST_PROGRAMS := postgresql mariadb-server maven default-jdk-headless openssh-server mmdebstrap chromium pgbouncer
 .DEFAULT_GOAL := help
 .PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots dagster-versions dagster-surface check demo demo-full service service-demo service-example bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-storm crash-table dags edit-storm executor-storm merge-storm set-back-storm service-storm target-storm clean
 
@@ -141,7 +141,7 @@ types: install ## mypy, strict
 contracts: install ## who may import whom
 	$(BIN)/lint-imports
 
-test: install ## all tests; installs Java, PostgreSQL, MariaDB, OpenSSH, Chromium and Maven where permitted
+test: install ## all tests; installs Java, PostgreSQL, PgBouncer, MariaDB, OpenSSH, Chromium and Maven where permitted
 	@scripts/ensure-system.sh $(TEST_PROGRAMS) || [ "$$CI" != true ] # said in one sentence each; tests that need them are skipped by name, and in CI nothing is skipped
 	@scripts/ensure-java.sh
 	scripts/in-memory.sh $(BIN)/pytest -n 3 --no-loadscope-reorder # tests wait for servers and disks: three processes keep two cores busy

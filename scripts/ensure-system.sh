@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes sure that programs of the system are there which tests use: ensure-system.sh [postgresql] [chromium]
-# [maven] [default-jdk-headless] [openssh-server] [mariadb-server] [mmdebstrap]
+# [maven] [default-jdk-headless] [openssh-server] [mariadb-server] [mmdebstrap] [pgbouncer]
 # Installs them all in one go where permitted; otherwise says in one sentence what is missing, and ends with exit code 2.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -10,6 +10,7 @@ has_mariadb-server() { { command -v mariadbd || [ -x /usr/sbin/mariadbd ]; } && 
 has_chromium() { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null
 has_maven() { command -v mvn >/dev/null; }
 has_default-jdk-headless() { command -v javac >/dev/null; }
+has_pgbouncer() { { command -v pgbouncer || [ -x /usr/sbin/pgbouncer ]; } >/dev/null; }
 has_mmdebstrap() { command -v mmdebstrap >/dev/null; }
 has_openssh-server() { command -v sshd || [ -x /usr/sbin/sshd ]; } >/dev/null
 

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import pytest
 
 from gobblin_dagster.cli.program import run_command
 from tests.e2e.project import WITHOUT_SPARK
+from tests.services.ports import free_port
 
 GOBBLIN = [sys.executable, "-m", "gobblin_dagster"]
 
@@ -51,12 +51,6 @@ CREATE = (
     "--set",
     "least=10",
 )
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
 
 
 class Service:

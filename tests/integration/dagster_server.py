@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.services.ports import free_port
 
 INSTANCE = """\
 telemetry: {enabled: false}
@@ -44,14 +45,6 @@ query ($key: AssetKeyInput!, $keys: [String!]) { assetNodeOrError(assetKey: $key
   assetMaterializations(partitions: $keys) { partition runId }
   dependedByKeys { path } } } }
 """
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
 
-from tests.integration.dagster_server import Webserver, free_port, wait_for
+from tests.integration.dagster_server import Webserver, wait_for
 from tests.services.missing import missing
+from tests.services.ports import free_port
 
 pytestmark = pytest.mark.slow
 

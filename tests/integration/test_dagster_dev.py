@@ -14,7 +14,8 @@ import pytest
 from gobblin_dagster.engine.project import open_project
 from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.testing.inline_runner import InlineRunner
-from tests.integration.dagster_server import Shown, Webserver, free_port, wait_for
+from tests.integration.dagster_server import Shown, Webserver, wait_for
+from tests.services.ports import free_port
 
 pytestmark = pytest.mark.slow
 

@@ -24,6 +24,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.services import maven
 from tests.services.certificates import Authority
 from tests.services.ending import wait_or_kill
+from tests.services.ports import free_port
 
 ARTIFACTS = ("org.apache.kafka:kafka_2.13:4.1.0", "org.slf4j:slf4j-simple:1.7.36")
 _START_S = 180
@@ -56,7 +57,7 @@ class KafkaBroker:
         self._properties = home / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
         self.certificates = Authority(home / "certificates")
-        self._ports = {name: _free_port() for name in (*_LISTENERS, "CONTROLLER")}
+        self._ports = {name: free_port() for name in (*_LISTENERS, "CONTROLLER")}
         settings = _settings(home, self._ports) | _encryption(home, self.certificates)
         self._properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
         self._java("kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c").wait(timeout=_START_S)
@@ -210,13 +211,6 @@ def _encryption(home: Path, certificates: Authority) -> dict[str, str]:
         "ssl.truststore.location": str(certificates.ca),
         "listener.name.ssl.ssl.client.auth": "required",
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _is_open(port: int) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,6 +17,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
 from tests.services.ending import wait_or_kill
+from tests.services.ports import free_port
 
 _START_S = 180
 
@@ -71,7 +71,7 @@ def running_mariadb(binary: Path, *options: str) -> Iterator[MariadbServer]:
         made = subprocess.run(make, cwd=home, capture_output=True, check=False)
         if made.returncode != 0:
             raise RuntimeError(f"mariadb-install-db failed: {made.stderr.decode(errors='replace')[-2000:]}")
-        server = MariadbServer(_free_port())
+        server = MariadbServer(free_port())
         command = [str(binary), *common, "--bind-address=127.0.0.1", f"--port={server.port}", "--skip-name-resolve"]
         command += [f"--socket={home / 'socket'}", f"--pid-file={home / 'pid'}", "--default-time-zone=-05:00"]
         with (home / "log").open("ab") as log:
@@ -85,13 +85,6 @@ def running_mariadb(binary: Path, *options: str) -> Iterator[MariadbServer]:
             wait_or_kill(process)
     finally:
         shutil.rmtree(home, ignore_errors=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait_until_ready(server: MariadbServer, process: subprocess.Popen[bytes], log: Path) -> None:

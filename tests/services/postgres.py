@@ -8,7 +8,6 @@ import re
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 from sqlalchemy import create_engine, make_url, text
 
 from tests.services.ending import wait_or_kill
+from tests.services.ports import free_port
 
 _START_S = 180
 
@@ -137,7 +137,7 @@ def running_postgres(bin_dir: Path) -> Iterator[PostgresServer]:
             shutil.chown(home / "password", user)
         initdb = [bin_dir / "initdb", "-D", home / "data", "-A", "scram-sha-256", "-U", "postgres", "-E", "UTF8"]
         _run_quietly([*map(str, initdb), "--no-sync", f"--pwfile={home / 'password'}"], user, home)
-        server = PostgresServer(_free_port(), password, home, bin_dir, user)
+        server = PostgresServer(free_port(), password, home, bin_dir, user)
         server.start()
         try:
             yield server
@@ -153,13 +153,6 @@ def _run_quietly(command: list[str], user: str | None, folder: Path) -> None:
     )
     if done.returncode != 0:
         raise RuntimeError(f"{command[0]} failed: {done.stderr.decode(errors='replace')[-2000:]}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait_until_ready(bin_dir: Path, port: int, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
 
 from tests.services.kafka import jars, running_kafka
+from tests.services.ports import free_port
 from tests.services.postgres import binaries, running_postgres
 from tests.services.spark_cluster import running_spark_cluster
 
@@ -31,18 +31,12 @@ def copy_example(folder: Path, broker: str) -> None:
         broker: address of the broker.
     """
     shutil.copytree(EXAMPLE, folder)
-    changes = {"127.0.0.1:9092": broker, "8443": str(_free_port()), "6956": str(_free_port())}
+    changes = {"127.0.0.1:9092": broker, "8443": str(free_port()), "6956": str(free_port())}
     for path in [*folder.rglob("*.yaml")]:
         text = path.read_text()
         for old, new in changes.items():
             text = text.replace(old, new)
         path.write_text(text)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-    return port
 
 
 def main() -> int:

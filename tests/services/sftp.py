@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.services.ports import free_port
+
 _START_S = 180
 
 
@@ -44,7 +46,7 @@ def sshd_binary() -> Path | None:
 def running_sftp(sshd: Path) -> Iterator[SftpServer]:
     """Start a server with keys of its own and end it afterwards."""
     with tempfile.TemporaryDirectory(prefix="gobblin-sftp-") as folder:
-        root, port = Path(folder), _free_port()
+        root, port = Path(folder), free_port()
         home = root / "home"
         (home / ".ssh").mkdir(parents=True, mode=0o700)
         for key in (root / "host_key", home / ".ssh/id_ed25519"):
@@ -83,12 +85,6 @@ def _config(root: Path, port: int) -> str:
             "",
         ]
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return int(server.getsockname()[1])
 
 
 def _await(port: int, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyspark
 
 from tests.services import maven
+from tests.services.ports import free_port
 
 ICEBERG = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",)
 DELTA = ("io.delta:delta-spark_4.1_2.13:4.2.0",)
@@ -50,7 +51,7 @@ def table_conf(warehouse: Path) -> dict[str, str]:
 @contextmanager
 def running_connect(home: Path, jars: list[Path]) -> Iterator[str]:
     """Start a server with its tables below `home`; yields its address `sc://host:port`."""
-    port = _free_port()
+    port = free_port()
     settings = table_conf(home) | {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
@@ -92,13 +93,6 @@ def running_connect(home: Path, jars: list[Path]) -> Iterator[str]:
     finally:
         process.kill()  # asked to end it waits for its sessions; it has nothing to keep
         process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        port: int = server.getsockname()[1]
-        return port
 
 
 def _is_open(port: int) -> bool:
