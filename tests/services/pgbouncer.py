@@ -37,8 +37,9 @@ def running_pgbouncer(server: PostgresServer, pool_mode: str, pool_size: int) ->
             f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n"
             f"pool_mode = {pool_mode}\ndefault_pool_size = {pool_size}\n"
         )
-        for path in (home, settings) if user is not None else ():
-            shutil.chown(path, user)
+        if user is not None:
+            shutil.chown(home, user)
+            shutil.chown(settings, user)
         with (home / "log").open("wb") as log:
             process = subprocess.Popen(
                 [program, str(settings)],
