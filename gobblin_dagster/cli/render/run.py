@@ -195,7 +195,7 @@ def next_step(results: Sequence[RunResult], whole: Collection[str] = ()) -> str:
     if any(result.status is RunStatus.INTERRUPTED for result in results):
         return "`gobblin run` goes on where this run stopped."
     if DatasetOutcome.QUARANTINED in has or QuarantinedError.code in codes:
-        return "`gobblin commit list` shows what waits for you; the other datasets go on."
+        return "`gobblin commit list` shows what waits for you; the other datasets go on, unless `commit.scope` is job."
     if DatasetOutcome.BUSY in has:
         return "wait for the other run to end, then `gobblin run`."
     if any(dataset.failures for result in results for dataset in result.datasets):

@@ -103,7 +103,8 @@ def _require_decided(store: StateStore, stored: StoredSequence, group: CommitGro
     if leader is not None and leader.state is SequenceState.PREPARED:
         raise UsageError(
             problem=f"Commit sequence {stored.id} is published together with others of its run or not at all.",
-            hint=f"Abandon {leader.id}, that of dataset {leader.dataset_urn!r}: the next run then undoes them all.",
+            hint=f"Abandon {leader.id}, that of dataset {leader.dataset_urn!r}: the next run then undoes the others. "
+            "Those that it cannot undo can be abandoned after that.",
         )
 
 
