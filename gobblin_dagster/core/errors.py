@@ -709,7 +709,9 @@ class QuarantinedError(GobblinDagsterError):
     """A dataset waits for a person because its stored sequence can be neither finished nor undone safely."""
 
     code: ClassVar[str] = "quarantined"
-    remedy: ClassVar[str] = "See `gobblin commit show {sequence_id}`; other datasets go on, unless `commit.scope` is job."
+    remedy: ClassVar[str] = (
+        "See `gobblin commit show {sequence_id}`; other datasets go on, unless `commit.scope` is job."
+    )
     dataset_urn: str
     sequence_id: str
     reason: str
