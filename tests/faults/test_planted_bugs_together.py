@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from gobblin_dagster.core.commit import StoredSequence
 from gobblin_dagster.core.errors import CommitConflictError, CommitStateUnknownError, TransientError
 from gobblin_dagster.engine.commit import committer
-from gobblin_dagster.engine.commit.batches import Errors, Leased, each
+from gobblin_dagster.engine.commit.batches import Errors, Leased, Look, each
 from gobblin_dagster.engine.commit.codec import encode_sequence
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.step_runner import NONE_MADE
@@ -46,7 +46,7 @@ def _batch_that_was_not_stored_counts_as_stored(patch: Patch) -> None:
 
 
 def _batch_is_committed_before_its_moves(patch: Patch) -> None:
-    def wrong(self: Committer, batch: Sequence[Leased]) -> Errors:
+    def wrong(self: Committer, batch: Sequence[Leased], look: Look) -> Errors:
         self._prepare_batch(batch)
         self._conclude_batch(batch)
         return each(batch, lambda sequence, epoch: self._roll(sequence, epoch, NONE_MADE))

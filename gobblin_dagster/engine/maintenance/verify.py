@@ -332,7 +332,10 @@ class _Verifier:
         """Say of a file that no snapshot lists whether a table may list it."""
         name = posixpath.basename(path)
         commit_id = commit_id_of(name)
-        stored = self._store.load_sequence(commit_id) if commit_id else None
+        try:
+            stored = self._store.load_sequence(commit_id) if commit_id else None
+        except CorruptRecordError:
+            return "no snapshot lists it, but the record of its commit is damaged: keep it until that is restored"
         if stored is None or name not in names_in_tables(self._store, self._job, stored):
             return "no snapshot lists it"
         return "no snapshot lists it; keep it if the table lists it to which its commit, which was abandoned, added it"
