@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # In one list, so that all are installed in one go; the JDK brings the Java of Spark.
 TEST_PROGRAMS := postgresql mariadb-server maven default-jdk-headless openssh-server mmdebstrap chromium pgbouncer
 .DEFAULT_GOAL := help
-.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots dagster-versions dagster-surface check demo demo-full service service-demo service-example bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-storm crash-table dags edit-storm executor-storm merge-storm set-back-storm service-storm target-storm clean
+.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots dagster-versions dagster-surface check demo demo-full service service-demo service-example bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-storm crash-table dags edit-storm executor-storm merge-storm rename-storm set-back-storm service-storm target-storm clean
 
 help: ## list all of these
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,6 +92,10 @@ executor-storm: install ## kill service, workers and broker of examples/service 
 service-storm: install ## kill the service, its worker and Spark while flows run in Spark, then count flows, fire times and rows: KILLS=30 SEED=1 POSTGRES=1
 	@scripts/ensure-java.sh
 	@$(BIN)/python -m tests.services.service_storm --kills $(or $(KILLS),30) --seed $(or $(SEED),1) $(if $(POSTGRES),--postgres)
+
+rename-storm: install ## rename and exchange flows, their templates and outputs while they run, on PostgreSQL, then count the rows of each place: SECONDS=60 SEED=1 SEEDS=1 KILLS=0.05
+	@scripts/ensure-system.sh postgresql
+	@$(BIN)/python -m tests.services.rename_storm --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) --seeds $(or $(SEEDS),1) --kills $(or $(KILLS),0)
 
 bench: $(VENV)/user.stamp ## compare with hand-written PySpark; quick look: make bench ROWS=400000
 	@scripts/ensure-java.sh

@@ -1,6 +1,6 @@
 """Rename, exchange and retemplate flows at random moments while they run; then count the rows of each place.
 
-    python -m tests.services.rename_storm --seconds 60 --seed 1 [--sqlite]
+    python -m tests.services.rename_storm --seconds 60 --seed 1 --seeds 1 --kills 0.05
 
 Nothing is served: executions run in threads of this process, against the service's database and the state store of a
 real PostgreSQL. In each round flows run and change at the same time. Then, while nothing runs, a person gives refused
