@@ -167,6 +167,9 @@ class Storm:
             self.post(flow)
         elif others:
             other = chance.choice(others)
+            # A flow of files that gets a place where nobody has published goes on there: so the docs say.
+            if what == "places" and not (self.is_begun(flow) and self.is_begun(other)):
+                return
             self.forget(flow.id, other.id)
             if what == "names":
                 flow.id, other.id = other.id, flow.id
@@ -177,6 +180,10 @@ class Storm:
             time.sleep(chance.choice([0, chance.uniform(0, 0.05)]))
             self.post(other)
         self.counts[what] += 1
+
+    def is_begun(self, flow: Flow) -> bool:
+        """Return whether the place of a flow has rows of each dataset."""
+        return all(self.held(flow.kind, flow.place, urn) for urn in DATASETS)
 
     def forget(self, *flows: FlowId) -> None:
         """Remove startpoints that were set for what flows were before: only the person knows what they were for."""
