@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.services.ending import wait_or_kill
 from tests.services.missing import missing
-from tests.services.ports import free_port
-from tests.services.postgres import PostgresServer
-
-_START_S = 60
+from tests.services.ports import free_port, wait_until_listening
+from tests.services.postgres import PostgresServer, run_as, server_user
 
 
 @contextmanager
@@ -26,7 +21,7 @@ def running_pgbouncer(server: PostgresServer, pool_mode: str, pool_size: int) ->
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
         missing("no PgBouncer is installed here (looked for pgbouncer on PATH and in /usr/sbin)")
-    user = "postgres" if os.geteuid() == 0 else None  # it refuses to run as root
+    user = server_user()
     home, port = Path(tempfile.mkdtemp(prefix="gobblin-pgbouncer-")), free_port()
     settings = home / "pgbouncer.ini"
     try:
@@ -44,27 +39,15 @@ def running_pgbouncer(server: PostgresServer, pool_mode: str, pool_size: int) ->
             process = subprocess.Popen(
                 [program, str(settings)],
                 cwd=home,
-                user=user,
-                group=user,
-                extra_groups=[] if user else None,
+                **run_as(user),
                 stdout=log,
                 stderr=log,
             )
         try:
-            _wait_until_it_listens(port, process, home / "log")
+            wait_until_listening(port, process, home / "log", "PgBouncer")
             yield port
         finally:
             process.terminate()
             wait_or_kill(process)
     finally:
         shutil.rmtree(home, ignore_errors=True)
-
-
-def _wait_until_it_listens(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + _START_S
-    while True:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"PgBouncer did not start: {log.read_text(errors='replace')[-2000:]}")
-        time.sleep(0.05)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import create_engine, make_url, text
 
@@ -31,6 +32,16 @@ def binaries() -> Path | None:
     if on_path is not None:
         found.append(Path(on_path).parent)
     return max(found, key=lambda path: int("".join(re.findall(r"/(\d+)/bin$", str(path))) or 0), default=None)
+
+
+def server_user() -> str | None:
+    """Return the user to run as where we are root, which PostgreSQL and PgBouncer refuse; None: this one."""
+    return "postgres" if os.geteuid() == 0 else None
+
+
+def run_as(user: str | None) -> dict[str, Any]:
+    """Return the arguments with which `subprocess` runs a program as a user; None: this one."""
+    return {"user": user, "group": user, "extra_groups": [] if user else None}
 
 
 @dataclass
@@ -77,9 +88,7 @@ class PostgresServer:
                 self._process = subprocess.Popen(
                     server,
                     cwd=self._home,
-                    user=user,
-                    group=user,
-                    extra_groups=[] if user else None,
+                    **run_as(user),
                     stdout=log,
                     stderr=log,
                 )
@@ -126,8 +135,7 @@ class PostgresServer:
 @contextmanager
 def running_postgres(bin_dir: Path) -> Iterator[PostgresServer]:
     """Start a server in a folder of its own and end it afterwards."""
-    # PostgreSQL refuses to run as root; the folder must be reachable for the user that it runs as.
-    user = "postgres" if os.geteuid() == 0 else None
+    user = server_user()  # the folder must be reachable for it
     password = secrets.token_hex(8)
     home = Path(tempfile.mkdtemp(prefix="gobblin-pg-"))
     try:
@@ -148,9 +156,7 @@ def running_postgres(bin_dir: Path) -> Iterator[PostgresServer]:
 
 
 def _run_quietly(command: list[str], user: str | None, folder: Path) -> None:
-    done = subprocess.run(
-        command, cwd=folder, user=user, group=user, extra_groups=[] if user else None, capture_output=True, check=False
-    )
+    done = subprocess.run(command, cwd=folder, **run_as(user), capture_output=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{command[0]} failed: {done.stderr.decode(errors='replace')[-2000:]}")
 

@@ -5,18 +5,14 @@ from __future__ import annotations
 import getpass
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.services.ports import free_port
-
-_START_S = 180
+from tests.services.ports import free_port, wait_until_listening
 
 
 @dataclass(frozen=True)
@@ -62,7 +58,7 @@ def running_sftp(sshd: Path) -> Iterator[SftpServer]:
             )  # sshd asks for it; Debian makes it when the service starts
         process = subprocess.Popen([str(sshd), "-D", "-f", str(root / "sshd_config"), "-E", str(log)])
         try:
-            _await(port, process, log)
+            wait_until_listening(port, process, log, "sshd")
             yield SftpServer(f"sftp://{getpass.getuser()}@127.0.0.1:{port}", home, log, process.pid)
         finally:
             process.terminate()
@@ -85,12 +81,3 @@ def _config(root: Path, port: int) -> str:
             "",
         ]
     )
-
-
-def _await(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + _START_S
-    while time.monotonic() < until and process.poll() is None:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-        time.sleep(0.05)
-    raise RuntimeError(f"sshd did not start: {log.read_text() if log.exists() else 'it wrote no log'}")
