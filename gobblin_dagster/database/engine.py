@@ -51,13 +51,15 @@ def parse_url(text: str | URL, base_dir: Path = _HERE) -> URL:
         base_dir: folder that a relative SQLite path starts from.
 
     Raises:
-        UsageError: the text is not a URL, or a SQLite URL without a file.
+        UsageError: the text is not a URL, names no possible port, or is a SQLite URL without a file.
     """
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
         # The text is not repeated: it may hold a password.
         raise UsageError(problem="The state store's URL cannot be read.", hint=_HINT) from None
+    if url.port is not None and not 0 < url.port < 1 << 16:
+        raise UsageError(problem=f"The state store's URL names port {url.port}; ports end at 65535.", hint=_HINT)
     if url.drivername in ("postgres", "postgresql"):
         return url.set(drivername="postgresql+psycopg2")
     if url.get_backend_name() == "sqlite":

@@ -6,7 +6,9 @@ import os
 from typing import Any
 from urllib.parse import urlsplit
 
+from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.utils.optional_packages import optional_package
+from gobblin_dagster.core.utils.url_text import is_address
 from gobblin_dagster.storage.file_facts import RemoteFiles
 from gobblin_dagster.storage.fsspec_files import FsspecFiles
 from gobblin_dagster.storage.os_errors import os_errors
@@ -29,7 +31,16 @@ class SftpScheme(Scheme):
             from sshfs import SSHFileSystem  # noqa: PLC0415  # asked for where a job uses it
 
         where = urlsplit(f"sftp://{authority}")
-        options = {"port": where.port, "username": where.username, "password": os.environ.get("SSHPASS")}
+        try:
+            port, known = where.port, is_address(where.hostname)
+        except ValueError:  # of the port
+            port, known = None, False
+        if not known:
+            raise UsageError(
+                problem=f"sftp://{authority} names no host and port that can be.",
+                hint="Write it as sftp://user@host:port/path.",
+            )
+        options = {"port": port, "username": where.username, "password": os.environ.get("SSHPASS")}
         given = {name: value for name, value in options.items() if value is not None}
         # For asyncssh, `()` means the known hosts of ssh. Without it, sshfs would trust any host.
         with os_errors():

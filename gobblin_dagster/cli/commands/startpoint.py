@@ -150,8 +150,13 @@ def set_startpoint(
             for one in good:
                 StartpointManager(store).save(one)
     if output is Output.JSON:
+        stored = {one.dataset_urn for one in good}
         listed = [
-            _view(wishes[urn], now) | _begin_view(plan) | {"planned_job": name} for (name, urn), plan in plans.items()
+            _view(wishes[urn], now)
+            | ({} if urn in stored else {"state": "refused"})
+            | _begin_view(plan)
+            | {"planned_job": name}
+            for (name, urn), plan in plans.items()
         ]
         print_json(dry_run=dry_run, startpoints=listed)
     else:

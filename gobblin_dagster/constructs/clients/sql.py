@@ -13,6 +13,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 
 from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.core.utils.url_text import is_address
 
 MYSQL = ("mysql", "mariadb")
 """Backends with MySQL's protocol."""
@@ -39,6 +40,7 @@ _INSUFFICIENT_PRIVILEGE = "42501"
 _SCHEMAS: Mapping[str, str] = {"postgresql": "public", "sqlite": "main"}
 """Schemas of tables without one; in MySQL, the database."""
 _PORTS: Mapping[str, int] = {"postgresql": 5432, "mysql": 3306}
+_FORM = "postgresql://user:password@host:port/database or sqlite:///file.db"
 
 
 def parse_url(text: str, base_dir: str) -> sa.URL:
@@ -49,13 +51,14 @@ def parse_url(text: str, base_dir: str) -> sa.URL:
         base_dir: folder that a relative SQLite path begins at.
 
     Raises:
-        ValueError: the URL cannot be parsed.
+        ValueError: the URL cannot be parsed, or no host can have such a name.
     """
     try:
         url = sa.make_url(text)
     except (ArgumentError, ValueError):
-        form = "postgresql://user:password@host:port/database or sqlite:///file.db"
-        raise ValueError(f"the database's URL cannot be read; write it as {form}") from None
+        raise ValueError(f"the database's URL cannot be read; write it as {_FORM}") from None
+    if not is_address(url.host, url.port):
+        raise ValueError(f"the database's URL names no host and port that can be; write it as {_FORM}")
     if url.drivername in ("postgres", "postgresql"):
         return url.set(drivername="postgresql+psycopg2")
     if url.drivername in MYSQL:

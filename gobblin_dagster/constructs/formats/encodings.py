@@ -13,11 +13,12 @@ def _known(name: str) -> str:
         "".encode(name)  # fails for codecs that encode no text
     except LookupError:
         raise ValueError(f"there is no encoding {name!r}; expected a name like utf-8 or latin-1") from None
-    return codecs.lookup(name).name
+    own = codecs.lookup(name).name
+    return "utf-8" if own == "utf-8-sig" else own  # whose signature is passed over anyway
 
 
 EncodingName: TypeAlias = Annotated[str, AfterValidator(_known)]
-"""Name of an encoding; aliases are replaced by Python's own name."""
+"""Name of an encoding; aliases are replaced by Python's own name, and `utf-8-sig` by `utf-8`."""
 
 
 def without_signature(encoding: str) -> str:

@@ -42,3 +42,20 @@ def stays_inside(path: str) -> bool:
     """
     decoded = unquote(path)
     return "\\" not in decoded and not any(part in ("", ".", "..") for part in decoded.split("/"))
+
+
+def is_address(host: str | None, port: int | None = None) -> bool:
+    """Return whether a server may have this name and port: other ones end as errors that no library explains.
+
+    Example:
+        >>> is_address("db.example", 5432), is_address("::1"), is_address(None)
+        (True, True, True)
+        >>> is_address("db..example"), is_address("a" * 64), is_address("db", 99999)
+        (False, False, False)
+    """
+    try:
+        if host is not None:
+            host.encode("idna")
+    except UnicodeError:
+        return False
+    return port is None or 0 < port < 1 << 16

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from gobblin_dagster.core.errors import StorageError, TransientError
+from gobblin_dagster.core.errors import StorageError, TransientError, UsageError
 from gobblin_dagster.database import engine as sql_engine
 from gobblin_dagster.database.engine import WRITE, errors_of, make_engine, parse_url, shown_url
 from tests.services.postgres import PostgresServer
@@ -172,6 +172,11 @@ def test_new_folders_are_synced_into_their_parents(tmp_path: Path, monkeypatch: 
 )
 def test_urls_are_shown_without_secrets(url: str, shown: str) -> None:
     assert shown_url(parse_url(url)) == shown
+
+
+def test_port_that_no_server_can_have_is_refused() -> None:
+    with pytest.raises(UsageError, match="names port 99999; ports end at 65535"):
+        parse_url("postgresql://me:word@db:99999/state")
 
 
 @pytest.mark.postgres

@@ -9,8 +9,10 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 
+from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.storage.gcs import GcsFiles
 from gobblin_dagster.storage.object_files import ArrowFiles
+from gobblin_dagster.storage.remote import remote_files
 
 
 @pytest.mark.parametrize(
@@ -28,3 +30,9 @@ def test_time_of_change_is_as_fine_as_the_store_says_it_everywhere(
     looked = files.look(f"far://{path}")
     assert entry.facts == looked
     assert (looked.size_bytes, looked.modified_us) == (5, expected_us)
+
+
+@pytest.mark.parametrize("host", ["files..example", "x" * 64 + ".example", "files.example:99999", "files.example:ssh"])
+def test_server_that_no_network_can_have_is_named(host: str) -> None:
+    with pytest.raises(UsageError, match="names no host and port that can be"):
+        remote_files(f"sftp://me@{host}/out").scan("/")

@@ -123,6 +123,11 @@ def test_position_that_is_none_is_refused_when_it_is_set(
     assert waiting(cli) == {}
 
 
+def test_refused_startpoint_is_said_to_be_refused_in_json_too(cli: Cli, ran: Path) -> None:
+    (shown,) = cli("startpoint", "set", "a", "x", *WHY, "--yes", "-o", "json").json()["startpoints"]
+    assert shown["state"] == "refused"
+
+
 def test_dataset_that_the_source_lacks_is_refused(cli: Cli, ran: Path) -> None:
     called = cli("startpoint", "set", "typo", "20", *WHY, "--yes")
     assert called.code == 2

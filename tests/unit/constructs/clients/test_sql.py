@@ -16,3 +16,9 @@ def test_server_that_takes_a_connection_and_says_nothing_is_given_up(monkeypatch
         url = sql.parse_url(f"postgresql://app:word@127.0.0.1:{silent.getsockname()[1]}/shop", "")
         with pytest.raises(OperationalError, match="timeout expired"):
             sql.make_engine(url, "of table orders").connect()
+
+
+@pytest.mark.parametrize("host", ["db..example", "x" * 64, "db.example:99999"])
+def test_server_that_no_network_can_have_is_refused_before_anything_is_asked(host: str) -> None:
+    with pytest.raises(ValueError, match="names no host and port that can be"):
+        sql.parse_url(f"mysql://me:word@{host}/shop", "")
