@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gobblin_dagster.core.secrets import forget
+from tests.new_stores import made_as_the_first
 from tests.placement import PlacedByService
 from tests.services.gcs import GcsServer, running_gcs
 from tests.services.hdfs import HdfsServer, hadoop_jars, running_hdfs
@@ -70,6 +71,13 @@ def no_secrets_of_other_tests() -> Iterator[None]:
     """Let what one test took from the environment not be hidden in messages of the next."""
     yield
     forget()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_new_stores() -> Iterator[None]:
+    """Let this process migrate one new database of each kind, and make the others by the same statements."""
+    with made_as_the_first():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.engine import Compiled
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.util import LRUCache
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, StorageError, TransientError, UsageError
 from gobblin_dagster.core.postgresql import postgresql_may_recover
@@ -96,9 +98,26 @@ def make_engine(url: URL, *, answer_within_s: float | None = None) -> Engine:
         ) from error
 
 
+class _Statements(LRUCache[Any, Compiled]):
+    """The SQL of statements, which engines of one dialect share: making it takes longer than most statements run.
+
+    SQLAlchemy's keys begin with the engine's own object of the dialect, which is left out here.
+    """
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get(key[1:], default)
+
+    def __setitem__(self, key: Any, statement: Compiled) -> None:
+        super().__setitem__(key[1:], statement)
+
+
+_STATEMENTS_OF_SQLITE = _Statements(500)
+
+
 def _sqlite_engine(url: URL) -> Engine:
     _make_folder(Path(str(url.database)).parent)
     engine = create_engine(url, connect_args={"timeout": LOCK_WAIT_S})
+    engine.update_execution_options(compiled_cache=_STATEMENTS_OF_SQLITE)
 
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, _record: Any) -> None:

@@ -84,7 +84,13 @@ def test_single_fault_on_other_storages_harms_nobody(scratch: Path, storage: Sto
     )
 
 
-@pytest.mark.parametrize("family", SINGLE_FAULTS)
+@pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param(name, marks=[pytest.mark.storm] * (name in {"late_errors", "freezes", "torn_writes"}))
+        for name in SINGLE_FAULTS
+    ],
+)
 def test_single_fault_where_listings_are_late_harms_nobody(scratch: Path, family: str) -> None:
     """The state is in a database: plain files need listings that are true, which all supported storages have."""
     copies = make_storage("copies", "")
@@ -137,8 +143,15 @@ def test_copy_that_arrives_late_changes_nothing(scratch: Path, kind: StoreKind) 
     _assert_safe(Example(scratch / "lake", kind, setup=make_storage("copies", "")), late_movers, 40)
 
 
-@pytest.mark.parametrize("family", PAIRS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "family"),
+    [
+        ("files", "killed_pairs"),
+        ("sqlite", "frozen_pairs"),
+        pytest.param("sqlite", "killed_pairs", marks=pytest.mark.storm),
+        pytest.param("files", "frozen_pairs", marks=pytest.mark.storm),
+    ],
+)
 def test_fault_during_recovery_harms_nobody(scratch: Path, kind: StoreKind, family: str) -> None:
     _assert_safe(Example(scratch / "lake", kind), PAIRS[family], 15)
 

@@ -160,6 +160,12 @@ class Lake:
 Maker = Callable[..., Lake]
 
 
+def on(kind: str) -> pytest.MarkDecorator:
+    """Let a test use one kind of store; `make crash-storm` has the other one."""
+    others = (pytest.param(other, marks=pytest.mark.storm) for other in STORES if other != kind)
+    return pytest.mark.parametrize("fresh", [kind, *others], indirect=True)
+
+
 @pytest.fixture(params=STORES)
 def fresh(request: pytest.FixtureRequest, scratch: Path) -> Maker:
     """Return what makes a lake that holds `OLD` rows of each dataset, always in the same place."""
@@ -217,6 +223,7 @@ def test_run_that_gets_an_error_at_any_call_publishes_all_datasets_or_none(fresh
     assert seen == ({OLD, NEW} if fault == "EIO" else {NEW}), "the run itself goes on where only an answer was lost"
 
 
+@on("files")
 @pytest.mark.parametrize("urn", [URNS[0], pytest.param(URNS[-1], marks=pytest.mark.storm)])
 def test_group_of_which_a_staged_file_is_lost_is_undone_wherever_it_is_killed(fresh: Maker, urn: str) -> None:
     for number, _ in kills(trace_of(fresh, urn)):
@@ -226,6 +233,7 @@ def test_group_of_which_a_staged_file_is_lost_is_undone_wherever_it_is_killed(fr
         assert lake.settle() == OLD, f"killed after call {number}"
 
 
+@on("sqlite")
 def test_recovery_killed_at_any_call_comes_to_the_same_end(fresh: Maker) -> None:
     rng = random.Random(SEED)  # a schedule, not a secret
     first = list(kills(trace_of(fresh)))
@@ -239,6 +247,7 @@ def test_recovery_killed_at_any_call_comes_to_the_same_end(fresh: Maker) -> None
         assert lake.settle() in {OLD, NEW}
 
 
+@on("files")
 def test_run_frozen_at_any_call_while_another_recovers_tears_no_group(fresh: Maker) -> None:
     clock, stores = SetClock(), dict[str, StateStore]()
     for number, _ in kills(trace_of(fresh)):

@@ -7,7 +7,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from tests.unit.cli.conftest import Cli, write_job
+
+pytestmark = pytest.mark.usefixtures("inline")
 
 
 def _publish(cli: Cli, project: Path) -> Path:
