@@ -179,7 +179,12 @@ class PathPattern:
 
     def end_of(self, start: datetime) -> datetime:
         """Return the end (exclusive) of the date that begins at `start`."""
-        return self.shift(start, 1)
+        end = self.shift(start, 1)
+        if self.granularity is not Granularity.HOUR:
+            return end
+        # Lord Howe's clocks skip half an hour: the hour with the other half ends when the next one begins.
+        local = start.astimezone(self.timezone).replace(minute=0, second=0)
+        return min(end, (local + timedelta(hours=1)).astimezone(UTC))
 
     def is_over(self, start: datetime, instant: datetime) -> bool:
         """Return whether the date that begins at `start` has ended at an instant.
@@ -210,8 +215,9 @@ class PathPattern:
         """
         if length := _FIXED.get(self.granularity):
             return start + periods * length
-        # A local day has 23 or 25 hours when clocks change: add to the wall clock, not to the instant.
-        local = start.astimezone(self.timezone)
+        # A local day has 23 or 25 hours when clocks change: add to the wall clock, not to the instant. It begins at one
+        # o'clock where they skip the hour behind midnight, as in Cairo; the other day still begins at midnight.
+        local = start.astimezone(self.timezone).replace(hour=0, minute=0, second=0)
         if self.granularity is Granularity.DAY:
             return (local + timedelta(days=periods)).astimezone(UTC)
         months = local.year * 12 + local.month - 1 + periods * (12 if self.granularity is Granularity.YEAR else 1)

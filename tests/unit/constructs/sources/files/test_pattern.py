@@ -162,6 +162,25 @@ def test_odd_date_of_the_calendar_is_one(date_format: str, text: str, zone: str)
 
 
 @pytest.mark.parametrize(
+    ("date_format", "zone", "texts"),
+    [
+        ("%Y-%m-%d", "Africa/Cairo", "2025-04-24 2025-04-25 2025-04-26 2025-04-27"),
+        ("%Y-%m-%d", "America/Havana", "2025-11-01 2025-11-02 2025-11-03"),  # the hour behind midnight comes twice
+        ("%Y-%m", "Asia/Amman", "2016-03 2016-04 2016-05"),
+        ("%Y", "America/Sao_Paulo", "1913 1914 1915"),
+        ("%Y-%m-%d-%H", "Australia/Lord_Howe", "2025-10-05-01 2025-10-05-02 2025-10-05-03"),
+    ],
+    ids=lambda value: value.split()[0],
+)
+def test_date_ends_where_the_next_one_begins_also_if_clocks_skip_its_beginning(
+    date_format: str, zone: str, texts: str
+) -> None:
+    pattern = PathPattern.parse(f"{{date:{date_format}}}.csv", zone)
+    starts = [pattern.start_of(text) for text in texts.split()]
+    assert [pattern.end_of(start) for start in starts[:-1]] == starts[1:]
+
+
+@pytest.mark.parametrize(
     ("text", "zone", "instant", "around"),
     [
         ("%Y-%m-%d", "UTC", "2013-01-04T00:00Z", None),
