@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.core.errors import GobblinDagsterError, StorageError
 from gobblin_dagster.engine.project import Fits, Project
 from gobblin_dagster.spec.project import ProjectSpec
 
@@ -20,9 +20,20 @@ _SQLITE = "sqlite:///"
 
 
 def service_ran(root: Path, spec: ProjectSpec) -> bool:
-    """Tell whether a project has a service that ran: nobody else makes a database for it."""
+    """Tell whether a project has a service that ran: nobody else makes a database for it.
+
+    Raises:
+        StorageError: nobody can tell: the folder is closed to this user.
+    """
     store = spec.service.store
-    return not store.startswith(_SQLITE) or (root / store.removeprefix(_SQLITE)).is_file()
+    if not store.startswith(_SQLITE):
+        return True
+    file = root / store.removeprefix(_SQLITE)
+    try:
+        return file.is_file()
+    except OSError as error:
+        problem = f"{error.strerror}; whoever runs the project must be able to look into that folder"
+        raise StorageError(operation="look for the service's database at", path=str(file), problem=problem) from error
 
 
 def with_flows(project: Project) -> Project:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.core.errors import StorageError
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.engine.listener import RunListener
 from gobblin_dagster.engine.plan.model import JobPlan
@@ -32,6 +33,14 @@ source: {type: "gobblin_dagster.testing.rows_source:RowsSource", datasets: {a: {
 extract: {namespace: test, table: rows}
 output: {path: lake}
 """
+
+
+def test_place_of_the_database_that_nobody_may_look_at_is_named_with_what_to_do(tmp_path: Path) -> None:
+    # Root may look into all folders; a name of 300 letters is refused to everybody.
+    (tmp_path / "gobblin.yaml").write_text(f"project: shop\nservice: {{store: 'sqlite:///{'x' * 300}'}}\n")
+    told = f"cannot look for the service's database at {tmp_path}/x+: .*too long; whoever runs the project must"
+    with pytest.raises(StorageError, match=told):
+        with_flows(Project(tmp_path, load_project(tmp_path)))
 
 
 @pytest.fixture
