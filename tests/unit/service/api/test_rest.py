@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,16 +93,19 @@ def config(**changes: Any) -> dict[str, Any]:
     return {name: value for name, value in document.items() if value is not None}
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def rest(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rest]:
-    """A service that answers on a socket; its loops do not run, so that tests see each step."""
-    (tmp_path / "templates" / "shop").mkdir(parents=True)
-    (tmp_path / "templates" / "shop" / "to-lake.template").write_text(TEMPLATE)
+STORES = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+
+
+@contextmanager
+def serving(request: pytest.FixtureRequest, root: Path) -> Iterator[Rest]:
+    """Start a service that answers on a socket; its loops do not run, so that tests see each step."""
+    (root / "templates" / "shop").mkdir(parents=True)
+    (root / "templates" / "shop" / "to-lake.template").write_text(TEMPLATE)
     store = "sqlite:///service.db"
     if request.param == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres_server")
         store = server.url(server.new_database())
-    core = CoreServices(tmp_path, ServiceSpec(port=0, store=store), ["false"])
+    core = CoreServices(root, ServiceSpec(port=0, store=store), ["false"])
     listener = socket.create_server(("127.0.0.1", 0))
     uvicorn_server = uvicorn.Server(uvicorn.Config(core.app, log_config=None, lifespan="off"))
     thread = threading.Thread(target=uvicorn_server.run, kwargs={"sockets": [listener]})
@@ -112,6 +116,20 @@ def rest(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rest]:
     uvicorn_server.should_exit = True
     thread.join()
     core.store.close()
+
+
+@pytest.fixture(params=STORES)
+def rest(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rest]:
+    with serving(request, tmp_path) as started:
+        yield started
+
+
+@pytest.fixture(scope="module", params=STORES)
+def refusing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
+    """A service for all requests that change nothing."""
+    with serving(request, tmp_path_factory.mktemp("refusing")) as started:
+        yield started
+        assert started("GET", "/flowconfigsV2").json["elements"] == []
 
 
 def test_create_of_a_scheduled_flow_answers_as_gobblins_service(rest: Rest) -> None:
@@ -243,13 +261,13 @@ def test_update_patch_and_delete_answer_200_without_a_body(rest: Rest) -> None:
         ({"properties": {"table": "t", "flow.executionId": "5"}}, 400, "flow.executionId cannot be set by the user"),
     ],
 )
-def test_create_that_is_refused_stores_nothing(rest: Rest, changes: dict[str, Any], status: int, text: str) -> None:
-    told = rest.create(**changes)
+def test_create_that_is_refused_stores_nothing(refusing: Rest, changes: dict[str, Any], status: int, text: str) -> None:
+    told = refusing.create(**changes)
     assert told.status == status, told.text
     assert text in told.json["message"]
     assert told.json["status"] == status
     assert told.headers["x-restli-error-response"] == "true"
-    assert rest("GET", "/flowconfigsV2").json["elements"] == []
+    assert refusing("GET", "/flowconfigsV2").json["elements"] == []
 
 
 def test_what_is_missing_or_there_already_is_said_in_gobblins_words(rest: Rest) -> None:
@@ -473,9 +491,9 @@ def test_nobody_without_the_token_sees_or_changes_anything(rest: Rest) -> None:
     ],
 )
 def test_bad_requests_are_refused_with_a_reason(
-    rest: Rest, method: str, target: str, body: bytes | None, headers: dict[str, str], status: int
+    refusing: Rest, method: str, target: str, body: bytes | None, headers: dict[str, str], status: int
 ) -> None:
-    told = rest(method, target, body, **headers)
+    told = refusing(method, target, body, **headers)
     assert told.status == status, told.text
     assert told.json["message"]
 
