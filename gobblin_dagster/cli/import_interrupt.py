@@ -1,12 +1,13 @@
 """Ctrl-C or SIGTERM while Python imports: it waits until the import is done, then interrupts as it does elsewhere.
 
 An exception in the midst of an import leaves half a module behind, and native code that an import calls (pydantic's)
-prints and drops it: the command would go on.
+prints and drops it: the command would go on. One that is dropped all the same is asked for again, without a word.
 """
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from types import FrameType
@@ -27,6 +28,7 @@ def interrupt_between_imports() -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             if signal.getsignal(number) is signal.default_int_handler:
                 signal.signal(number, handler)
+                sys.unraisablehook = handler.ask_again_if_dropped
 
 
 def raise_interrupt_of_import() -> None:
@@ -49,12 +51,22 @@ class _Handler:
         now = time.monotonic()
         if _imports(frame) and (self._until is None or now < self._until):
             self._until = self._until or now + LONGEST_S
-            self._again = threading.Timer(RETRY_S, signal.pthread_kill, (threading.main_thread().ident, signum))
-            self._again.daemon = True  # the process does not wait for it
-            self._again.start()
+            self._ask_again(signum)
             return
         self._until = now
         self.raise_if_asked()
+
+    def ask_again_if_dropped(self, dropped: sys.UnraisableHookArgs) -> None:
+        """Send the signal again if native code dropped its KeyboardInterrupt; Python's `sys.unraisablehook`."""
+        if issubclass(dropped.exc_type, KeyboardInterrupt):
+            self._ask_again(signal.SIGINT)
+        else:
+            sys.__unraisablehook__(dropped)
+
+    def _ask_again(self, signum: int) -> None:
+        self._again = threading.Timer(RETRY_S, signal.pthread_kill, (threading.main_thread().ident, signum))
+        self._again.daemon = True  # the process does not wait for it
+        self._again.start()
 
     def raise_if_asked(self) -> None:
         """Raise KeyboardInterrupt if a signal waits."""

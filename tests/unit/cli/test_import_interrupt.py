@@ -34,6 +34,15 @@ import os, signal, threading
 os.kill(os.getpid(), signal.SIGINT)
 threading.Event().wait(60)
 """
+DROPS = """\
+import os, signal, threading, time
+class Dropping:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+Dropping()
+threading.Event().wait(60)
+"""
 
 
 def interrupted_at(module: str, number: int, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -77,6 +86,17 @@ def test_import_that_hangs_is_interrupted(tmp_path: Path) -> None:
         "from gobblin_dagster.cli import import_interrupt; import_interrupt.LONGEST_S = 0.1; "
         "import_interrupt.interrupt_between_imports()\n"
         "try:\n import hangs\nexcept KeyboardInterrupt:\n print('interrupted')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+
+
+def test_interrupt_that_native_code_drops_is_asked_for_again(tmp_path: Path) -> None:
+    (tmp_path / "drops.py").write_text(DROPS)  # Python drops exceptions of `__del__`, as Cython those of its callbacks
+    code = FRESH + (
+        "from gobblin_dagster.cli import import_interrupt; import_interrupt.LONGEST_S = 0; "
+        "import_interrupt.interrupt_between_imports()\n"
+        "try:\n import drops\nexcept KeyboardInterrupt:\n print('interrupted')"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("interrupted\n", "")
