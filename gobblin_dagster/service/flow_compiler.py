@@ -13,7 +13,7 @@ from gobblin_dagster.service.compiler.compilers import FlowCompiler, open_compil
 from gobblin_dagster.service.compiler.explanation import Explanation
 from gobblin_dagster.service.compiler.kept_way import former_way, lost_way, taken_way
 from gobblin_dagster.service.compiler.routed_flow import is_routed
-from gobblin_dagster.service.model import Dag, FlowConfig, FlowId
+from gobblin_dagster.service.model import Dag, FlowConfig, FlowId, FlowSpec
 from gobblin_dagster.service.store.flow_rows import load_flow
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.spec.project import ServiceSpec
@@ -60,10 +60,9 @@ class ExecutorCompiler:
             return replace(found, dag=None, reasons=(reason,), is_without_way=True)
         return replace(found, dag=replace(found.dag, ways=(taken_way(config, found.dag),)))
 
-    def _find(self, flow: FlowId) -> FlowConfig | None:
+    def _find(self, flow: FlowId) -> FlowSpec | None:
         with self._store.read() as transaction:
-            found = load_flow(transaction, flow)
-        return None if found is None else found.config
+            return load_flow(transaction, flow)
 
     def _of(self, config: FlowConfig) -> FlowCompiler:
         return self._compilers[FlowSettings.stored(config.properties).executor]

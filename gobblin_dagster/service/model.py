@@ -218,6 +218,8 @@ class DagJob:
     max_attempts: int = 1
     start_within_s: int | None = None
     """Seconds from the moment at which the job could run to its start; None: it waits as long as it takes."""
+    child: tuple[FlowId, int] | None = None
+    """The flow that has the job, and its version, in the DAG of a flow of flows; None: the flow itself."""
 
 
 class FailureOption(StrEnum):

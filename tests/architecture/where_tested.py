@@ -534,6 +534,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "gobblin_flow_executions",
     ),
     "service/store/migrations/versions/r0011_ways.py": ("unit/service/store/test_schema.py", "gobblin_ways"),
+    "service/store/migrations/versions/r0012_jobs_of_flows.py": ("unit/service/store/test_schema.py", "of_version"),
     "service/store/state_place_rows.py": ("unit/service/orchestrator/test_moves.py", ""),
     "service/store/topology_rows.py": (
         "unit/service/topology/test_stored.py",

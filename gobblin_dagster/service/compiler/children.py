@@ -14,7 +14,7 @@ from gobblin_dagster.service.catalog.flow_config import EXECUTOR, MAX_ATTEMPTS, 
 from gobblin_dagster.service.compiler.explanation import Explanation, Refusal, Way
 from gobblin_dagster.service.compiler.jobs import parameter_values, undeclared
 from gobblin_dagster.service.compiler.routed_flow import is_routed
-from gobblin_dagster.service.model import Dag, DagJob, FlowConfig, FlowId, TakenWay
+from gobblin_dagster.service.model import Dag, DagJob, FlowConfig, FlowId, FlowSpec, TakenWay
 from gobblin_dagster.spec.explain import nearest
 
 CHILDREN = "flow.children"
@@ -76,9 +76,7 @@ class ChildrenCompiler:
     Source: gobblin-runtime `FlowSpec.getChildSpecs`. Differs: children are named, not held, and run as one DAG.
     """
 
-    def __init__(
-        self, explain: Callable[[FlowConfig], Explanation], find: Callable[[FlowId], FlowConfig | None]
-    ) -> None:
+    def __init__(self, explain: Callable[[FlowConfig], Explanation], find: Callable[[FlowId], FlowSpec | None]) -> None:
         self._explain = explain
         self._find = find
 
@@ -102,7 +100,7 @@ class _Making:
     """The jobs of a flow of flows so far, and what is wrong with it."""
 
     explain: Callable[[FlowConfig], Explanation]
-    find: Callable[[FlowId], FlowConfig | None]
+    find: Callable[[FlowId], FlowSpec | None]
     jobs: list[DagJob] = field(default_factory=list)
     ways: list[Way] = field(default_factory=list)
     taken: list[TakenWay] = field(default_factory=list)
@@ -143,32 +141,33 @@ class _Making:
 
     def _add_child(self, child: FlowId, path: tuple[FlowId, ...], before: Sequence[str]) -> list[str]:
         """Add the jobs of a child, and return those that end it."""
-        config = None if child in path else self.find(child)
+        found = None if child in path else self.find(child)
         if child in path:
             circle = " -> ".join(map(str, (*path[path.index(child) :], child)))
             self.faults.append(f"{_shown(path)}flow {child} is a child of itself: {circle}")
         elif child in self._seen:
             self.faults.append(f"{_shown(path)}flow {child} is a child twice; its jobs can run once in an execution")
-        elif config is None:
+        elif found is None:
             self.missing.append(f"{_shown(path)}there is no flow {child}")
-        elif has_children(config.properties):
+        elif has_children(found.config.properties):
             self._seen.add(child)
-            return self.add(config, (*path, child), before)
+            return self.add(found.config, (*path, child), before)
         else:
-            return self._add_jobs(config, path, before)
+            return self._add_jobs(found, path, before)
         self._seen.add(child)
         return []
 
-    def _add_jobs(self, config: FlowConfig, path: tuple[FlowId, ...], before: Sequence[str]) -> list[str]:
-        self._seen.add(config.id)
-        found = self.explain(config)
-        told = [f"{_shown(path)}child {config.id}: {reason}" for reason in found.reasons]
+    def _add_jobs(self, child: FlowSpec, path: tuple[FlowId, ...], before: Sequence[str]) -> list[str]:
+        self._seen.add(child.id)
+        found = self.explain(child.config)
+        told = [f"{_shown(path)}child {child.id}: {reason}" for reason in found.reasons]
         (self.missing if found.is_without_way else self.faults).extend(told)
         self.ways += found.ways
         self.refused += found.refused
         jobs = () if found.dag is None else found.dag.jobs
         self.taken += () if found.dag is None else found.dag.ways
-        self.jobs += [job if job.parents else replace(job, parents=tuple(before)) for job in jobs]
+        whose = (child.id, child.version)
+        self.jobs += [replace(job, parents=job.parents or tuple(before), child=whose) for job in jobs]
         inner = {parent for job in jobs for parent in job.parents}
         return [job.name for job in jobs if job.name not in inner]
 

@@ -14,7 +14,7 @@ from gobblin_dagster.service.model import Dag, DagJob, ExecutionId, ExecutionSta
 from gobblin_dagster.service.store._row_keys import id_of, is_execution, is_of_flow, key_of
 from gobblin_dagster.service.store.flow_rows import load_flow, load_version
 from gobblin_dagster.service.store.store import Transaction
-from gobblin_dagster.service.store.tables import executions, flow_versions, flows, jobs
+from gobblin_dagster.service.store.tables import executions, flow_versions, jobs
 
 GIVEN = (
     ExecutionStatus.PENDING,
@@ -60,6 +60,7 @@ def add_jobs(transaction: Transaction, execution: ExecutionId, dag: Dag) -> None
     rows = [
         {
             **key_of(execution),
+            **_whose(execution, job),
             "job_name": job.name,
             "position": position,
             "parents": json.dumps(job.parents),
@@ -79,6 +80,11 @@ def add_jobs(transaction: Transaction, execution: ExecutionId, dag: Dag) -> None
         for position, job in enumerate(dag.jobs)
     ]
     transaction.execute(insert(jobs), rows)
+
+
+def _whose(execution: ExecutionId, job: DagJob) -> dict[str, Any]:
+    flow, version = job.child or (execution.flow, None)
+    return {"of_group": flow.group, "of_name": flow.name, "of_version": version}
 
 
 def load_jobs(transaction: Transaction, execution: ExecutionId) -> list[JobExecution]:
@@ -126,24 +132,25 @@ class JobOfFlow:
 
 
 def find_job_of_flow(transaction: Transaction, job: str) -> JobOfFlow | None:
-    """Return a job that a flow which exists had in the newest of its executions that had jobs, or None."""
+    """Return a job that a flow which exists had in the newest execution with jobs of it, or None.
+
+    The execution may be one of a flow of flows that names it as a child.
+    """
     other = jobs.alias()
-    of_same_flow = and_(other.c.flow_group == jobs.c.flow_group, other.c.flow_name == jobs.c.flow_name)
+    of_same_flow = and_(other.c.of_group == jobs.c.of_group, other.c.of_name == jobs.c.of_name)
     newest = select(func.max(other.c.execution_id)).where(of_same_flow).scalar_subquery()
-    exists = (
-        select(flows).where(flows.c.flow_group == jobs.c.flow_group, flows.c.flow_name == jobs.c.flow_name).exists()
-    )
     row = transaction.execute(
-        select(jobs).where(jobs.c.job_name == job, jobs.c.execution_id == newest, exists).limit(1)
+        select(jobs).where(jobs.c.job_name == job, jobs.c.execution_id == newest).limit(1)
     ).first()
-    if row is None:
+    flow = None if row is None else FlowId(row.of_group, row.of_name)
+    now = None if flow is None else load_flow(transaction, flow)
+    if row is None or flow is None or now is None:
         return None
-    execution = id_of(row)
-    ran = transaction.scalar(select(executions.c.version).where(is_execution(executions, execution)))
-    now, then = load_flow(transaction, execution.flow), None
-    if ran is not None:
-        then = load_version(transaction, execution.flow, ran)
-    return JobOfFlow(row.body, now is not None and then is not None and _jobs_made_of(now) != _jobs_made_of(then))
+    version = row.of_version
+    if version is None:
+        version = transaction.scalar(select(executions.c.version).where(is_execution(executions, id_of(row))))
+    then = None if version is None else load_version(transaction, flow, version)
+    return JobOfFlow(row.body, then is not None and _jobs_made_of(now) != _jobs_made_of(then))
 
 
 def _jobs_made_of(spec: FlowSpec) -> tuple[str, Mapping[str, str]]:
@@ -152,8 +159,8 @@ def _jobs_made_of(spec: FlowSpec) -> tuple[str, Mapping[str, str]]:
 
 def flow_changed_at(transaction: Transaction, job: str) -> datetime | None:
     """Return when the flow that had a job was changed last, posted or deleted; None if no flow had such a job."""
-    flow = select(jobs.c.flow_group, jobs.c.flow_name).where(jobs.c.job_name == job).distinct().subquery()
-    is_of_it = and_(flow_versions.c.flow_group == flow.c.flow_group, flow_versions.c.flow_name == flow.c.flow_name)
+    flow = select(jobs.c.of_group, jobs.c.of_name).where(jobs.c.job_name == job).distinct().subquery()
+    is_of_it = and_(flow_versions.c.flow_group == flow.c.of_group, flow_versions.c.flow_name == flow.c.of_name)
     query = select(func.max(flow_versions.c.changed_at)).select_from(flow.join(flow_versions, is_of_it))
     found: datetime | None = transaction.execute(query).scalar()
     return found

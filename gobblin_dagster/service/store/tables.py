@@ -145,7 +145,13 @@ jobs = Table(
     Column("holder", Text, nullable=False, server_default=""),
     # Whether a person ended this job.
     Column("is_kill_requested", Boolean, nullable=False, server_default=false()),
+    # The flow that has the job: a child, with its version, if the execution is one of a flow of flows.
+    Column("of_group", Text, nullable=False, server_default=""),
+    Column("of_name", Text, nullable=False, server_default=""),
+    Column("of_version", BigInteger),
     Index("gobblin_job_executions_to_start", "start_by"),
+    Index("gobblin_job_executions_by_name", "job_name", "execution_id"),
+    Index("gobblin_job_executions_of_flow", "of_group", "of_name", "execution_id"),
 )
 """Jobs of executions."""
 

@@ -15,6 +15,7 @@ from gobblin_dagster.engine.plan.model import JobPlan
 from gobblin_dagster.engine.project import Project, open_project
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.engine.run.job_run import run_job
+from gobblin_dagster.service.compiler.children import CHILDREN
 from gobblin_dagster.service.executors.job_body import read_job_body
 from gobblin_dagster.service.known_jobs import with_flows
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowConfig, FlowId, Schedule, Trigger
@@ -135,6 +136,34 @@ def test_name_of_a_renamed_flow_that_another_one_took_is_no_job_beside_it(
     store_flow(core, FORMER, folder="elsewhere")
     store_flow(core, LATER)
     assert "job 'shop__orders__rows', which this project has for another place now" in problems(run(LATER))
+
+
+def test_child_that_only_its_parent_runs_holds_its_place_as_it_stands_in_the_catalog(
+    core: CoreServices, run: Callable[..., RunResult]
+) -> None:
+    night, week = FlowId("shop", "nightly"), FlowId("shop", "weekly")
+
+    def store_parent(flow: FlowId, child: FlowId) -> None:
+        with core.store.write() as transaction:
+            config = FlowConfig(flow, "", {CHILDREN: str(child)}, Schedule(NEVER))
+            core.manager.create(transaction, config, "tester")
+
+    store_flow(core, FORMER)
+    store_parent(night, FORMER)
+    assert run(night).status is RunStatus.SUCCEEDED
+    store_flow(core, FORMER, folder="elsewhere")
+    store_flow(core, LATER)
+    assert "job 'shop__orders__rows', which this project has for another place now" in problems(run(LATER))
+    delete(core, FORMER)
+    assert "job 'shop__orders__rows', which this project does not have any more" in problems(run(LATER))
+    for urn in ("a", "b/c"):
+        core.datasets.set_startpoint(LATER, urn, "10", job=None, who="me", why="renamed", expires=timedelta(days=1))
+    store_flow(core, LATER, rows="12")
+    store_parent(week, LATER)
+    assert run(week).status is RunStatus.SUCCEEDED
+    delete(core, LATER)
+    store_flow(core, FORMER, rows="12")
+    assert "job 'shop__bestellungen__rows', which this project does not have any more" in problems(run(night))
 
 
 def test_flow_that_is_renamed_while_it_runs_publishes_under_one_of_its_names(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from gobblin_dagster.service.compiler.children import AFTER, CHILDREN, MAX_CHILD
 from gobblin_dagster.service.compiler.explanation import Explanation
 from gobblin_dagster.service.compiler.identity import IdentityCompiler
 from gobblin_dagster.service.compiler.routed_flow import DESTINATIONS, PATH, SOURCE
-from gobblin_dagster.service.model import FlowConfig, FlowId
+from gobblin_dagster.service.model import Change, FlowConfig, FlowId, FlowSpec
 
 TEMPLATE = """
 template: {name}
@@ -42,10 +43,14 @@ class Catalog:
             (root / f"{name}.template").write_text(TEMPLATE.format(name=name))
         self.flows: dict[FlowId, FlowConfig] = {}
         self.identity = IdentityCompiler(TemplateCatalog(root), ["embedded"])
-        self._compiler = ChildrenCompiler(self.identity.explain, self.flows.get)
+        self._compiler = ChildrenCompiler(self.identity.explain, self._find)
 
     def add(self, *configs: FlowConfig) -> None:
         self.flows.update({config.id: config for config in configs})
+
+    def _find(self, flow: FlowId) -> FlowSpec | None:
+        config = self.flows.get(flow)
+        return None if config is None else FlowSpec(config, 7, Change.UPDATED, datetime(2026, 1, 1, tzinfo=UTC), "me")
 
     def explain(self, config: FlowConfig) -> Explanation:
         found = self._compiler.explain(config)
@@ -75,9 +80,11 @@ def test_children_have_their_own_jobs_side_by_side_or_after_others(catalog: Cata
     }
     alone = {job.name: job for job in catalog.identity.compile(chain).jobs}
     together = {job.name: job for job in catalog.explain(config).require_dag(config.id).jobs}
-    assert together["g__orders__two"] == alone["g__orders__two"], "attempts and parameters are the child's"
+    whose = (chain.id, 7)
+    two = replace(alone["g__orders__two"], child=whose)
+    assert together["g__orders__two"] == two, "attempts and parameters are the child's"
     report = catalog.identity.compile(catalog.flows[FlowId("g", "report")]).jobs[0]
-    assert replace(together["g__report__one"], parents=()) == report
+    assert replace(together["g__report__one"], parents=(), child=None) == report
 
 
 def test_children_may_have_children_that_come_after_the_same_jobs(catalog: Catalog) -> None:

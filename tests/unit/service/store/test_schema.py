@@ -28,7 +28,7 @@ from gobblin_dagster.service.store.job_rows import load_jobs
 from gobblin_dagster.service.store.node_rows import load_nodes
 from gobblin_dagster.service.store.schema import CHAIN
 from gobblin_dagster.service.store.store import ServiceStore
-from gobblin_dagster.service.store.tables import VERSION_TABLE, flow_properties, metadata
+from gobblin_dagster.service.store.tables import VERSION_TABLE, flow_properties, jobs, metadata
 from gobblin_dagster.service.store.worker_rows import list_jobs
 
 
@@ -119,6 +119,28 @@ def test_executions_of_revision_0006_are_nobodys(store_url: str) -> None:
         assert transaction.execute(text("SELECT count(*) FROM gobblin_topology_files")).scalar_one() == 0
         assert transaction.execute(text("SELECT count(*) FROM gobblin_state_places")).scalar_one() == 0
         assert transaction.execute(text("SELECT count(*) FROM gobblin_ways")).scalar_one() == 0
+
+
+JOBS = """
+INSERT INTO gobblin_flow_properties VALUES ('g', 'all', 'flow.children', 'g/n', '');
+INSERT INTO gobblin_job_executions SELECT 'g', 'n', 1, 'own', 0, '[]', 1, 'embedded', '{}', 'COMPLETE', '', 1, 1, 'r',
+    0, '', '', NULL, NULL, NULL, NULL, '', {no};
+INSERT INTO gobblin_job_executions SELECT 'g', 'all', 2, 'child', 0, '[]', 1, 'embedded', '{}', 'COMPLETE', '', 1, 1,
+    'r', 0, '', '', NULL, NULL, NULL, NULL, '', {no}
+"""
+"""Rows as the program of revision 0011 wrote them: a job of a flow, and one of a flow of flows."""
+
+
+def test_jobs_of_revision_0011_belong_to_their_flow_and_those_of_children_to_nobody(store_url: str) -> None:
+    engine = make_engine(parse_url(store_url)).execution_options(**{WRITE: True})
+    with engine.begin() as transaction:
+        replace(CHAIN, revisions=CHAIN.revisions[: CHAIN.revisions.index("0011") + 1]).upgrade(transaction, "the store")
+        for statement in JOBS.replace("{no}", "false" if "postgres" in store_url else "0").split(";"):
+            transaction.exec_driver_sql(statement)
+    engine.dispose()
+    with ServiceStore(store_url, SystemClock()) as opened, opened.read() as transaction:
+        rows = transaction.execute(select(jobs.c.job_name, jobs.c.of_group, jobs.c.of_name, jobs.c.of_version)).all()
+        assert sorted(map(tuple, rows)) == [("child", "", "", None), ("own", "g", "n", None)]
 
 
 def test_store_of_a_newer_program_is_refused_and_left_alone(store: ServiceStore, store_url: str) -> None:
