@@ -277,7 +277,9 @@ def make_anew(made: Table, how: str, appends: int = 1) -> None:
         made.append(50 + at, 51 + at)
 
 
-@pytest.mark.parametrize(("how", "appends"), [("dropped", 1), ("dropped", 2), ("replaced", 1)])
+@pytest.mark.parametrize(
+    ("how", "appends"), [("dropped", 1), pytest.param("dropped", 2, marks=pytest.mark.storm), ("replaced", 1)]
+)
 def test_delta_table_made_anew_with_as_many_versions_is_refused(
     tmp_path: Path, runner: SparkRunner, table: str, how: str, appends: int
 ) -> None:

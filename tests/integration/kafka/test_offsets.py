@@ -249,7 +249,7 @@ def test_compacted_topic_reaches_its_end_though_offsets_are_missing(new_job: New
     assert job.plan().work_units == ()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.storm) for seed in (1, 2))])
 def test_incremental_equals_full_under_random_arrivals_and_failures(
     new_job: NewJob, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
