@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -293,6 +293,18 @@ def writer_of(facts: Mapping[str, Any]) -> str:
     """Return who published a commit, by its properties; empty if this package did not."""
     job, urn, branch = (facts.get(f"gobblin.{name}", "") for name in ("job", "dataset-urn", "branch"))
     return f"job {job!r}, dataset {urn!r}, branch {branch!r}" if job else ""
+
+
+def require_key(step: str, rule: MergeRule, there: Collection[str]) -> None:
+    """Raise StepRefusedError if a table has no column of the key: all of its rows would stay beside the new ones."""
+    prefix = rule.children.key_prefix if rule.children is not None else ""
+    key = [prefix + name for name in rule.key]
+    if missing := [name for name in key if name not in there]:
+        problem = (
+            f"the table has no column {', '.join(missing)}, by which rows are merged; it has {', '.join(there)}. If it "
+            "was renamed there, give it back its name, or rename it in the rows too"
+        )
+        raise StepRefusedError(step=step, problem=problem)
 
 
 def require_alone(step: str, commit: TableCommit, writers: Iterable[str]) -> None:

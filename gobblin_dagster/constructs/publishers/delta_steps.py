@@ -26,6 +26,7 @@ from gobblin_dagster.constructs.publishers.changes import (
     bounds,
     conform,
     require_alone,
+    require_key,
     staged_changes,
     tables_of,
     writer_of,
@@ -138,18 +139,22 @@ class AppendToDeltaStep:
 
         The table is made, and gets new columns, before that.
         """
-        errors = _deltalake().exceptions
+        errors, version = _deltalake().exceptions, -1
         try:
             table = self._load() or self._create(schema, partitions)
+            version = table.version()
             if self._is_in(table):
                 return True
+            self._require_place(table, partitions)
             evolved = self._with_columns(table, schema)
             # Another run that has the same commit may have been faster while the columns were changed.
             if evolved is not table and self._is_in(evolved):
                 return True
             write(evolved)
-        except errors.CommitFailedError:
-            return False
+        except errors.CommitFailedError as error:
+            if (newest := self._load()) is None or newest.version() > version:
+                return False  # else nobody was faster, and the table takes no such change
+            raise StepRefusedError(step=self.describe(), problem=str(error)[:500]) from error
         except errors.SchemaMismatchError as error:
             raise StepRefusedError(step=self.describe(), problem=str(error)[:500]) from error
         except (errors.DeltaError, OSError) as error:
@@ -193,6 +198,19 @@ class AppendToDeltaStep:
     def _is_in_history(self, table: Any) -> bool:
         ours = self.commit.commit_id
         return any(entry.get("gobblin.commit-id") == ours for entry in table.history())
+
+    def _require_place(self, table: Any, partitions: Sequence[str]) -> None:
+        """Refuse files in other partition folders than the table has: readers would find null in the columns."""
+        known = table.metadata().partition_columns
+        if {*known} == {*partitions}:
+            return
+        of_table, of_files = (", ".join(names) or "no column" for names in (known, partitions))
+        problem = (
+            f"the table is partitioned by {of_table}, and the files by {of_files}: readers would find null in these "
+            "columns. Let the writer's `partition_by` name the columns of the table, and abandon this commit; or write "
+            "the table again, partitioned as the files are, and recover it"
+        )
+        raise StepRefusedError(step=self.describe(), problem=problem)
 
     def _with_columns(self, table: Any, schema: pa.Schema) -> Any:
         """Return the table with all columns of the rows, as wide as theirs.
@@ -316,6 +334,10 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
     def describe(self) -> str:
         rows = sum(file.rows for file in self.commit.files)
         return f"merge {rows:,} row(s) into Delta table {self.location} by {', '.join(self.rule.key)}"
+
+    def _require_place(self, table: Any, partitions: Sequence[str]) -> None:
+        """Refuse a table without the key; rows are written in its own partitions."""
+        require_key(self.describe(), self.rule, _arrow(table).names)
 
     def _merge(self, table: Any, changes: Changes) -> None:
         rule, there = self.rule, _arrow(table)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from gobblin_dagster.constructs.publishers.changes import staged_changes
+from gobblin_dagster.constructs.publishers.changes import require_key, staged_changes
 from gobblin_dagster.constructs.publishers.iceberg_merge import WRITER, has_whole_history, is_first, merge, noted_writer
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule
 from gobblin_dagster.constructs.publishers.tables import (
@@ -124,12 +124,12 @@ class AppendToIcebergStep:
             table = self._load()
         if _holds(table, self.commit):
             return True
-        self._require_names([column.name for column in table.schema().fields], schema)
-        self._require_scales(table.schema().as_arrow(), schema)
+        self._require_columns(table.schema(), schema)
         try:
             with table.transaction() as transaction:
                 with transaction.update_schema() as update:
                     update.union_by_name(schema)
+                self._require_former_names(table, transaction.table_metadata)
                 writer = noted_writer(table, self.commit)
                 if writer and writer != table.properties.get(WRITER):
                     transaction.set_properties({WRITER: writer})
@@ -155,6 +155,28 @@ class AppendToIcebergStep:
             # The snapshot with our commit id may be expired; then only the list of files shows whether we are done.
             check_duplicate_files=not has_whole_history(table),
         )
+
+    def _require_columns(self, known: Any, schema: pa.Schema) -> None:
+        """Refuse rows that do not fit the table's columns."""
+        self._require_names([column.name for column in known.fields], schema)
+        if missing := [one.name for one in known.fields if one.required and one.name not in schema.names]:
+            problem = f"column {missing[0]!r} must not be null in the table, and the rows lack it"
+            remedy = "add it to them, e.g. by the converter `add`, or make it optional in the table"
+            raise StepRefusedError(step=self.describe(), problem=f"{problem}; {remedy}")
+        self._require_scales(known.as_arrow(), schema)
+
+    def _require_former_names(self, table: Any, metadata: Any) -> None:
+        """Refuse new columns that take the values of others: those were renamed, and older files have the name."""
+        known = table.schema()
+        lost = _names(table.name_mapping()) - _names(metadata.name_mapping())
+        for number, name in sorted(lost):
+            if (now := known.find_column_name(number)) is not None:
+                problem = (
+                    f"column {name!r} was renamed to {now!r} in the table, whose files have it under its former name: "
+                    f"a new column {name!r} would take the values of all older rows. Rename it in the rows too, by the "
+                    "converter `rename`, or give it back its name in the table"
+                )
+                raise StepRefusedError(step=self.describe(), problem=problem)
 
     def _require_scales(self, there: pa.Schema, schema: pa.Schema) -> None:
         """Refuse decimals of another scale: pyiceberg would take them, other readers move the point of older rows."""
@@ -234,6 +256,10 @@ class MergeIntoIcebergStep(AppendToIcebergStep):
         rule, commit = MergeRule.from_json(fields["rule"]), TableCommit.from_json(fields["commit"])
         return cls(**{**fields, "rule": rule, "commit": commit})
 
+    def _require_columns(self, known: Any, schema: pa.Schema) -> None:
+        require_key(self.describe(), self.rule, [column.name for column in known.fields])
+        AppendToIcebergStep._require_columns(self, known, schema)  # classes with slots have no `super()`
+
     def describe(self) -> str:
         rows = sum(file.rows for file in self.commit.files)
         return f"merge {rows:,} row(s) into Iceberg table {self.table} by {', '.join(self.rule.key)}"
@@ -250,6 +276,17 @@ def newest_commits(table: Any, job: str) -> dict[str, list[NotedCommit]]:
     found: dict[str, list[NotedCommit]] = {}
     for (urn, _), commit in newest.items():
         found.setdefault(urn, []).append(commit)
+    return found
+
+
+def _names(mapping: Any) -> set[tuple[int, str]]:
+    """Return the names under which files have columns, by the number of the column, those in structs too."""
+    found: set[tuple[int, str]] = set()
+    waiting = list(mapping.root) if mapping is not None else []
+    while waiting:
+        one = waiting.pop()
+        found |= {(one.field_id, name) for name in one.names if one.field_id is not None}
+        waiting += one.fields
     return found
 
 

@@ -196,3 +196,21 @@ def test_later_transaction_that_is_not_ours_is_no_proof(tmp_path: Path, monkeypa
 
     assert "knows a later transaction" in result.datasets[0].failures[0].message
     assert table_ids(tmp_path) == [0, 1]
+
+
+@pytest.mark.parametrize(("first", "then"), [([], ["dataset"]), (["dataset"], [])], ids=["new", "gone"])
+def test_files_in_other_partitions_than_the_table_has_wait_for_a_person(
+    tmp_path: Path, first: list[str], then: list[str]
+) -> None:
+    """Readers would find null in the columns: files lack them, or the table lists no value of theirs."""
+
+    def run_with(rows: int, partition_by: list[str]) -> str:
+        writer = {"type": "parquet", "partition_by": partition_by}
+        (result,) = run(tmp_path, table_job(PUBLISHER, {"c": {"rows": rows}}, writer=writer)).datasets
+        return result.failures[0].message if result.failures else ""
+
+    assert run_with(2, first) == ""
+    said = run_with(3, then)
+    assert f"partitioned by {(first or ['no column'])[0]}, and the files by {(then or ['no column'])[0]}" in said
+    assert table(tmp_path).to_pyarrow_table()["dataset"].to_pylist() == ["c", "c"]
+

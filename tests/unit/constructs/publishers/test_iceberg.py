@@ -7,19 +7,22 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
+from pyiceberg.types import StringType
 from sqlalchemy.exc import OperationalError
 
 from gobblin_dagster.constructs.publishers import tables
 from gobblin_dagster.constructs.publishers.iceberg import IcebergPublisher
 from gobblin_dagster.constructs.publishers.iceberg_steps import AppendToIcebergStep
 from gobblin_dagster.core.constructs import ConstructContext
-from gobblin_dagster.core.errors import StorageError
+from gobblin_dagster.core.errors import StepRefusedError, StorageError
 from gobblin_dagster.core.run_record import RunStatus
+from tests.unit.constructs.publishers.lake import STORAGE, Lake, rows
 from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job
 from tests.unit.engine.jobs import run
 
@@ -133,6 +136,40 @@ def test_columns_that_come_later_are_added(tmp_path: Path) -> None:
 
     rows = table(tmp_path).scan().to_arrow().sort_by("id")
     assert rows["origin"].to_pylist() == [None, None, "EWR"]
+
+
+@pytest.mark.parametrize(("former", "now", "says"), [("v", "w", "'v' was renamed to 'w'"), ("s.a", "b", "'s.b'")])
+def test_new_column_with_the_former_name_of_another_is_refused(
+    tmp_path: Path, former: str, now: str, says: str
+) -> None:
+    """Files that were added as they are have columns by name: the new one would take the values of all older rows."""
+    lake = Lake("iceberg", tmp_path)
+    lake.append(pa.table({"id": [1], "v": ["a"], "s": [{"a": 1}]}))
+    with lake.iceberg().update_schema() as update:
+        update.rename_column(former, now)
+    before = lake.rows()
+    step = lake.step(pa.table({"id": [2], "v": ["b"], "s": [{"a": 2}]}), mode="append", key=[], in_place=True)
+    with pytest.raises(StepRefusedError, match=says):
+        step.execute(STORAGE)
+    assert lake.rows() == before
+
+    with lake.iceberg().update_schema() as update:
+        update.rename_column(former.replace("a", now) if "." in former else now, former.rpartition(".")[2])
+    step.execute(STORAGE)
+    assert [(row["v"], row["s"]) for row in lake.rows()] == [("a", {"a": 1}), ("b", {"a": 2})]
+
+
+def test_column_that_must_not_be_null_is_named_if_rows_lack_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = Lake("iceberg", tmp_path)
+    lake.append(rows((1, "a")))
+    with lake.iceberg().update_schema(allow_incompatible_changes=True) as update:
+        update.add_column("more", StringType(), required=True, default_value="x")
+    for how in ({"mode": "append", "key": [], "in_place": True}, {}):
+        with pytest.raises(StepRefusedError, match="column 'more' must not be null in the table, and the rows lack it"):
+            lake.step(rows((2, "b")), **how).execute(STORAGE)
+    assert capsys.readouterr().out == ""  # pyiceberg prints what differs
 
 
 def test_type_that_cannot_be_widened_waits_for_a_person(tmp_path: Path) -> None:

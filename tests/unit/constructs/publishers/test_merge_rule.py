@@ -203,6 +203,28 @@ def test_widening_that_loses_against_another_writer_is_done_again(
     assert [row["id"] for row in lake.rows()] == [1, 2, 3]
 
 
+def test_table_whose_key_was_renamed_is_refused(lake: Lake) -> None:
+    """A new column of this name would be null in all rows of the table, so that none of them would be replaced."""
+    lake.merge(rows((1, "a"), (2, "b")))
+    if lake.kind == "delta":
+        renamed = rows((1, "a"), (2, "b"), names="number v")
+        write_deltalake(lake.root / "lake/test/numbers/all", renamed, mode="overwrite", schema_mode="overwrite")
+    else:
+        with lake.iceberg().update_schema() as update:
+            update.rename_column("id", "number")
+    with pytest.raises(StepRefusedError, match="has no column id, by which rows are merged; it has number, v"):
+        lake.merge(rows((1, "A")))
+    assert sorted(row["v"] for row in lake.rows()) == ["a", "b"]
+
+
+def test_delta_table_that_takes_no_merges_is_refused_at_once(tmp_path: Path) -> None:
+    lake = Lake("delta", tmp_path)
+    lake.merge(rows((1, "a")))
+    DeltaTable(tmp_path / "lake/test/numbers/all").alter.set_table_properties({"delta.appendOnly": "true"})
+    with pytest.raises(StepRefusedError, match="append-only"):
+        lake.merge(rows((1, "b")))
+
+
 @pytest.mark.parametrize("files", [[((1, "a"), (2, "b"), (1, "c"))], [((1, "a"), (2, "b")), ((1, "c"),)]])
 def test_table_with_two_rows_of_a_key_is_refused(lake: Lake, files: list[Any]) -> None:
     for file in files:
