@@ -213,4 +213,3 @@ def test_files_in_other_partitions_than_the_table_has_wait_for_a_person(
     said = run_with(3, then)
     assert f"partitioned by {(first or ['no column'])[0]}, and the files by {(then or ['no column'])[0]}" in said
     assert table(tmp_path).to_pyarrow_table()["dataset"].to_pylist() == ["c", "c"]
-

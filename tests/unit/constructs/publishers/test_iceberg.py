@@ -22,7 +22,7 @@ from gobblin_dagster.constructs.publishers.iceberg_steps import AppendToIcebergS
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import StepRefusedError, StorageError
 from gobblin_dagster.core.run_record import RunStatus
-from tests.unit.constructs.publishers.lake import STORAGE, Lake, rows
+from tests.unit.constructs.publishers.lake import STORAGE, Lake
 from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job
 from tests.unit.engine.jobs import run
 
@@ -163,12 +163,12 @@ def test_column_that_must_not_be_null_is_named_if_rows_lack_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake = Lake("iceberg", tmp_path)
-    lake.append(rows((1, "a")))
+    lake.append(pa.table({"id": [1], "v": ["a"]}))
     with lake.iceberg().update_schema(allow_incompatible_changes=True) as update:
         update.add_column("more", StringType(), required=True, default_value="x")
     for how in ({"mode": "append", "key": [], "in_place": True}, {}):
         with pytest.raises(StepRefusedError, match="column 'more' must not be null in the table, and the rows lack it"):
-            lake.step(rows((2, "b")), **how).execute(STORAGE)
+            lake.step(pa.table({"id": [2], "v": ["b"]}), **how).execute(STORAGE)
     assert capsys.readouterr().out == ""  # pyiceberg prints what differs
 
 
