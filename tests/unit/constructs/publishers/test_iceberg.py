@@ -166,7 +166,8 @@ def test_column_that_must_not_be_null_is_named_if_rows_lack_it(
     lake.append(pa.table({"id": [1], "v": ["a"]}))
     with lake.iceberg().update_schema(allow_incompatible_changes=True) as update:
         update.add_column("more", StringType(), required=True, default_value="x")
-    for how in ({"mode": "append", "key": [], "in_place": True}, {}):
+    hows: tuple[dict[str, Any], ...] = ({"mode": "append", "key": [], "in_place": True}, {})
+    for how in hows:
         with pytest.raises(StepRefusedError, match="column 'more' must not be null in the table, and the rows lack it"):
             lake.step(pa.table({"id": [2], "v": ["b"]}), **how).execute(STORAGE)
     assert capsys.readouterr().out == ""  # pyiceberg prints what differs
