@@ -50,6 +50,28 @@ def days(root: Path, spec: JobSpec) -> list[int]:
 
 
 @pytest.mark.parametrize(
+    ("way", "other", "inside"),
+    [
+        ("date", {"timezone": "Europe/Berlin"}, "day"),
+        ("lookback", {"timezone": "Europe/Berlin"}, "day"),
+        ("date", {"path": "data/{dataset}/{date:%Y-%m}-*.csv"}, "month"),
+    ],
+    ids=["zone", "zone and lookback", "longer dates"],
+)
+def test_dates_that_no_longer_begin_where_the_state_ends_are_refused(
+    tmp_path: Path, way: str, other: dict[str, Any], inside: str
+) -> None:
+    for day in range(2, 6):
+        add(tmp_path, day)
+    run(tmp_path, job(way))
+    add(tmp_path, 6)
+    (refused,) = run(tmp_path, job(way, **other)).datasets
+    assert f"its stored position 2013-01-02 is inside of a {inside} of `path`, in `timezone` " in refused.problem
+    run(tmp_path, job(way))
+    assert days(tmp_path, job(way)) == [2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
     ("way", "position", "read"),
     [
         ("date", Specific("2013-01-04"), [4, 5]),
