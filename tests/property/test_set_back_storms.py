@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -194,7 +195,8 @@ class Storm:
         if waiting is None:
             return
         left = [name for name, table in self.tables.items() if waiting not in table.commits]
-        if left and (waiting in self.staging_is_gone or self._missing):
+        # Only a table that the commit is still to be published to is asked what it lacks.
+        if left and (waiting in self.staging_is_gone or self._missing_in(left)):
             return
         for name in left:
             self._publish(name, waiting)
@@ -235,7 +237,10 @@ class Storm:
 
     @property
     def _missing(self) -> set[int]:
-        gone = {commit for table in self.tables.values() for commit in self.store.commits - table.commits}
+        return self._missing_in(self.tables)
+
+    def _missing_in(self, names: Iterable[str]) -> set[int]:
+        gone = {commit for name in names for commit in self.store.commits - self.tables[name].commits}
         decided = set() if self.store.waiting is not None else self.store.decided
         return gone - self.store.missing_ones_stay - decided
 
