@@ -6,6 +6,7 @@ prints and drops it: the command would go on. One that is dropped all the same i
 
 from __future__ import annotations
 
+import _thread
 import signal
 import sys
 import threading
@@ -40,42 +41,45 @@ def raise_interrupt_of_import() -> None:
 
 
 class _Handler:
-    """Handler of signals, which asks again a little later while there is an import."""
+    """Handler of signals, which asks again a little later while there is an import.
+
+    It takes no lock: a signal may come in the midst of the handler of another one, and would wait for itself.
+    """
 
     def __init__(self) -> None:
         self._until: float | None = None
-        """When a signal that came during an import is raised, whatever is imported then."""
-        self._again: threading.Timer | None = None
+        """When a signal that waits is raised, whatever is imported then; None: none waits."""
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         if _imports(frame) and (self._until is None or now < self._until):
-            self._until = self._until or now + LONGEST_S
-            self._ask_again(signum)
+            self._ask_again(signum, self._until or now + LONGEST_S)
             return
         self._until = now
         self.raise_if_asked()
-
-    def ask_again_if_dropped(self, dropped: sys.UnraisableHookArgs) -> None:
-        """Send the signal again if native code dropped its KeyboardInterrupt; Python's `sys.unraisablehook`."""
-        if issubclass(dropped.exc_type, KeyboardInterrupt):
-            self._ask_again(signal.SIGINT)
-        else:
-            sys.__unraisablehook__(dropped)
-
-    def _ask_again(self, signum: int) -> None:
-        self._again = threading.Timer(RETRY_S, signal.pthread_kill, (threading.main_thread().ident, signum))
-        self._again.daemon = True  # the process does not wait for it
-        self._again.start()
 
     def raise_if_asked(self) -> None:
         """Raise KeyboardInterrupt if a signal waits."""
         if self._until is None:
             return
         self._until = None
-        if self._again is not None:
-            self._again.cancel()
         raise KeyboardInterrupt
+
+    def ask_again_if_dropped(self, dropped: sys.UnraisableHookArgs) -> None:
+        """Send the signal again if native code dropped its KeyboardInterrupt; Python's `sys.unraisablehook`."""
+        if issubclass(dropped.exc_type, KeyboardInterrupt):
+            self._ask_again(signal.SIGINT, time.monotonic() + LONGEST_S)
+        else:
+            sys.__unraisablehook__(dropped)
+
+    def _ask_again(self, signum: int, until: float) -> None:
+        self._until = until
+        _thread.start_new_thread(self._send_again, (signum,))  # the process does not wait for it
+
+    def _send_again(self, signum: int) -> None:
+        time.sleep(RETRY_S)
+        if self._until is not None and (main := threading.main_thread().ident) is not None:
+            signal.pthread_kill(main, signum)
 
 
 def _imports(frame: FrameType | None) -> bool:

@@ -44,6 +44,18 @@ Dropping()
 threading.Event().wait(60)
 """
 
+SENDS_ANOTHER = """\
+import os, signal, threading
+tell = threading.Condition.notify_all
+def interrupted(condition):
+    if threading.current_thread() is threading.main_thread():
+        threading.Condition.notify_all = tell
+        os.kill(os.getpid(), signal.SIGINT)
+    tell(condition)
+threading.Condition.notify_all = interrupted
+os.kill(os.getpid(), signal.SIGINT)
+"""
+
 
 def interrupted_at(module: str, number: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Return how a command ended that got a signal when it began to import a module."""
@@ -99,4 +111,17 @@ def test_interrupt_that_native_code_drops_is_asked_for_again(tmp_path: Path) -> 
         "try:\n import drops\nexcept KeyboardInterrupt:\n print('interrupted')"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+
+
+def test_interrupt_in_the_midst_of_another_one_does_not_wait_for_itself(tmp_path: Path) -> None:
+    (tmp_path / "sends.py").write_text(SENDS_ANOTHER)
+    code = FRESH + (
+        "from gobblin_dagster.cli import import_interrupt; import_interrupt.interrupt_between_imports()\n"
+        "import sends\n"
+        "try:\n import_interrupt.raise_interrupt_of_import()\nexcept KeyboardInterrupt:\n print('interrupted')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=20
+    )
     assert (done.stdout, done.stderr) == ("interrupted\n", "")
