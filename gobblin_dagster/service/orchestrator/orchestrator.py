@@ -24,6 +24,7 @@ from gobblin_dagster.service.compiler.kept_way import compile_keeping_way, forme
 from gobblin_dagster.service.logs import about
 from gobblin_dagster.service.model import (
     Dag,
+    DagJob,
     ExecutionId,
     ExecutionStatus,
     FlowConfig,
@@ -64,7 +65,15 @@ from gobblin_dagster.service.store.execution_rows import (
     update_execution,
 )
 from gobblin_dagster.service.store.flow_rows import load_version
-from gobblin_dagster.service.store.job_rows import add_jobs, load_job, load_jobs, open_jobs, overdue_jobs, update_job
+from gobblin_dagster.service.store.job_rows import (
+    add_jobs,
+    load_job,
+    load_jobs,
+    open_jobs,
+    other_definition_ran,
+    overdue_jobs,
+    update_job,
+)
 from gobblin_dagster.service.store.order_rows import add_orders
 from gobblin_dagster.service.store.store import ServiceStore, Transaction, serialize_changes
 from gobblin_dagster.service.topology.graph import FlowGraph
@@ -73,6 +82,16 @@ log = logging.getLogger(__name__)
 
 Note = Callable[[Transaction], None]
 """Leaves a row of the audit trail in the transaction of a change."""
+
+
+def _require_same_definition(transaction: Transaction, execution: ExecutionId, job: DagJob) -> None:
+    """Refuse to run a job as it was once: it would go on where its newest run ended, and publish as it did before."""
+    if later := other_definition_ran(transaction, execution, job):
+        raise FlowChangedError(
+            problem=f"Job {job.name} was changed after execution {execution}, and ran in execution {later.number} of "
+            f"flow {later.flow} since: resumed, it would read what is new and publish it by its former definition, "
+            "maybe to another place. `gobblin flow run` runs the flow as it is now."
+        )
 
 
 def _no_note(_: Transaction) -> None:
@@ -374,7 +393,7 @@ class Orchestrator:
         Raises:
             FlowNotFoundError: there is no such execution.
             FlowChangedError: it is not over, or complete, or was never compiled; or another one of the flow runs,
-                which refuses two at once.
+                which refuses two at once; or a job that is left ran since, with another definition.
         """
         with self._store.write() as transaction:
             execution = self._require(transaction, execution_id)
@@ -384,6 +403,9 @@ class Orchestrator:
                     problem=f"Execution {execution_id} is {execution.status}; only one that failed or was cancelled "
                     "after it was compiled can be resumed."
                 )
+            for left in jobs:
+                if left.status is not ExecutionStatus.COMPLETE:
+                    _require_same_definition(transaction, execution_id, left.job)
             settings = self._settings(transaction, execution)
             other = first_in_the_way(transaction, execution_id)
             if other is not None and settings.concurrency is Concurrency.REFUSE:

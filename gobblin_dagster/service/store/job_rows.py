@@ -122,6 +122,14 @@ def jobs_that_ran(transaction: Transaction, flow: FlowId) -> list[DagJob]:
     return [job_of(row).job for row in transaction.execute(query)]
 
 
+def other_definition_ran(transaction: Transaction, execution: ExecutionId, job: DagJob) -> ExecutionId | None:
+    """Return a later execution in which a job of the same name ran with another body; None if there is none."""
+    is_later = and_(jobs.c.job_name == job.name, jobs.c.execution_id > execution.number)
+    query = select(jobs).where(is_later, jobs.c.run_id != "", jobs.c.body != job.body).limit(1)
+    row = transaction.execute(query).first()
+    return None if row is None else id_of(row)
+
+
 @dataclass(frozen=True, slots=True)
 class JobOfFlow:
     """A job that a flow had in its newest execution with jobs."""

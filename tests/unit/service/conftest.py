@@ -70,14 +70,15 @@ def store(store_url: str, clock: OwnClock) -> Iterator[ServiceStore]:
 
 
 def compile_flow(config: FlowConfig) -> Dag:
-    """Make one job of each template, one after the other; the property `broken` makes a flow that does not compile."""
+    """Make one job of each template, one after the other, all with the property `body`; `broken` does not compile."""
     if "broken" in config.properties:
         raise FlowCompileError(flow=str(config.id), reasons=("it is broken",))
     names = [uri.rpartition("/")[2] for uri in config.template_uris.split(",")]
     attempts = int(config.properties.get("job.maxAttempts", "1"))
     start = FlowSettings.of(config.properties).start_within
     limit = None if start is None else int(start.total_seconds())
-    jobs = (DagJob(n, "embedded", "{}", tuple(names[:at][-1:]), attempts, limit) for at, n in enumerate(names))
+    body = config.properties.get("body", "{}")
+    jobs = (DagJob(n, "embedded", body, tuple(names[:at][-1:]), attempts, limit) for at, n in enumerate(names))
     return Dag(tuple(jobs))
 
 

@@ -153,6 +153,26 @@ def test_resume_runs_what_is_left_under_a_new_generation(
         orchestrator.resume(ExecutionId(FLOW, number))
 
 
+@pytest.mark.parametrize("body", ["{}", '{"output": {"path": "other"}}'], ids=["same", "another"])
+def test_job_is_resumed_only_if_no_other_definition_of_it_ran_since(
+    store: ServiceStore, orchestrator: Orchestrator, create: Create, body: str
+) -> None:
+    # The former definition would publish what is new to its own place alone.
+    number = create(flow())
+    orchestrator.start_accepted()
+    report(orchestrator, number, "a", S.FAILED)
+    later = create(flow(properties={"body": body}))
+    orchestrator.start_accepted()
+    report(orchestrator, later, "a", S.COMPLETE)
+    if body == "{}":
+        orchestrator.resume(ExecutionId(FLOW, number))
+        assert not execution(store, number).is_over
+    else:
+        with pytest.raises(FlowChangedError, match=f"Job a was changed after .*, and ran in execution {later} of"):
+            orchestrator.resume(ExecutionId(FLOW, number))
+        assert execution(store, number).is_over
+
+
 def test_kill_stops_what_runs_and_cannot_be_asked_for_twice(
     store: ServiceStore, orchestrator: Orchestrator, create: Create
 ) -> None:
