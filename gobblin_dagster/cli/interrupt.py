@@ -15,9 +15,11 @@ from rich.console import Console
 def stop_on_interrupt(console: Console) -> Iterator[threading.Event]:
     """Yield an event that the first SIGINT or SIGTERM sets; the second one raises KeyboardInterrupt."""
     stop = threading.Event()
+    came: list[int] = []
 
     def handle(signum: int, frame: FrameType | None) -> None:
-        if stop.is_set():
+        came.append(signum)
+        if len(came) > 1:  # not `stop.is_set()`: one that comes while the event is set would wait for its lock for ever
             raise KeyboardInterrupt
         stop.set()
         console.print("Stopping: running work units end, what is whole is committed. Once more stops at once.")

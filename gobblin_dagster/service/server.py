@@ -339,10 +339,11 @@ class CoreServices:
             signals.append(time.monotonic())
             log.info("signal %d: %s", number, "ending" if len(signals) == 1 else "ending at once")
             server.should_exit = True
-            # No new work from now on; requests that run may take until `STOP_WAIT_S`.
-            self._stopping.set()
-            self._wake.set()
-            if len(signals) > 1:
+            if len(signals) == 1:  # the next one may come while the lock of an event is held here
+                # No new work from now on; requests that run may take until `STOP_WAIT_S`.
+                self._stopping.set()
+                self._wake.set()
+            else:
                 server.force_exit = True
                 self.executor.kill()
                 if self.provisioner is not None:

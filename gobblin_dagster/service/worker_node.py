@@ -12,6 +12,7 @@ import secrets
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -176,12 +177,10 @@ class WorkerNode:
     def run(self, started: Callable[[], None]) -> int:
         """Take jobs until a signal comes; return the exit code. A second signal ends the worker at once."""
         signals: list[int] = []
-        came = threading.Event()
 
         def end(number: int, _frame: FrameType | None) -> None:
             signals.append(number)
             log.info("signal %d: %s", number, "ending" if len(signals) == 1 else "ending at once")
-            came.set()
             if len(signals) > 1:
                 self.monitor.kill()
 
@@ -189,8 +188,8 @@ class WorkerNode:
         signal.signal(signal.SIGINT, end)
         self.start()
         started()
-        while not came.wait(0.5):  # the main thread must stay free for signals
-            pass
+        while not signals:  # the main thread must stay free for signals, and hold no lock that their handler takes
+            time.sleep(0.2)
         self.stop()
         return 0
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -20,3 +21,30 @@ def test_first_interrupt_sets_the_event_and_the_second_stops(number: signal.Sign
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
     assert signal.getsignal(number) is former
+
+
+IN_THE_MIDST = """\
+import io, os, signal, threading
+from rich.console import Console
+from gobblin_dagster.cli.interrupt import stop_on_interrupt
+
+enter = threading.Condition.__enter__
+
+def interrupted(condition):
+    threading.Condition.__enter__ = enter
+    held = enter(condition)
+    os.kill(os.getpid(), signal.SIGINT)
+    return held
+
+with stop_on_interrupt(Console(file=io.StringIO())):
+    threading.Condition.__enter__ = interrupted
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    except KeyboardInterrupt:
+        print("stopped")
+"""
+
+
+def test_second_interrupt_does_not_wait_for_the_lock_that_the_first_one_holds() -> None:
+    done = subprocess.run([sys.executable, "-c", IN_THE_MIDST], capture_output=True, text=True, check=False, timeout=20)
+    assert (done.stdout, done.stderr) == ("stopped\n", "")
