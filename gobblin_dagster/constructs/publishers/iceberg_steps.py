@@ -90,8 +90,11 @@ class AppendToIcebergStep:
         if table is None:
             return True
         current = _current(table)
-        if any(_is_of(snapshot, self.commit) for snapshot in current):
+        whole = _whole(current)
+        if any(_is_of(snapshot, self.commit) for snapshot in whole):
             return False
+        if len(whole) < len(current):
+            return True
         # Snapshots expire, the oldest first.
         at = self.commit.published_at
         return not current or is_first(current[-1]) or (bool(at) and datetime.fromisoformat(at) > _time(current[-1]))
@@ -225,7 +228,8 @@ class MergeIntoIcebergStep(AppendToIcebergStep):
     """Merge the rows of staged files into an Iceberg table in one transaction; known by the same commit id.
 
     The transaction has two snapshots: one without the files that are written again, and one with all rows. Readers see
-    the second one. If both were expired before a crash was made good, the merge is repeated, with the same rows.
+    the second one, unless somebody sets the table back to the first. If both were expired before a crash was made good,
+    the merge is repeated, with the same rows.
     """
 
     type_name: ClassVar[str] = "merge_into_iceberg"
@@ -268,10 +272,12 @@ class MergeIntoIcebergStep(AppendToIcebergStep):
 def newest_commits(table: Any, job: str) -> dict[str, list[NotedCommit]]:
     """Return the newest commit of each branch of a job that the table holds now, by dataset.urn."""
     newest: dict[tuple[str, str], NotedCommit] = {}
-    for snapshot in _current(table):
+    current = _current(table)
+    whole = len(_whole(current))
+    for place, snapshot in enumerate(current):
         facts = _facts(snapshot)
         if facts.get("gobblin.job") == job:
-            commit = NotedCommit(facts["gobblin.commit-id"], _time(snapshot))
+            commit = NotedCommit(facts["gobblin.commit-id"], _time(snapshot), is_whole=place < whole)
             newest.setdefault((facts["gobblin.dataset-urn"], facts["gobblin.branch"]), commit)
     found: dict[str, list[NotedCommit]] = {}
     for (urn, _), commit in newest.items():
@@ -302,6 +308,22 @@ def _current(table: Any) -> list[Any]:
         found.append(snapshot)
         snapshot = by_id.get(snapshot.parent_snapshot_id)
     return found
+
+
+def _whole(current: Sequence[Any]) -> Sequence[Any]:
+    """Return those of the current snapshots whose rows the table has: all, unless it was set back into a merge.
+
+    A merge takes files out in one snapshot, and puts its rows and all others of these files in with the next, an
+    append. Both have its id (in tables of all versions), so one without the other shows where the table was set back.
+    Older snapshots are left out too, of any dataset: nobody knows whose rows the files had.
+    """
+    newer = None
+    for place, snapshot in enumerate(current):
+        commit = _commit_of(snapshot)
+        if commit[0] is not None and not _is_append(snapshot) and (newer is None or _commit_of(newer) != commit):
+            return current[:place]
+        newer = snapshot
+    return current
 
 
 def _time(snapshot: Any) -> datetime:
@@ -339,8 +361,16 @@ def _holds(table: Any, commit: TableCommit) -> bool:
 
 
 def _is_of(snapshot: Any, commit: TableCommit) -> bool:
+    return _commit_of(snapshot) == (commit.commit_id, commit.branch)
+
+
+def _commit_of(snapshot: Any) -> tuple[str | None, str | None]:
     facts = _facts(snapshot)
-    return (facts.get("gobblin.commit-id"), facts.get("gobblin.branch")) == (commit.commit_id, commit.branch)
+    return facts.get("gobblin.commit-id"), facts.get("gobblin.branch")
+
+
+def _is_append(snapshot: Any) -> bool:
+    return str(snapshot.summary.operation.value) == "append"
 
 
 def _facts(snapshot: Any) -> Mapping[str, Any]:

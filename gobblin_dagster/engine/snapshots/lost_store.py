@@ -214,7 +214,9 @@ def unknown_commits(
             for urn, commits in lost.items()
             if urn not in given_up
         }
-        missing = _missing_commits(opened, asked, [urn for urn in urns if urn not in lost])
+        # An abandoned commit that is not whole: its rows may not be there, nor those of older ones.
+        unsure = {urn for urn, one in given_up.items() if not one.is_whole}
+        missing = _missing_commits(opened, asked, [urn for urn in urns if urn not in lost or urn in unsure])
         strange |= {
             urn: f"{why} Restore its newest copy. Else set a startpoint where the missing rows begin, or, to go on "
             "without them, at the watermark (`gobblin startpoint set`; `gobblin state history` shows the ranges of the "
@@ -271,6 +273,11 @@ def branch_folder(opened: PublishedJob, branch: str, urn: str) -> str:
 
 
 def _why_missing(noted: Collection[NotedCommit]) -> str:
+    if not all(one.is_whole for one in noted):
+        return (
+            "or some of its rows: the table was set back into the middle of a commit, where rows (of older commits "
+            "too) are taken out and not yet put in again"
+        )
     if noted:
         return (
             "though it notes an older one: the table or topic was restored from an older copy, or newer rows went to "
@@ -313,11 +320,12 @@ def _missing_commits(opened: PublishedJob, asked: _Asked, urns: Collection[str])
         for urn, commits in noted.items()
         if all(one.published_at is not None or known.has(urn, one) for one in commits)
     }
-    behind = {urn: floor for urn, commits in noted.items() if (floor := known.version_after(urn, commits)) is not None}
+    whole = {urn: [one for one in commits if one.is_whole] for urn, commits in noted.items()}
+    behind = {urn: floor for urn, commits in whole.items() if (floor := known.version_after(urn, commits)) is not None}
     looked = [
         (stored, step)
         for stored, step, commit in _newest_commits(opened, asked.keeper.branches, behind)
-        if not any(_is_as_new(other, commit) for other in noted[stored.dataset_urn])
+        if not any(_is_as_new(other, commit) for other in whole[stored.dataset_urn])
         and not known.is_begun_after(stored.dataset_urn, stored.created_at)
     ]
 

@@ -369,6 +369,72 @@ def test_iceberg_table_that_was_rolled_back_lacks_commits(tmp_path: Path) -> Non
     assert read() == list(range(10))
 
 
+def test_iceberg_table_that_was_rolled_back_into_a_merge_lacks_rows_of_all_datasets(tmp_path: Path) -> None:
+    """A merge is two snapshots with one commit id: the first takes files out, with rows of other datasets too."""
+    publisher = file_table(tmp_path, "iceberg")[0] | {"mode": "merge", "key": ["slot"]}
+    slots = {"converters": [{"type": "sql", "select": "id, id % 7 AS slot"}]}
+
+    def job(b: int, c: int) -> JobSpec:
+        return table_job(publisher, {"b": {"rows": b}, "c": {"rows": c}}, **slots)
+
+    def ids() -> list[int]:
+        return sorted(_iceberg(publisher).scan().to_arrow()["id"].to_pylist())
+
+    run(tmp_path, job(7, 0))
+    run(tmp_path, job(7, 10))
+    run(tmp_path, job(7, 12))
+    there = _iceberg(publisher)
+    newest = there.current_snapshot()
+    there.manage_snapshots().rollback_to_snapshot(newest.parent_snapshot_id).commit()
+    assert ids() == []
+    assert run(tmp_path, job(8, 13)).status is RunStatus.FAILED
+    found = problems(tmp_path, job(8, 13))
+    said = "or some of its rows: the table was set back into the middle of a commit"
+    assert [said in problem and "Restore its newest copy" in problem for problem in found] == [True, True]
+    # The table still notes commits that a new store does not know.
+    shutil.move(tmp_path / ".gobblin", tmp_path / "store")
+    assert [" notes commit " in problem for problem in problems(tmp_path, job(8, 13))] == [True, True]
+    shutil.rmtree(tmp_path / ".gobblin")
+    shutil.move(tmp_path / "store", tmp_path / ".gobblin")
+    there = _iceberg(publisher)
+    there.manage_snapshots().set_current_snapshot(newest.snapshot_id).commit()
+    assert run(tmp_path, job(7, 13)).status is RunStatus.SUCCEEDED
+    assert ids() == [*range(6, 13)]
+
+
+def test_iceberg_table_in_the_middle_of_a_merge_is_refused_until_a_person_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the merge was abandoned, and no other snapshot is left: its rows are not there."""
+    publisher = file_table(tmp_path, "iceberg")[0] | {"mode": "merge", "key": ["id"]}
+    converters = [{"type": "sql", "select": "id % 7 AS id"}]
+
+    def job(number: int) -> JobSpec:
+        return table_job(publisher, {"c": {"rows": number}}, converters=converters)
+
+    run(tmp_path, job(7))
+    with monkeypatch.context() as patched:
+        at_commit(patched)
+        run(tmp_path, job(10))
+    there = _iceberg(publisher)
+    half = there.current_snapshot().parent_snapshot_id
+    there.manage_snapshots().rollback_to_snapshot(half).commit()
+    gone = [one.snapshot_id for one in there.metadata.snapshots if one.snapshot_id != half]
+    _iceberg(publisher).maintenance.expire_snapshots().by_ids(gone).commit()
+    opened = project(tmp_path, job(11))
+    (waiting,) = run(tmp_path, job(11)).recovered
+    assert "into the middle of a commit" in waiting.reason
+    with closing(opened.open_store()) as store:
+        states = [abandon_sequence(opened, store, waiting.sequence_id).state for _ in range(2)]
+    assert states == [SequenceState.QUARANTINED, SequenceState.ABORTED]
+    (problem,) = problems(tmp_path, job(11))
+    assert "into the middle of a commit" in problem
+    start_at(tmp_path, job(11), "0")
+    for number in (11, 12):
+        assert run(tmp_path, job(number)).status is RunStatus.SUCCEEDED
+    assert sorted(_iceberg(publisher).scan().to_arrow()["id"].to_pylist()) == list(range(7))
+
+
 @pytest.mark.parametrize("mode", [{}, {"mode": "merge", "key": ["id"]}], ids=["append", "merge"])
 def test_snapshots_of_iceberg_that_expired_are_not_missed(tmp_path: Path, mode: dict[str, Any]) -> None:
     publisher = file_table(tmp_path, "iceberg")[0] | mode
