@@ -57,7 +57,8 @@ def parse_url(text: str, base_dir: str) -> sa.URL:
         url = sa.make_url(text)
     except (ArgumentError, ValueError):
         raise ValueError(f"the database's URL cannot be read; write it as {_FORM}") from None
-    if not is_address(url.host, url.port):
+    # PostgreSQL's own client names what is wrong with a host, which may be a folder too.
+    if not is_address(url.host if url.get_backend_name() in MYSQL else None, url.port):
         raise ValueError(f"the database's URL names no host and port that can be; write it as {_FORM}")
     if url.drivername in ("postgres", "postgresql"):
         return url.set(drivername="postgresql+psycopg2")
