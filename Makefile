@@ -68,7 +68,7 @@ crash-table: install ## every single fault, and N random schedules (default 2000
 	@scripts/ensure-system.sh postgresql maven default-jdk-headless || true # said in one sentence; rows that need them are left out by name
 	@$(BIN)/python -m tests.services.crash_table --storms $(or $(N),2000) $(if $(PAIRS),--pairs)
 
-crash-storm: install ## the tests that go through every schedule on more stores, shapes and protocols than `make test` does, and find more planted bugs: some 15 minutes
+crash-storm: install ## the tests that go through every schedule on more stores, shapes and protocols than `make test` does, and find more planted bugs: well over 15 minutes
 	@scripts/ensure-system.sh postgresql maven default-jdk-headless || true # said in one sentence; tests that need them are skipped by name
 	@$(BIN)/pytest -m storm -n 2
 
