@@ -76,11 +76,7 @@ FAR = [
     pytest.param(_s3, id="files-on-s3", marks=pytest.mark.s3),
     pytest.param(_hdfs, id="files-on-hdfs", marks=pytest.mark.hdfs),
 ]
-STORES = [
-    *NEARBY,
-    pytest.param(_s3, id="files-on-s3", marks=[pytest.mark.s3, pytest.mark.storm]),
-    pytest.param(_hdfs, id="files-on-hdfs", marks=[pytest.mark.hdfs, pytest.mark.storm]),
-]
+STORES = [*NEARBY, *(pytest.param(*one.values, id=one.id, marks=[*one.marks, pytest.mark.storm]) for one in FAR)]
 
 
 @pytest.fixture(params=STORES)

@@ -150,9 +150,11 @@ def find_job_of_flow(transaction: Transaction, job: str) -> JobOfFlow | None:
     row = transaction.execute(
         select(jobs).where(jobs.c.job_name == job, jobs.c.execution_id == newest).limit(1)
     ).first()
-    flow = None if row is None else FlowId(row.of_group, row.of_name)
-    now = None if flow is None else load_flow(transaction, flow)
-    if row is None or flow is None or now is None:
+    if row is None:
+        return None
+    flow = FlowId(row.of_group, row.of_name)
+    now = load_flow(transaction, flow)
+    if now is None:
         return None
     version = row.of_version
     if version is None:

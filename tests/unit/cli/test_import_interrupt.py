@@ -92,36 +92,29 @@ def test_sigterm_that_the_caller_ignores_stays_ignored() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_import_that_hangs_is_interrupted(tmp_path: Path) -> None:
-    (tmp_path / "hangs.py").write_text(HANGS)
+def told_by(folder: Path, module: str, more: str = "", longest_s: float = 5.0) -> tuple[str, str]:
+    """Return the output and errors of a program that imports a module, does more, and tells if it is interrupted."""
+    (folder / "imported.py").write_text(module)
     code = FRESH + (
-        "from gobblin_dagster.cli import import_interrupt; import_interrupt.LONGEST_S = 0.1; "
+        f"from gobblin_dagster.cli import import_interrupt; import_interrupt.LONGEST_S = {longest_s}; "
         "import_interrupt.interrupt_between_imports()\n"
-        "try:\n import hangs\nexcept KeyboardInterrupt:\n print('interrupted')"
+        f"try:\n import imported\n {more}\nexcept KeyboardInterrupt:\n print('interrupted')"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False, timeout=20
+    )
+    return done.stdout, done.stderr
+
+
+def test_import_that_hangs_is_interrupted(tmp_path: Path) -> None:
+    assert told_by(tmp_path, HANGS, longest_s=0.1) == ("interrupted\n", "")
 
 
 def test_interrupt_that_native_code_drops_is_asked_for_again(tmp_path: Path) -> None:
-    (tmp_path / "drops.py").write_text(DROPS)  # Python drops exceptions of `__del__`, as Cython those of its callbacks
-    code = FRESH + (
-        "from gobblin_dagster.cli import import_interrupt; import_interrupt.LONGEST_S = 0; "
-        "import_interrupt.interrupt_between_imports()\n"
-        "try:\n import drops\nexcept KeyboardInterrupt:\n print('interrupted')"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+    # Python drops exceptions of `__del__`, as Cython those of its callbacks.
+    assert told_by(tmp_path, DROPS, longest_s=0) == ("interrupted\n", "")
 
 
 def test_interrupt_in_the_midst_of_another_one_does_not_wait_for_itself(tmp_path: Path) -> None:
-    (tmp_path / "sends.py").write_text(SENDS_ANOTHER)
-    code = FRESH + (
-        "from gobblin_dagster.cli import import_interrupt; import_interrupt.interrupt_between_imports()\n"
-        "import sends\n"
-        "try:\n import_interrupt.raise_interrupt_of_import()\nexcept KeyboardInterrupt:\n print('interrupted')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=20
-    )
-    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+    raises = "import_interrupt.raise_interrupt_of_import()"
+    assert told_by(tmp_path, SENDS_ANOTHER, raises) == ("interrupted\n", "")
