@@ -37,3 +37,7 @@ echo "Installing gobblin-dagster${extra:+ with extra '$extra'} into $venv (pinne
   "${pip[@]}" install --quiet --constraint constraints.txt --editable ".${extra:+[$extra]}" ||
     fail "The packages could not be installed: see pip's words above; most often the network is missing."
 }
+
+# uv keeps each build of pyspark (1.4 GB) even where a later one has taken its place: what nothing uses any longer goes.
+# An installation beside this one holds uv's lock: then the next one clears away.
+[ "${install[0]}" != "$venv/bin/uv" ] || UV_LOCK_TIMEOUT=5 "$venv/bin/uv" cache prune --quiet || true

@@ -204,3 +204,20 @@ def test_python_without_venv_and_no_right_to_install_is_one_sentence(machine: Ma
     assert done.stderr.count("\n") == 1
     assert "install its venv package" in done.stderr
     assert not (tmp_path / "venv").exists()
+
+
+@pytest.mark.parametrize("cleared", ["true", "false"], ids=["cleared", "another installation holds the lock"])
+def test_installation_clears_builds_that_nothing_uses_from_the_store_of_uv(
+    machine: Machine, tmp_path: Path, cleared: str
+) -> None:
+    """uv builds pyspark anew where the registry forbids to keep it, and keeps each build: 1.4 GB per installation."""
+    environment = Machine(tmp_path / "venv" / "bin")
+    environment.bin.mkdir(parents=True)
+    environment.give("python", "true")
+    environment.give("uv", f'echo "$*" >> {tmp_path}/uv.log; [ "$1" = pip ] || {cleared}')
+    done = machine.run("install.sh", "python3", str(tmp_path / "venv"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split(" --")[0] for line in (tmp_path / "uv.log").read_text().splitlines()] == [
+        "pip install",
+        "cache prune",
+    ]
