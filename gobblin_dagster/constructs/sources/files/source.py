@@ -41,11 +41,11 @@ from gobblin_dagster.constructs.sources.files.listing import (
 )
 from gobblin_dagster.constructs.sources.files.options import FilesOptions, NewFiles
 from gobblin_dagster.constructs.sources.files.pattern import PathPattern
+from gobblin_dagster.constructs.sources.files.stored_dates import StoredDates
 from gobblin_dagster.constructs.sources.work_units import state_problem
 from gobblin_dagster.constructs.types.schema_text import type_texts
 from gobblin_dagster.core.allow import names_below
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
-from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import InvalidUrnError, SourceError, StartpointError, TransientError
 from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
@@ -53,7 +53,6 @@ from gobblin_dagster.core.traits import FormatTraits, traits_of
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.utils.text import first_line
 from gobblin_dagster.core.watermark import TimestampWatermark, Watermark
-from gobblin_dagster.core.watermark.file_set import LINE
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.storage.os_errors import is_passing
@@ -88,8 +87,7 @@ class FilesSource:
         """Prefix of all paths of files. Computed once, because it is used for each of 100,000 files."""
         self._format: FileFormat = registry.create(ConstructKind.FORMAT, options.format, context)
         self._discovery = self._make_discovery(self._limits())
-        self._inside: dict[datetime, bool] = {}
-        """Positions that `_is_inside` was asked for."""
+        self._stored_dates = StoredDates(options.pattern) if options.order is NewFiles.DATE else None
 
     identity = ("path",)
 
@@ -229,35 +227,6 @@ class FilesSource:
                 f"{start} to read them, or at {end} not to"
             )
 
-    def _calendar_problem(self, state: DatasetState | None) -> str:
-        """Return why files cannot be read on: no date of the path begins or ends at a stored position; empty if all do.
-
-        A date that began before the first position would be published a second time, one that holds another position
-        would never be read.
-        """
-        if state is None or self._options.order is not NewFiles.DATE:
-            return ""
-        stored: Any = state.committed.ranges.get(LINE, ())
-        for position in (position for bounds in stored for position in bounds):
-            if self._is_inside(position):
-                pattern = self._options.pattern
-                return (
-                    f"its stored position {TimestampWatermark(position)} is inside of a {pattern.granularity} of "
-                    f"`path`, in `timezone` {pattern.timezone.key}: rows would be lost or published twice. Give the "
-                    "source the `timezone` and the `path` that it had. Or let `gobblin state reset` forget the "
-                    "positions, and say by `gobblin startpoint set` after it where the dataset goes on."
-                )
-        return ""
-
-    def _is_inside(self, position: datetime) -> bool:
-        """Return True if a position is neither the beginning nor the end of a date; datasets share most positions."""
-        if position not in self._inside:
-            try:
-                self._inside[position] = self._options.pattern.dates_around(position) is not None
-            except (ValueError, OverflowError):  # before all dates of the calendar, so no file lies there
-                self._inside[position] = False
-        return self._inside[position]
-
     def _is_over(self, file: FoundFile, instant: datetime) -> bool:
         """Return True if a file's date has ended (by date), or if its last change was (else), before an instant."""
         if self._options.order is NewFiles.DATE:
@@ -331,9 +300,9 @@ class FilesSource:
     def _offer(self, urn: str, listing: Listing, context: SourceContext, gate: Gate, shared: list[str]) -> DatasetOffer:
         state = context.states.get(urn)
         problem = listing.problems.get(urn, "") or _urn_problem(urn)
-        problem = (
-            problem or state_problem(state, self._discovery.watermark_type, "files") or self._calendar_problem(state)
-        )
+        problem = problem or state_problem(state, self._discovery.watermark_type, "files")
+        if self._stored_dates is not None:
+            problem = problem or self._stored_dates.problem(state)
         if problem:
             return DatasetOffer(printable(urn), None, None, problem=problem, notes=shared)
         files = listing.files.get(urn, [])
@@ -369,6 +338,7 @@ class FilesSource:
             plan.expected_high,
             units,
             notes=notes,
+            origin=self._stored_dates.origin if self._stored_dates is not None else {},
             inferred=inferred.types,
             type_notes=inferred.notes,
         )

@@ -50,25 +50,42 @@ def days(root: Path, spec: JobSpec) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("way", "other", "inside"),
+    ("way", "other", "said"),
     [
-        ("date", {"timezone": "Europe/Berlin"}, "day"),
-        ("lookback", {"timezone": "Europe/Berlin"}, "day"),
-        ("date", {"path": "data/{dataset}/{date:%Y-%m}-*.csv"}, "month"),
+        ("date", {"timezone": "Europe/Berlin"}, "2013-01-02 00:00:00 in the `timezone` UTC, in which it was read, and"),
+        ("lookback", {"timezone": "Europe/Berlin"}, "2013-01-02 01:00:00 in Europe/Berlin: files between would be"),
+        ("date", {"path": "data/{dataset}/{date:%Y-%m}-*.csv"}, "inside of a month of `path`, in `timezone` UTC"),
     ],
     ids=["zone", "zone and lookback", "longer dates"],
 )
 def test_dates_that_no_longer_begin_where_the_state_ends_are_refused(
-    tmp_path: Path, way: str, other: dict[str, Any], inside: str
+    tmp_path: Path, way: str, other: dict[str, Any], said: str
 ) -> None:
     for day in range(2, 6):
         add(tmp_path, day)
     run(tmp_path, job(way))
     add(tmp_path, 6)
     (refused,) = run(tmp_path, job(way, **other)).datasets
-    assert f"its stored position 2013-01-02 is inside of a {inside} of `path`, in `timezone` " in refused.problem
+    assert "its stored position 2013-01-02 is " in refused.problem
+    assert said in refused.problem
     run(tmp_path, job(way))
     assert days(tmp_path, job(way)) == [2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("way", ["date", "lookback"])
+def test_other_zone_of_hours_is_refused_and_the_former_one_reads_on(tmp_path: Path, way: str) -> None:
+    form = "data/{dataset}/{date:%Y-%m-%d-%H}.csv"
+    before, after = job(way, path=form), job(way, path=form, timezone="Asia/Tokyo")
+    (tmp_path / "data" / "a").mkdir(parents=True)
+    for hour in range(12):
+        if hour == 11:
+            run(tmp_path, before)
+        (tmp_path / "data" / "a" / f"2013-01-02-{hour:02}.csv").write_text(f"id\n{hour}\n")
+    (refused,) = run(tmp_path, after).datasets
+    assert "is 2013-01-02 00:00:00 in the `timezone` UTC, in which it was read, and 2013-01-02 09:00" in refused.problem
+    assert "`gobblin state reset` forget the positions, and say by `gobblin startpoint set` after it" in refused.problem
+    run(tmp_path, before)
+    assert days(tmp_path, before) == list(range(12))
 
 
 @pytest.mark.parametrize(
