@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sqlalchemy import Column, Connection, MetaData, Table, Text, func, inspect, select
 
-from gobblin_dagster.core.errors import StoreVersionError
+from gobblin_dagster.core.errors import StorageError, StoreVersionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class RevisionChain:
     """The revisions of one store.
 
     Example:
-        >>> RevisionChain("gobblin_schema_version", ("0001", "0002"), Path("migrations"), 1).newest
+        >>> RevisionChain("gobblin_schema_version", ("0001", "0002"), Path("migrations"), 1, "gobblin_runs").newest
         '0002'
     """
 
@@ -32,6 +32,8 @@ class RevisionChain:
     """The folder with Alembic's `env.py` and `versions/`."""
     advisory_lock: int
     """Number of the PostgreSQL advisory lock that a migration holds; another number for each chain."""
+    first_table: str
+    """A table of the first revision."""
 
     @property
     def newest(self) -> str:
@@ -48,23 +50,32 @@ class RevisionChain:
         Raises:
             StoreVersionError: the store has a revision that this program does not know.
         """
-        if not inspect(connection).has_table(self.version_table):
-            return False
-        versions = Table(self.version_table, MetaData(), Column("version_num", Text))
-        found = connection.scalar(select(versions.c.version_num))
+        found = self.revision(connection)
         if found is not None and found not in self.revisions:
             raise StoreVersionError(store=shown, found=found, known=self.newest)
         return bool(found == self.newest)
 
+    def revision(self, connection: Connection) -> str | None:
+        """Return the revision of the store; None if it has none."""
+        if not inspect(connection).has_table(self.version_table):
+            return None
+        versions = Table(self.version_table, MetaData(), Column("version_num", Text))
+        return connection.scalar(select(versions.c.version_num))
+
     def upgrade(self, connection: Connection, shown: str) -> None:
-        """Bring the store to the newest revision, in the caller's transaction; raises like `is_current`.
+        """Bring the store to the newest revision, in the caller's transaction.
 
         If two programs open a new store at once, one migrates; the other waits and then has nothing to do.
+
+        Raises:
+            StoreVersionError: as `is_current`.
+            StorageError: the store has tables, but no revision.
         """
         if connection.dialect.name == "postgresql":  # SQLite's write lock is held already
             connection.execute(select(func.pg_advisory_xact_lock(self.advisory_lock)))
         if self.is_current(connection, shown):
             return
+        self._require_revision(connection, shown)
         # Imported here because it is slow to import and rarely needed.
         from alembic import command  # noqa: PLC0415
         from alembic.config import Config  # noqa: PLC0415
@@ -74,3 +85,17 @@ class RevisionChain:
         config.set_main_option("script_location", str(self.scripts).replace("%", "%%"))
         config.attributes["connection"] = connection
         command.upgrade(config, self.newest)
+
+    def _require_revision(self, connection: Connection, shown: str) -> None:
+        """Raise StorageError if there are tables without a revision: the first migration would make them again."""
+        if self.revision(connection) is not None or not inspect(connection).has_table(self.first_table):
+            return
+        is_there = inspect(connection).has_table(self.version_table)
+        make = "" if is_there else f"CREATE TABLE {self.version_table} (version_num VARCHAR(32) NOT NULL PRIMARY KEY); "
+        raise StorageError(
+            operation="use the store",
+            path=shown,
+            problem=f"it has tables, but nothing in `{self.version_table}`, which says their version. Nothing was "
+            "changed. Restore the whole database from a backup; or, if no program of another version wrote to it last, "
+            f"add what is missing: {make}INSERT INTO {self.version_table} (version_num) VALUES ('{self.newest}')",
+        )

@@ -33,7 +33,11 @@ _DEEPEST = 30
 
 
 class RecordShape:
-    """The shape of each field of the objects seen so far, in the order in which fields came."""
+    """The shape of each field of the objects seen so far, in the order in which fields came.
+
+    A run keeps this order inside of objects; it reads the columns themselves in the order of their names, as work units
+    and states are stored.
+    """
 
     def __init__(self) -> None:
         self._fields: dict[str, Shape] = {}

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, inspect, text
 
 from gobblin_dagster.core import serialization
 from gobblin_dagster.core.commit import CommitEffect
-from gobblin_dagster.core.errors import StoreVersionError
+from gobblin_dagster.core.errors import StorageError, StoreVersionError
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.database.engine import make_engine, parse_url
 from gobblin_dagster.state import open_store
@@ -146,6 +146,22 @@ def test_a_store_of_a_newer_version_is_refused_and_left_as_it_is(url: str, engin
     with engine.connect() as connection:
         assert inspect(connection).get_table_names() == [VERSION_TABLE]
         assert connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all() == ["9999"]
+
+
+@pytest.mark.parametrize("lost", [f"DELETE FROM {VERSION_TABLE}", f"DROP TABLE {VERSION_TABLE}"], ids=["row", "table"])
+def test_store_without_its_version_is_refused_in_words_and_opens_once_it_is_back(
+    url: str, engine: Engine, lost: str
+) -> None:
+    open_store(url, Path()).close()
+    with engine.execution_options(gobblin_write=True).begin() as connection:
+        connection.execute(text(lost))
+    with pytest.raises(StorageError, match=f"has tables, but nothing in `{VERSION_TABLE}`") as caught:
+        open_store(url, Path())
+    statements = str(caught.value).partition("add what is missing: ")[2].rstrip(".").split("; ")
+    with engine.execution_options(gobblin_write=True).begin() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+    open_store(url, Path()).close()
 
 
 def test_an_interrupted_migration_is_done_again(url: str, engine: Engine) -> None:

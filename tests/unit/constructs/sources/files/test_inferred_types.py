@@ -395,10 +395,12 @@ def test_json_of_many_kinds_becomes_text_digit_by_digit(tmp_path: Path) -> None:
 
 def test_json_columns_are_declared_with_shapes(tmp_path: Path) -> None:
     columns = {"geo": {"lat": "float64"}, "tags": ["int32"], "raw": "json"}
-    lake = of_json(tmp_path, '{"geo": {"lat": 1}, "tags": [1], "raw": {"b": 1.50}}\n', columns=columns)
+    line = '{"z": {"b": 1, "a": 2}, "geo": {"lat": 1}, "tags": [1], "raw": {"b": 1.50}}\n'
+    lake = of_json(tmp_path, line, columns=columns)
     lake.run()
     (row,) = lake.published().to_pylist()
-    assert row == {"geo": {"lat": 1.0}, "tags": [1], "raw": '{"b": 1.50}'}
+    assert row == {"geo": {"lat": 1.0}, "tags": [1], "raw": '{"b": 1.50}', "z": {"b": 1, "a": 2}}
+    assert [*row["z"]] == ["b", "a"]  # in the order in which they came
     assert str(lake.published().schema.field("tags").type) == "list<element: int32>"
 
 
