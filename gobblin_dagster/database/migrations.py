@@ -92,10 +92,11 @@ class RevisionChain:
             return
         is_there = inspect(connection).has_table(self.version_table)
         make = "" if is_there else f"CREATE TABLE {self.version_table} (version_num VARCHAR(32) NOT NULL PRIMARY KEY); "
+        row = f"INSERT INTO {self.version_table} (version_num) VALUES ('{self.newest}')"  # noqa: S608 - names of ours
         raise StorageError(
             operation="use the store",
             path=shown,
             problem=f"it has tables, but nothing in `{self.version_table}`, which says their version. Nothing was "
             "changed. Restore the whole database from a backup; or, if no program of another version wrote to it last, "
-            f"add what is missing: {make}INSERT INTO {self.version_table} (version_num) VALUES ('{self.newest}')",
+            f"add what is missing: {make}{row}",
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial, wraps
+from importlib.util import find_spec
 from threading import Lock
 from typing import Any
 
@@ -21,7 +22,7 @@ from gobblin_dagster.constructs.publishers.history import keep_history
 from gobblin_dagster.constructs.publishers.merge_files import FileMerge
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule
 from gobblin_dagster.constructs.publishers.tables import TableCommit
-from gobblin_dagster.core.errors import StepRefusedError
+from gobblin_dagster.core.errors import EnvironmentFaultError, StepRefusedError
 from gobblin_dagster.core.utils.optional_packages import optional_package
 
 WRITER = "gobblin.writer"
@@ -38,9 +39,11 @@ def merge(step: str, table: Any, transaction: Any, changes: Changes, rule: Merge
     Raises:
         StepRefusedError: the table has two rows with one of the keys; `step` names the step in the message.
         ValueError, TypeError, NotImplementedError: a value or a file does not fit the table.
+        EnvironmentFaultError: a package is missing.
     """
     _keep_nulls()
     metadata = transaction.table_metadata
+    _require_transforms(metadata)
     schema = pa.schema([field.remove_metadata() for field in metadata.schema().as_arrow()])
     if rule.delete_missing:
         _require_alone(step, table, commit)
@@ -69,6 +72,21 @@ def merge(step: str, table: Any, transaction: Any, changes: Changes, rule: Merge
         data = pa.RecordBatchReader.from_batches(schema, merged.rows())
         is_whole = not metadata.spec().is_unpartitioned()
         transaction.append(data.read_all() if is_whole else data, snapshot_properties=commit.properties)
+
+
+def _require_transforms(metadata: Any) -> None:
+    """Raise EnvironmentFaultError if pyiceberg lacks the package that computes a table's partitions from its rows."""
+    spec = metadata.spec()
+    plain = [f"{one.transform}({metadata.schema().find_column_name(one.source_id)})" for one in spec.fields]
+    computed = [text for text in plain if not text.startswith(("identity(", "void("))]
+    if not computed:
+        return
+    if find_spec("pyiceberg_core") is None:
+        needs = f"it is needed for merges into an Iceberg table that is partitioned by {', '.join(computed)}"
+        raise EnvironmentFaultError(
+            problem=f"The package pyiceberg-core is not installed; {needs}.",
+            hint="Install it with: pip install 'pyiceberg[pyiceberg-core]'. Nothing is lost: the next run publishes.",
+        )
 
 
 def _keep_nulls() -> None:

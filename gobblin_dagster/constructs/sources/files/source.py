@@ -318,6 +318,8 @@ class FilesSource:
             notes.append(f"{plan.waiting} file(s) are younger than `lead_time` and wait for a later run.")
         if plan.left:
             notes.append(f"{plan.left} file(s) are left for a later run (`max_files_per_run`).")
+        if state is None and files and not any(map(gate.is_wanted, files)):
+            notes.append(f"its {len(files)} file(s) are dated before `start` and are not read.")
         if not files and state is not None:
             notes.append(f"all of its files are gone; it is committed up to {state.watermark}.")
         mark = state.watermark if state is not None else None

@@ -65,3 +65,16 @@ def open_ranges(committed: Sequence[Range], lowest: int, high: int, start: int |
     if committed[-1][1] < high:
         # From the last committed position, not from the first new row: the part without rows is committed too.
         yield committed[-1][1], high
+
+
+def start_notes(cursor: Cursor, committed: Sequence[Range], after: int, start: int | None) -> Iterator[str]:
+    """Yield why nothing is read of a dataset that was never committed: all its rows lie before `start`.
+
+    Args:
+        cursor: the watermark column.
+        committed: committed ranges.
+        after: the step after the highest value.
+        start: as for `open_ranges`.
+    """
+    if start is not None and not committed and after <= start:
+        yield f"its last row is at {cursor.mark(after - 1)}, before `start` ({cursor.mark(start)}): nothing is read."

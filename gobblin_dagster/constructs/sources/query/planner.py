@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from gobblin_dagster.constructs.sources.incremental.cursor import Cursor
 from gobblin_dagster.constructs.sources.incremental.options import null_notes, null_problem
-from gobblin_dagster.constructs.sources.incremental.ranges import Range, committed_steps, open_ranges
+from gobblin_dagster.constructs.sources.incremental.ranges import Range, committed_steps, open_ranges, start_notes
 from gobblin_dagster.constructs.sources.incremental.watermark_column import column_origin, column_problem
 from gobblin_dagster.constructs.sources.query.database import Table
 from gobblin_dagster.constructs.sources.query.options import QueryOptions
@@ -108,6 +108,7 @@ class Offers:
         units = self._units(urn, relation, open_ranges(committed, first, high, start), committed)
         notes = [*self._null_notes(relation, nulls, units, committed), *notes]
         if not units:
+            notes += start_notes(self._cursor, committed, after, start)
             return DatasetOffer(urn, mark, mark, notes=notes)
         notes += [*zone_notes(self._options, relation, self.horizon), *self._reading_notes(committed, units)]
         return DatasetOffer(urn, units[0].low, units[-1].expected_high, units, notes=notes)

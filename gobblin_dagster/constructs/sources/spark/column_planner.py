@@ -9,7 +9,7 @@ from typing import Any
 
 from gobblin_dagster.constructs.sources.incremental.cursor import CursorType
 from gobblin_dagster.constructs.sources.incremental.options import null_notes, null_problem
-from gobblin_dagster.constructs.sources.incremental.ranges import Cut, Range, committed_steps, open_ranges
+from gobblin_dagster.constructs.sources.incremental.ranges import Cut, Range, committed_steps, open_ranges, start_notes
 from gobblin_dagster.constructs.sources.incremental.watermark_column import column_origin, column_problem
 from gobblin_dagster.constructs.sources.spark.column import Column, column_of
 from gobblin_dagster.constructs.sources.spark.options import SparkOptions
@@ -64,6 +64,7 @@ class ColumnPlanner:
         if why and high < after:
             notes.append(f"from {cursor.mark(high)} on, rows are left for a later run: {why}.")
         if not units:
+            notes += start_notes(cursor, committed, after, start)
             return DatasetOffer(urn, mark, mark, notes=notes)
         return DatasetOffer(urn, units[0].low, units[-1].expected_high, units, notes=notes)
 

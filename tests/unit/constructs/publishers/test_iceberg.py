@@ -13,10 +13,11 @@ from pydantic import ValidationError
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
+from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 from sqlalchemy.exc import OperationalError
 
-from gobblin_dagster.constructs.publishers import tables
+from gobblin_dagster.constructs.publishers import iceberg_merge, tables
 from gobblin_dagster.constructs.publishers.iceberg import IcebergPublisher
 from gobblin_dagster.constructs.publishers.iceberg_steps import AppendToIcebergStep
 from gobblin_dagster.core.constructs import ConstructContext
@@ -201,6 +202,26 @@ def test_merge_keeps_null_in_lists_of_structs_which_get_new_fields(tmp_path: Pat
     rows_now = table(tmp_path).scan().to_arrow().sort_by("slot").to_pylist()
     assert [row["places"] for row in rows_now] == [[{"a": 3, "b": "x"}], [], None]
     assert [row["m"] for row in rows_now] == [[("k", {"a": a, "b": b})] for a, b in ((3, "x"), (1, None), (2, None))]
+
+
+def test_merge_into_computed_partitions_names_the_package_that_computes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish = publisher(tmp_path) | {"mode": "merge", "key": ["id"]}
+    run(tmp_path, table_job(publish, {"c": {"rows": 2}}))
+    with table(tmp_path).update_spec() as update:
+        update.add_field("id", BucketTransform(4))
+    monkeypatch.setattr(iceberg_merge, "find_spec", lambda _: None)
+    result = run(tmp_path, table_job(publish, {"c": {"rows": 3}}))
+    said = (
+        "pyiceberg-core is not installed; it is needed for merges into an Iceberg table that is partitioned by bucket["
+    )
+    assert said + "4](id). Install it with: pip install 'pyiceberg[pyiceberg-core]'" in result.datasets[0].problem
+    assert table_ids(tmp_path) == [0, 1]
+    with table(tmp_path).update_spec() as update:
+        update.remove_field("id_bucket_4")
+    assert run(tmp_path, table_job(publish, {"c": {"rows": 3}})).status is RunStatus.SUCCEEDED
+    assert table_ids(tmp_path) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["in the table", "in the files"])

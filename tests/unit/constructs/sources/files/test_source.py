@@ -253,6 +253,8 @@ def test_start_leaves_older_files_alone(tmp_path: Path) -> None:
     offer = plan(source(tmp_path, start="2013-01-02"))["AA"]
     assert spans(offer) == ["[2013-01-02, 2013-01-03)"]
     assert plan(source(tmp_path, start="2013-01-02"), committed("AA", (2, 3)))["AA"].notes == []
+    offer = plan(source(tmp_path, start="2013-01-03"))["AA"]
+    assert (spans(offer), offer.notes) == ([], ["its 2 file(s) are dated before `start` and are not read."])
 
 
 # -- what must not be lost in silence ----------------------------------------------------------------------------------

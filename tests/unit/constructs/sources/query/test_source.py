@@ -119,6 +119,12 @@ def test_first_plan_reads_from_the_lowest_to_the_step_after_the_highest(
     }
 
 
+def test_first_plan_of_rows_that_all_lie_before_the_start_says_so(tmp_path: Path, shop: sqlite3.Connection) -> None:
+    offer = orders(source(tmp_path, start=6))
+    assert (spans(offer), offer.notes) == ([], ["its last row is at 5, before `start` (6): nothing is read."])
+    assert not orders(source(tmp_path, start=6), (2, 6)).notes
+
+
 @pytest.mark.parametrize("kind", ["timestamp", "hour"])
 def test_times_of_the_first_centuries_are_read_as_all_others(
     tmp_path: Path, shop: sqlite3.Connection, kind: str
