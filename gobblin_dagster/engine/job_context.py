@@ -201,6 +201,7 @@ class JobContext:
 
         Raises:
             UsageError: the history, a lease, a commit sequence or a staging folder of the output has the id.
+            StorageError: nobody can look into the output.
         """
         store, job, run_id = self.store, self.job.job, self.run_id
         if any(run.run_id == run_id for run in store.find_runs(job, [run_id])):
@@ -209,7 +210,7 @@ class JobContext:
             trace = "it holds datasets"
         elif any(sequence.run_id == run_id for sequence in store.load_sequences(job, WAITING)):
             trace = "it left a commit sequence"
-        elif run_id in self.storage.list_names(staging_dir(self.context.output_root)):
+        elif run_id in self._staged_runs():
             trace = "it left staged files"
         else:
             return
@@ -217,6 +218,13 @@ class JobContext:
             problem=f"Job {job!r} has run as {run_id!r} already: {trace}.",
             hint="Choose another run id, or leave it out.",
         )
+
+    def _staged_runs(self) -> list[str]:
+        folder = staging_dir(self.context.output_root)
+        try:
+            return self.storage.list_names(folder)
+        except OSError as error:
+            raise StorageError.of(error, "look for staged files in", folder) from error
 
     def lease_keeper(self) -> LeaseKeeper:
         """Return the keeper of the leases of datasets; use it as a context manager."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gobblin_dagster.core.commit import CommitSequence, CommitStep
-from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.errors import StorageError, UsageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.task_state import TaskState
@@ -100,6 +100,12 @@ def test_id_of_a_run_that_works_is_refused(tmp_path: Path, store: StateStore) ->
     store.acquire_leases("numbers", ["a"], LeaseOwner.current("flow-7"), timedelta(seconds=60))
     with pytest.raises(UsageError, match="already: it holds datasets"):
         run_as(tmp_path, "flow-7")
+
+
+def test_output_that_nobody_can_look_into_is_named(tmp_path: Path) -> None:
+    # Root may look into all folders; a name of 300 letters is refused to everybody.
+    with pytest.raises(StorageError, match=r"cannot look for staged files in .*/x{300}/_gobblin/staging: .*too long"):
+        run_as(tmp_path, "flow-7", job_spec({"a": {"rows": 5}}, output={"path": "x" * 300}))
 
 
 def test_id_whose_staging_is_there_is_refused(tmp_path: Path) -> None:
