@@ -107,6 +107,17 @@ def is_same_place(one: str, other: str) -> bool:
     return (scheme, path) == (scheme2, path2) and (servers == servers2 or bool(servers & servers2))
 
 
+def each_server(place: str) -> list[str]:
+    """Return a place once for each of its servers: two that have a text in common are one place (`is_same_place`).
+
+    Example:
+        >>> each_server("kafka://one:9092,two:9092/clicks")
+        ['kafka://one:9092/clicks', 'kafka://two:9092/clicks']
+    """
+    scheme, servers, path = _parts(place)
+    return [f"{scheme}://{server}/{path}" for server in sorted(servers)] or [place]
+
+
 def do_meet(some: Collection[str], others: Collection[str]) -> bool:
     """Return whether two lists of folders or URLs have a place in common."""
     return any(is_same_place(one, other) for one in some for other in others)

@@ -64,6 +64,8 @@ class Project:
     that fits; None: nobody knows of such jobs. Raises TransientError, StorageError."""
     changed_elsewhere: Callable[[str], datetime | None] | None = field(default=None, kw_only=True, compare=False)
     """Tells when the flow of such a job was changed last, or posted again; None: it has no flow. Raises as that."""
+    is_as_ordered: bool = field(default=False, kw_only=True, compare=False)
+    """Whether both tell what an order said of the flows of a service elsewhere; messages say so."""
 
     def has(self, job: str, fits: Fits = lambda _: True) -> bool:
         """Return whether the project has a job of this name now, and it fits; one that cannot be read does."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -24,8 +27,10 @@ from gobblin_dagster.engine.commit.steps import load_own_steps
 from gobblin_dagster.engine.task.branch import widenings_of
 from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.spec.job import ConstructSpec, JobSpec, SchemaContract
+from gobblin_dagster.spec.load import output_root
 
 _DIGITS = 16
+_ANY_PROJECT = "/any/folder/of/a/project"
 
 
 def make_publishers(job: JobSpec, context: RunContext, dataset_urn: str) -> dict[str, DataPublisher]:
@@ -91,6 +96,25 @@ def branch_homes(
         places = ((held, folder if held == "files" else elsewhere) for held in holders)
         # A project's folder may be moved with all that it holds.
         found[name] = {held: _without_values(place.replace(base, "", 1)) for held, place in places}
+    return found
+
+
+def declared_places(job: JobSpec) -> list[str]:
+    """Return where a job's rows will be, as far as its file tells it: references to variables stand as they are.
+
+    Two jobs of one project that say in the same words where their rows go have a place in common.
+    """
+    context = RunContext("", "", _ANY_PROJECT, output_root(Path(_ANY_PROJECT), job.output.path))
+    found: list[str] = []
+    for branch in job.fork.branches:
+        spec = job.publisher_of(branch)
+        places: Iterable[str] = [""]
+        with suppress(Exception):  # classes of users may raise anything where a reference stands for a value
+            publisher = registry.create(
+                ConstructKind.PUBLISHER, spec, context.construct_context(job, "any", branch.name)
+            )
+            places = branch_homes(job, context, {branch.name: publisher})[branch.name].values()
+        found += [place or json.dumps(spec.model_dump(mode="json"), sort_keys=True) for place in places]
     return found
 
 

@@ -14,6 +14,7 @@ from gobblin_dagster.engine.project import Fits, Project
 from gobblin_dagster.spec.project import ProjectSpec
 
 if TYPE_CHECKING:
+    from gobblin_dagster.service.executors.flows_around import FlowsAround
     from gobblin_dagster.service.store.store import Transaction
 
 _SQLITE = "sqlite:///"
@@ -55,16 +56,32 @@ def with_flows(project: Project) -> Project:
     )
 
 
+def with_order(project: Project, around: FlowsAround | None) -> Project:
+    """Return the project of a worker, which knows of the flows what an order says; as it is if that is nothing."""
+    if around is None:
+        return project
+
+    def has(job: str, fits: Fits) -> bool:
+        if around.has(job):
+            return True
+        if project.has_elsewhere is not None:  # it has a service of its own too
+            return project.has_elsewhere(job, fits)
+        return _is_in_file(project, job, fits)
+
+    return dataclasses.replace(
+        project,
+        has_elsewhere=has,
+        changed_elsewhere=lambda _: around.changed_at,
+        is_as_ordered=True,
+    )
+
+
 def _has(project: Project, url: str, job: str, fits: Fits) -> bool:
     from gobblin_dagster.service.executors.job_body import read_job_body  # noqa: PLC0415 - as in `_read`
     from gobblin_dagster.service.store.job_rows import find_job_of_flow  # noqa: PLC0415 - as in `_read`
-    from gobblin_dagster.spec.load import load_jobs  # noqa: PLC0415 - as in `_read`
 
-    root = project.root
-    if (root / project.spec.jobs).is_dir():  # a worker's project has no job files loaded
-        for one in load_jobs(root, project.spec)[0]:
-            if one.spec.job == job:
-                return fits(one.spec)
+    if _is_in_file(project, job, fits):
+        return True
     with _read(project, url) as transaction:
         found = find_job_of_flow(transaction, job)
     if found is None:
@@ -72,10 +89,20 @@ def _has(project: Project, url: str, job: str, fits: Fits) -> bool:
     if found.is_changed:
         return fits(None)
     try:
-        spec = read_job_body(job, found.body, root, project.spec)
+        spec = read_job_body(job, found.body, project.root, project.spec)
     except GobblinDagsterError:  # it needs a variable or a package that only its own executor has
         return True
     return fits(spec)
+
+
+def _is_in_file(project: Project, job: str, fits: Fits) -> bool:
+    """Tell whether a file declares a job, and it fits: a worker's project has no job files loaded."""
+    from gobblin_dagster.spec.load import load_jobs  # noqa: PLC0415 - as in `_read`
+
+    root = project.root
+    if not (root / project.spec.jobs).is_dir():
+        return False
+    return any(one.spec.job == job and fits(one.spec) for one in load_jobs(root, project.spec)[0])
 
 
 def _changed_at(project: Project, url: str, job: str) -> datetime | None:

@@ -6,7 +6,7 @@ A change is stored before it is scheduled, and both become durable together with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -28,6 +28,7 @@ from gobblin_dagster.service.catalog.flow_config import (
     parse_flow_config,
 )
 from gobblin_dagster.service.cron import NEVER
+from gobblin_dagster.service.executors.job_body import body_places
 from gobblin_dagster.service.model import (
     NO_EXECUTION,
     Change,
@@ -53,6 +54,7 @@ from gobblin_dagster.service.store.flow_rows import (
     unclaimed_fire,
     version_page,
 )
+from gobblin_dagster.service.store.place_rows import JobPlaces, save_places
 from gobblin_dagster.service.store.store import ServiceStore, Transaction, serialize_changes
 
 
@@ -71,6 +73,8 @@ class Checked:
 
     config: FlowConfig
     refusal: FlowCompileError | None
+    places: JobPlaces = field(default_factory=dict)
+    """Where its jobs publish."""
 
     def require(self) -> None:
         """Raise FlowCompileError if it cannot be made into jobs."""
@@ -102,11 +106,13 @@ class FlowManager:
         A flow may wait for a topology that has a way for it, if its properties say so.
         """
         try:
-            self._compile(config)
+            dag = self._compile(config)
         except FlowCompileError as error:
             if not (error.is_without_way and FlowSettings.stored(config.properties).waits_for_way):
                 return Checked(config, error)
-        return Checked(config, None)
+            return Checked(config, None)
+        own = [job for job in dag.jobs if job.child is None]
+        return Checked(config, None, {job.name: body_places(job) for job in own})
 
     def create(
         self, transaction: Transaction, posted: Checked | FlowConfig, by: str, *, managed_by: str = ""
@@ -138,6 +144,7 @@ class FlowManager:
         now = self._store.now(transaction)
         spec = FlowSpec(_stored(config), 0, Change.CREATED, now, by, managed_by=managed_by)
         stored = save_flow(transaction, spec, next_fire_ms(spec, now), 0 if newest is None else newest.version)
+        save_places(transaction, spec.id, checked.places)
         return self._run(transaction, stored, now)
 
     def update(
@@ -188,7 +195,9 @@ class FlowManager:
             old.is_paused,
             old.managed_by if managed_by is None else managed_by,
         )
-        return self._run(transaction, self._replace(transaction, spec, now), now)
+        stored = self._replace(transaction, spec, now)
+        save_places(transaction, spec.id, checked.places)
+        return self._run(transaction, stored, now)
 
     def delete(self, transaction: Transaction, flow: FlowId, by: str, *, version: int | None = None) -> FlowSpec:
         """Take a flow out of the catalog and of its schedule; raises as `update`.
@@ -245,6 +254,7 @@ class FlowManager:
         now = self._store.now(transaction)
         is_paused = newest.is_paused and newest.is_in_catalog
         spec = FlowSpec(older.config, 0, Change.ROLLED_BACK, now, by, is_paused, newest.managed_by)
+        save_places(transaction, flow, older.places)
         return self._replace(transaction, spec, now)
 
     def in_version(self, flow: FlowId, version: int) -> FlowConfig:

@@ -19,8 +19,10 @@ from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import DatasetResult, RunResult
 from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.engine.task.runner import TaskRunner
+from gobblin_dagster.service.executors.flows_around import split_body
 from gobblin_dagster.service.executors.job_body import read_job_body
 from gobblin_dagster.service.executors.messages import JobNews, RunOrder, Shutdown, StopOrder, from_line
+from gobblin_dagster.service.known_jobs import with_order
 from gobblin_dagster.service.logs import about
 from gobblin_dagster.service.model import ExecutionStatus, JobKey
 
@@ -145,7 +147,7 @@ class Worker:
             self._give_up()
 
     def _result(self, order: RunOrder, stop: threading.Event) -> JobNews:
-        project = self._project
+        project = with_order(self._project, split_body(order.body)[1])
         job = read_job_body(order.key.job, order.body, project.root, project.spec)
         result = run_job(project, job, runner=self._runner, stop=stop, run_id=order.run_id)
         moved = [dataset for dataset in result.datasets if dataset.is_committed]

@@ -73,14 +73,18 @@ def published_by_former_jobs(
 def _why(place: _Place, name: str, what: str, mark: Watermark | None, *, is_of_flow: bool) -> str:
     """Return why a job must not publish after another one, or beside it; empty if it may."""
     if not place.is_home_of(name):
-        gone = "does not have any more" if not place.project.has(name) else "has for another place now"
-        command = "gobblin flow startpoint" if is_of_flow else "gobblin startpoint set"
+        gone, command = "which this project does not have here any more", "`gobblin startpoint set`"
+        if is_of_flow:
+            command = "`gobblin flow startpoint`"
+        if place.project.is_as_ordered:
+            gone = "which no flow had here when this job was ordered"
+            command = "a startpoint in the state store of this worker's project"
         of_flow = "the flow or its template" if is_of_flow else "the job"
         other = "another flow, or has another template on purpose" if is_of_flow else "another job"
         goes_on = f"{mark}: it goes on from there; " if mark is not None else ""
         return (
-            f"job {name!r}, which this project {gone}, {what}. If {of_flow} was renamed, these rows would come twice: "
-            f"give it its former name again. If it is {other}, `{command}` says where it begins "
+            f"job {name!r}, {gone}, {what}. If {of_flow} was renamed, these rows would come twice: "
+            f"give it its former name again. If it is {other}, {command} says where it begins "
             f"({goes_on}`oldest`: its rows are published beside those)."
         )
     if not place.is_home_of(place.opened.job.job):

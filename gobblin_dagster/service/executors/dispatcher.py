@@ -13,6 +13,7 @@ from collections.abc import Callable
 from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, TransientError
 from gobblin_dagster.service.executors.announcements import save_announced
 from gobblin_dagster.service.executors.base import ReportingExecutor, job_key, order_key
+from gobblin_dagster.service.executors.flows_around import FlowsAround, with_flows_around
 from gobblin_dagster.service.executors.messages import RunOrder
 from gobblin_dagster.service.executors.rates import NO_LIMIT, Rate, job_rate, with_rate
 from gobblin_dagster.service.executors.turns import Turns
@@ -47,6 +48,7 @@ class Dispatcher:
         is_active: whether this node is to do the work now; two nodes that do harm nothing.
         jobs_at_once: jobs that the executor has at most; more wait in the outbox, in order. None: as many as there are.
         rate: speed that each of its jobs may have.
+        tells_flows: whether its workers must learn from orders which flows there are: they do not reach this store.
 
     Source: gobblin-service `DagManager` and `KafkaJobStatusMonitor`, at their edge to `SpecProducer`.
     """
@@ -59,7 +61,10 @@ class Dispatcher:
         is_active: Callable[[], bool] = lambda: True,
         jobs_at_once: int | None = None,
         rate: Rate = NO_LIMIT,
+        *,
+        tells_flows: bool = False,
     ) -> None:
+        self._tells_flows = tells_flows
         self._rate = rate
         self._jobs_at_once = jobs_at_once
         self.executor = executor
@@ -141,8 +146,10 @@ class Dispatcher:
         with self._store.read() as transaction:
             job = load_job(transaction, order.execution, order.job)
             rate = job_rate(transaction, order.execution, self._rate)
+            around = FlowsAround.of(transaction, order.job) if self._tells_flows else None
         if job is not None and job_key(order.execution, job) == key and not job.status.is_final:
-            self.executor.add(RunOrder(key, "", with_rate(job.job.body, rate)))
+            body = with_rate(job.job.body, rate)
+            self.executor.add(RunOrder(key, "", body if around is None else with_flows_around(body, around)))
             log.info("executor %s has the order to run job %s", self.executor.name, key)
 
     def _collect(self) -> int:

@@ -18,6 +18,7 @@ from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.core.utils.text import storable
 from gobblin_dagster.service.catalog.templates import keys_body, keys_of_body
+from gobblin_dagster.service.executors.flows_around import FlowsAround, split_body, with_flows_around
 from gobblin_dagster.service.executors.messages import RunOrder, StopOrder
 from gobblin_dagster.service.model import ExecutionStatus, JobKey, JobReport
 
@@ -46,6 +47,8 @@ _TRACKING_EVENT: dict[str, Any] = {
     ],
 }
 _VERB = "Verb"
+_FLOWS = "gobblin_dagster.flows"
+"""Entry that workers of ours read; a Gobblin leaves it alone."""
 _MOST_DIGITS = 18
 """Digits of a number that every database holds."""
 _STARTS, _STOPS = ("ADD", "UPDATE", "UNKNOWN"), ("DELETE", "CANCEL")
@@ -76,8 +79,11 @@ def write_job_spec(order: RunOrder | StopOrder) -> bytes:
         "job.currentGeneration": str(key.generation),
         "job.currentAttempts": str(key.attempt),
     }
+    metadata = {_VERB: "ADD" if isinstance(order, RunOrder) else "CANCEL"}
     if isinstance(order, RunOrder):
-        keys = keys_of_body(order.body)
+        body, around = split_body(order.body)
+        metadata |= {} if around is None else {_FLOWS: around.write()}
+        keys = keys_of_body(body)
         if keys is None:
             raise UsageError(
                 problem=f"Job {key.job} has no keys of Gobblin's, and its executor takes job specs of Gobblin's.",
@@ -91,7 +97,7 @@ def write_job_spec(order: RunOrder | StopOrder) -> bytes:
         "description": "",
         "templateUri": "",
         "properties": properties,
-        "metadata": {_VERB: "ADD" if isinstance(order, RunOrder) else "CANCEL"},
+        "metadata": metadata,
     }
     with optional_package("fastavro"):
         from fastavro import schemaless_writer  # noqa: PLC0415  # optional package
@@ -118,7 +124,9 @@ def read_job_spec(data: bytes) -> RunOrder | StopOrder:
         raise ValueError(f"an AvroJobSpec names the template {record['templateUri'][:200]!r}; send the keys of the job")
     if any(storable(text) != text for pair in properties.items() for text in pair):
         raise ValueError("no database can hold a text of an AvroJobSpec")
-    return RunOrder(key, "", keys_body(properties))
+    body = keys_body(properties)
+    flows = record["metadata"].get(_FLOWS)  # those of a Gobblin say nothing of its flows
+    return RunOrder(key, "", body if flows is None else with_flows_around(body, FlowsAround.read(flows)))
 
 
 def read_tracking_event(data: bytes) -> JobReport | None:

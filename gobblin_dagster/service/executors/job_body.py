@@ -5,15 +5,21 @@ For executors that take Gobblin's own job specs it carries the keys of a Gobblin
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from gobblin_dagster.core.errors import GobblinDagsterError, InvalidSpecError
+from gobblin_dagster.core.places import each_server
 from gobblin_dagster.engine.allowed import require_allowed
+from gobblin_dagster.engine.publishers import declared_places
 from gobblin_dagster.engine.validation import check_construct, check_parts
 from gobblin_dagster.service.catalog.templates import keys_of_body
+from gobblin_dagster.service.executors.flows_around import split_body
+from gobblin_dagster.service.model import DagJob
 from gobblin_dagster.service.topology.capabilities import NO_NEEDS, Needs, job_needs
 from gobblin_dagster.spec.document import read_document
 from gobblin_dagster.spec.gobblin.document import to_yaml
@@ -38,6 +44,7 @@ def read_job_body(name: str, body: str, root: Path, project: ProjectSpec) -> Job
         SpecError: the job has faults, or is not allowed.
     """
     allow, variables = project.allow.lists, Variables(os.environ, project.secrets, root)
+    body, _ = split_body(body)
     keys = keys_of_body(body)
     text = body if keys is None else _job_of_keys(name, keys)
     job = load_job_text(text.encode(), f"job {name}", check_construct, variables, allow)
@@ -53,12 +60,40 @@ def body_needs(name: str, body: str) -> Needs:
         name: names the job.
         body: as `read_job_body` takes it.
     """
+    job = _as_written(name, split_body(body)[0])
+    return NO_NEEDS if job is None else job_needs(job)
+
+
+def body_places(job: DagJob) -> frozenset[str]:
+    """Return where the rows of a flow's job go, as digests: two jobs that publish to one place have one in common.
+
+    A job is taken as its flow made it: values of variables are known to its executor alone. So jobs that publish to one
+    place by different words have none in common.
+    """
+    document = _as_written(job.name, job.body)
+    if document is None:
+        return frozenset()
+    try:
+        places = declared_places(JobSpec.model_validate(document))
+    except (AttributeError, LookupError, TypeError, ValueError):
+        # A reference stands where a number must, or in the path of a branch: only the executor can read the job.
+        places = [json.dumps({part: document.get(part) for part in _OF_PLACES}, sort_keys=True)]
+    each = {server for place in places for server in each_server(place)}
+    return frozenset(hashlib.sha256(one.encode()).hexdigest()[:_DIGITS] for one in each)
+
+
+_OF_PLACES = ("extract", "fork", "publisher", "output")
+_DIGITS = 24
+
+
+def _as_written(name: str, body: str) -> dict[str, Any] | None:
+    """Return the job file that a body holds, or stands for, with its references; None if it has faults."""
     keys = keys_of_body(body)
     try:
         job = json.loads(body) if keys is None else read_document(_job_of_keys(name, keys).encode(), None).data
-        return job_needs(job) if isinstance(job, dict) else NO_NEEDS
     except (GobblinDagsterError, ValueError, RecursionError):  # the last: too deep
-        return NO_NEEDS
+        return None
+    return job if isinstance(job, dict) else None
 
 
 _OF_THE_SERVICE = ("flow.", "job.name", "job.group", "job.schedule", "job.current", "gobblin.flow.", "gobblin.service.")

@@ -145,7 +145,15 @@ class RemoteExecutors:
         if executor is None:
             return
         rate = Rate(spec.rows_per_second, spec.bytes_per_second).split(spec.jobs_at_once or 1)
-        dispatcher = Dispatcher(self._store, executor, self._report, self._is_active, spec.jobs_at_once, rate)
+        dispatcher = Dispatcher(
+            self._store,
+            executor,
+            self._report,
+            self._is_active,
+            spec.jobs_at_once,
+            rate,
+            tells_flows=spec.type != "store",
+        )
         with self._lock:
             self._dispatchers[name] = dispatcher
         dispatcher.start()

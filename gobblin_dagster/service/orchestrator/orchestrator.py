@@ -21,6 +21,7 @@ from gobblin_dagster.core.utils.text import count, storable
 from gobblin_dagster.database.engine import refuses_values
 from gobblin_dagster.service.catalog.flow_config import Concurrency, FlowSettings
 from gobblin_dagster.service.compiler.kept_way import compile_keeping_way, former_way, save_ways
+from gobblin_dagster.service.executors.job_body import body_places
 from gobblin_dagster.service.logs import about
 from gobblin_dagster.service.model import (
     Dag,
@@ -75,6 +76,7 @@ from gobblin_dagster.service.store.job_rows import (
     update_job,
 )
 from gobblin_dagster.service.store.order_rows import add_orders
+from gobblin_dagster.service.store.place_rows import refresh_places
 from gobblin_dagster.service.store.store import ServiceStore, Transaction, serialize_changes
 from gobblin_dagster.service.topology.graph import FlowGraph
 
@@ -576,10 +578,20 @@ class Orchestrator:
         log.info("execution %s begins: %d job(s), version %d", execution_id, len(dag.jobs), execution.version)
         add_jobs(transaction, execution_id, dag)
         save_ways(transaction, config, dag)
+        _note_places(transaction, execution, dag)
         add_event(transaction, Event(execution_id, now, ExecutionStatus.COMPILED, message=count(len(dag.jobs), "job")))
         jobs = load_jobs(transaction, execution_id)
         save_step(transaction, execution, jobs, progress_of(execution, jobs), begin(dag), now)
         return True
+
+
+def _note_places(transaction: Transaction, execution: Execution, dag: Dag) -> None:
+    """Keep where the jobs of a flow, and of its children, publish: a template or the topology may have changed."""
+    begun: dict[tuple[FlowId, int], dict[str, frozenset[str]]] = {}
+    for job in dag.jobs:
+        of_flow = begun.setdefault(job.child or (execution.id.flow, execution.version), {})
+        of_flow[job.name] = body_places(job)
+    refresh_places(transaction, begun)
 
 
 _WAITS = (ExecutionStatus.PENDING, ExecutionStatus.PENDING_RESUME)

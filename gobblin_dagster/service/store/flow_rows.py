@@ -12,7 +12,7 @@ from sqlalchemy import Row, Select, and_, bindparam, delete, func, insert, selec
 from gobblin_dagster.core import serialization
 from gobblin_dagster.service.model import Change, ExecutionId, FlowConfig, FlowId, FlowSpec
 from gobblin_dagster.service.store.store import Transaction, serialize_changes
-from gobblin_dagster.service.store.tables import executions, flow_properties, flow_versions, flows
+from gobblin_dagster.service.store.tables import executions, flow_places, flow_properties, flow_versions, flows
 
 PAGE_FLOWS = 500
 """Flows that one page holds at most."""
@@ -151,7 +151,9 @@ def save_flow(
     if newest:
         transaction.execute(delete(flows).where(_is(flows, spec.id)))
         transaction.execute(delete(flow_properties).where(_is(flow_properties, spec.id)))
-    if spec.is_in_catalog:
+    if not spec.is_in_catalog:
+        transaction.execute(delete(flow_places).where(_is(flow_places, spec.id)))
+    else:
         transaction.execute(
             insert(flows).values(
                 **common,

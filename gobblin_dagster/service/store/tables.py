@@ -272,6 +272,19 @@ ways = Table(
 )
 """The ways that routed flows took last."""
 
+flow_places = Table(
+    "gobblin_flow_places",
+    metadata,
+    Column("job_name", Text, primary_key=True),
+    # A digest: PostgreSQL indexes no text of more than 2,700 bytes.
+    Column("place", Text, primary_key=True),
+    Column("flow_group", Text, primary_key=True),
+    Column("flow_name", Text, primary_key=True),
+    Index("gobblin_flow_places_of_flow", "flow_group", "flow_name"),
+    Index("gobblin_flow_places_by_place", "place"),
+)
+"""Where the jobs of the flows of the catalog publish, as these were posted or began last."""
+
 audit = Table(
     "gobblin_audit",
     metadata,

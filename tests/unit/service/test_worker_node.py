@@ -15,18 +15,22 @@ from gobblin_dagster.core.allow import AllowLists
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.service import server
+from gobblin_dagster.service.executors import dispatcher
 from gobblin_dagster.service.executors.store import StoreExecutor
-from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowConfig, FlowId
+from gobblin_dagster.service.known_jobs import with_flows
+from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowConfig, FlowId, Schedule
 from gobblin_dagster.service.server import CoreServices
 from gobblin_dagster.service.store.execution_rows import load_execution
-from gobblin_dagster.service.store.job_rows import load_jobs
+from gobblin_dagster.service.store.job_rows import JobExecution, load_jobs
 from gobblin_dagster.service.store.node_rows import Node, load_nodes, save_node
 from gobblin_dagster.service.store.state_place_rows import add_state_place
 from gobblin_dagster.service.store.worker_rows import list_jobs
 from gobblin_dagster.service.topology.capabilities import announce
 from gobblin_dagster.service.worker_node import WorkerNode
 from gobblin_dagster.spec.load import load_project
-from tests.services.flow_project import open_core
+from tests.services.certificates import Authority
+from tests.services.flow_project import NEVER, open_core
 from tests.services.worker_channel import InlineChannel
 
 TEMPLATE = """
@@ -82,11 +86,12 @@ def worker(core: CoreServices, root: Path) -> Iterator[WorkerNode]:
         node.stop()
 
 
-def create(core: CoreServices, destination: str) -> ExecutionId:
+def create(core: CoreServices, destination: str, name: str = "", schedule: Schedule | None = None) -> ExecutionId:
     ends = {"gobblin.flow.sourceIdentifier": "here", "gobblin.flow.destinationIdentifier": destination}
+    flow = FlowId("g", name or destination)
+    config = FlowConfig(flow, "", ends, schedule)
     with core.store.write() as transaction:
-        flow = FlowId("g", destination)
-        return ExecutionId(flow, core.manager.create(transaction, FlowConfig(flow, "", ends), "tester").execution)
+        return ExecutionId(flow, core.manager.create(transaction, config, "tester").execution)
 
 
 def wait(condition: Callable[[], bool]) -> None:
@@ -140,6 +145,50 @@ def test_worker_leaves_a_job_that_names_a_module_which_its_project_does_not_allo
         assert [job.holder for job in list_jobs(transaction, "east")] == [""]
     node.monitor.stop()
     node.store.close()
+
+
+def test_worker_behind_https_knows_flows_beside_each_other_from_renamed_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path / "tls")
+    (certificate, key), (own, own_key) = authority.signed("worker"), authority.signed("service")
+    far, root = tmp_path / "far", tmp_path / "service"
+    for folder in (far, root / "templates", root / "topology"):
+        folder.mkdir(parents=True)
+    inlet = f"{{type: rest, host: 127.0.0.1, port: 0, certificate: {certificate}, key: {key}, ca: {authority.ca}}}"
+    (far / "gobblin.yaml").write_text(f"project: east\nworker: {{inlet: {inlet}}}\n")
+    spec = load_project(far)
+    node = WorkerNode("east", far, spec, [], channel=InlineChannel(with_flows(Project(far, spec))))
+    node.start()
+    (root / "gobblin.yaml").write_text("project: service\nservice: {port: 0}\n")
+    (root / "templates" / "rows.template").write_text(TEMPLATE)
+    address = f"{{url: '{node.inlet}', certificate: {own}, key: {own_key}, ca: {authority.ca}}}"
+    topology = TOPOLOGY.replace("type: store, state: east", f"type: rest, rest: {address}")
+    (root / "topology" / "all.yaml").write_text(topology)
+    for module in (dispatcher, server):
+        monkeypatch.setattr(module, "TICK_S", 0.02)
+    core = open_core(root)
+    core.start()
+
+    def run(flow: str) -> JobExecution:
+        execution = create(core, "lake", flow)
+        wait(lambda: is_over(core, execution))
+        with core.store.read() as transaction:
+            [job] = load_jobs(transaction, execution)
+        return job
+
+    try:
+        former = run("former")
+        refused = run("later")  # a flow that ran once is not there any more
+        create(core, "lake", "former", Schedule(NEVER))
+        beside = run("later")
+    finally:
+        core.stop(at_once=True)
+        node.stop()
+    assert (former.processed_count, refused.status) == (5, ExecutionStatus.FAILED)
+    says = f"job {former.job.name!r}, which no flow had here when this job was ordered, published this dataset up to 5"
+    assert says in refused.message
+    assert (beside.status, beside.processed_count) == (ExecutionStatus.COMPLETE, 5)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def problem(root: Path, *jobs: JobSpec) -> str:
 def test_renamed_job_publishes_no_row_again_unless_a_person_says_so(tmp_path: Path, publisher: dict[str, Any]) -> None:
     former, later = named("former", publisher), named("later", publisher)
     run(tmp_path, former)
-    says = "job 'former', which this project does not have any more, published this dataset up to 5 to the same place"
+    says = "job 'former', which this project does not have here any more, published this dataset up to 5"
     assert says in problem(tmp_path, later)
     (failed,) = run(tmp_path, later).datasets
     assert says in failed.failures[0].message
@@ -86,7 +86,7 @@ def test_job_that_gets_its_former_name_again_publishes_no_row_again_unless_a_per
     run(tmp_path, of("former", 3))
     start_at(tmp_path, of("later", 3), "3")
     assert run(tmp_path, of("later", 5)).status is RunStatus.SUCCEEDED
-    says = "job 'later', which this project does not have any more, published this dataset up to 5 to the same place"
+    says = "job 'later', which this project does not have here any more, published this dataset up to 5"
     assert says in problem(tmp_path, of("former", 8))
     start_at(tmp_path, of("former", 8), "5")
     assert run(tmp_path, of("former", 8)).status is RunStatus.SUCCEEDED
@@ -107,7 +107,7 @@ def test_job_that_published_beside_another_and_is_gone_stops_nobody(tmp_path: Pa
 def test_job_whose_name_another_one_has_now_is_a_former_one(tmp_path: Path) -> None:
     run(tmp_path, named("a", APPEND))
     elsewhere = named("a", APPEND, output={"path": "elsewhere"})
-    says = "job 'a', which this project has for another place now, published this dataset up to 5 to the same place"
+    says = "job 'a', which this project does not have here any more, published this dataset up to 5"
     assert says in problem(tmp_path, named("c", APPEND), elsewhere)
 
 
@@ -162,7 +162,8 @@ def test_of_two_names_that_commit_in_the_same_moments_one_publishes(
     assert not one & other, "no dataset is published by both"
     said = " ".join(failure.message for each in inner[0].datasets for failure in each.failures)
     assert (
-        "job 'former', which this project does not have any more, is publishing this dataset to the same place" in said
+        "job 'former', which this project does not have here any more, is publishing this dataset to the same place"
+        in said
     )
 
 

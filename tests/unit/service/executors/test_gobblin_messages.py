@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.service.catalog.templates import keys_body, keys_of_body
+from gobblin_dagster.service.executors.flows_around import FlowsAround, split_body, with_flows_around
 from gobblin_dagster.service.executors.gobblin_messages import (
     HEADER,
     read_job_spec,
@@ -72,6 +75,18 @@ def test_order_is_read_as_it_was_written() -> None:
     keys = keys_of_body(order.body)
     assert keys is not None
     assert KEYS.items() <= keys.items()
+
+
+def test_flows_around_a_job_go_beside_its_keys() -> None:
+    around = FlowsAround(frozenset({"0123456789ab"}), datetime(2026, 11, 27, tzinfo=UTC))
+    written = write_job_spec(RunOrder(KEY, "", with_flows_around(keys_body(KEYS), around)))
+    order = read_job_spec(written)
+    assert isinstance(order, RunOrder)
+    body, read = split_body(order.body)
+    assert read == around
+    assert KEYS.items() <= (keys_of_body(body) or {}).items()
+    with pytest.raises(ValueError, match="no flows around a job"):
+        read_job_spec(written.replace(b"2026-11-27T00:00:00+00:00", b"2026-11-27T00:00:00      "))
 
 
 def test_job_file_of_ours_cannot_be_an_order_for_gobblin() -> None:

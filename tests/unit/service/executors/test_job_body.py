@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gobblin_dagster.core.errors import InvalidSpecError
 from gobblin_dagster.core.secrets import hidden, variable
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.service.executors.job_body import read_job_body
+from gobblin_dagster.service.catalog.templates import keys_body
+from gobblin_dagster.service.executors.job_body import body_places, read_job_body
+from gobblin_dagster.service.model import DagJob
 from gobblin_dagster.spec.project import ProjectSpec
 
 BODY = json.dumps(
@@ -52,3 +55,42 @@ def test_secret_that_cannot_be_found_fails_the_job_with_its_place(tmp_path: Path
     spec = ProjectSpec.model_validate({"project": "p", "secrets": {"WORD": {"file": "nowhere"}}})
     with pytest.raises(InvalidSpecError, match=r"secrets\.WORD: nowhere cannot be used: No such file"):
         read_job_body("shop", BODY, tmp_path, spec)
+
+
+def place(**parts: Any) -> frozenset[str]:
+    return body_places(DagJob("rows", "east", json.dumps(PLACED | parts)))
+
+
+PLACED: dict[str, Any] = {
+    "job": "rows",
+    "source": {"type": "files", "path": "in/{dataset}.csv", "format": {"type": "csv"}},
+    "extract": {"namespace": "test", "table": "rows"},
+    "output": {"path": "lake"},
+}
+TABLE = {"type": "sql_table", "url": "postgresql://anna@db:5432/shop", "table": "orders"}
+TOPIC = {"type": "kafka_topic", "brokers": "one:9092,two:9092", "topic": "clicks"}
+
+
+def test_jobs_that_publish_to_one_place_have_a_digest_in_common() -> None:
+    assert place(job="other", source={"type": "rest"}) == place(), "only its places count"
+    assert not place(output={"path": "other"}) & place()
+    assert not place(extract={"namespace": "test", "table": "other"}) & place()
+    assert place(output={"path": "${LAKE}/x"}) == place(output={"path": "${LAKE}/x"}) != place()
+    fork = {"branches": [{"name": "a"}, {"name": "b"}]}
+    assert len(place(fork=fork) & place(fork={"branches": [{"name": "b"}, {"name": "c"}]})) == 1
+    table = place(publisher=TABLE)
+    assert (
+        place(publisher=TABLE | {"mode": "upsert", "key": ["id"]}) == table != place(publisher=TABLE | {"table": "t"})
+    )
+    assert place(publisher=TABLE | {"url": "${SHOP}"}) == place(publisher=TABLE | {"url": "${SHOP}"}) != table
+    assert place(publisher=TOPIC) & place(publisher=TOPIC | {"brokers": "two:9092,three:9092"})
+
+
+def test_job_that_only_its_executor_can_read_has_a_place_by_its_words() -> None:
+    numbers = {"execution": {"tasks_per_core": "${N}"}}
+    assert place(**numbers) == place(**numbers, job="other") != place(**numbers, output={"path": "other"})
+    branches = {"fork": {"branches": [{"name": "a", "path": "${X}/{dataset}"}]}}
+    assert place(**branches) == place(**branches, job="other") != frozenset()
+    assert body_places(DagJob("rows", "east", "[")) == frozenset()
+    keys = {"source.class": "org.apache.gobblin.Unknown"}
+    assert body_places(DagJob("rows", "east", keys_body(keys))) == frozenset()
