@@ -165,13 +165,16 @@ class _Conversion:
                 self._fault(entry, f"there is no branch {highest - 1}: without fork.branches there is one; add it")
             return max(highest, 1)
         self._taken.add(("fork.branches", None))
-        if not asked.text.isdigit() or int(asked.text) < 1:
-            self._fault(asked, f"expected a number of branches, 1 or more, got {asked.text[:20]!r}")
+        branches = _digits(asked.text)
+        if branches is None or not 1 <= branches <= lookup.MAX_BRANCHES:
+            self._fault(
+                asked, f"expected a number of branches from 1 to {lookup.MAX_BRANCHES:,}, got {asked.text[:20]!r}"
+            )
             return max(highest, 1)
-        for scope in range(int(asked.text), highest):
+        for scope in range(branches, highest):
             for entry in self._given.get(scope, {}).values():
                 self._fault(entry, f"there is no branch {scope}: fork.branches is {asked.text}, the first is 0")
-        return int(asked.text)
+        return branches
 
     def _scopes(self) -> list[Scope]:
         return [None, *range(self._branches)]
@@ -373,12 +376,13 @@ class _Conversion:
         entry = self._take("task.skip.error.records", None)
         if entry is None:
             return
-        if not entry.text.isdigit():
+        most = _digits(entry.text)
+        if most is None:
             self._fault(entry, f"expected a whole number, got {entry.text[:60]!r}")
             return
-        for declaration in declared if int(entry.text) else ():
+        for declaration in declared if most else ():
             taken = {one.get("name") for one in declared}
-            declaration |= {"on_error": "skip", "max_errors": int(entry.text)}
+            declaration |= {"on_error": "skip", "max_errors": most}
             declaration.setdefault("name", _unique(snake(str(declaration["type"])), taken))
 
     def _options(
@@ -671,6 +675,11 @@ def _has(data: Mapping[str, Any], loc: Loc) -> bool:
             return False
         node = node[part]
     return True
+
+
+def _digits(text: str) -> int | None:
+    """Return a number of digits, as Java reads it; None for another text."""
+    return int(text) if re.fullmatch(r"[0-9]{1,19}", text) else None
 
 
 def _unique(name: str, taken: Iterable[object]) -> str:

@@ -15,6 +15,8 @@ OWN_TABLE = "<table>"
 _NO_FILES = "console"
 """The only built-in writer that `writer(*)` does not include, as it writes no files."""
 
+MAX_BRANCHES = 1_000
+"""The most branches of a job: an index has at most three digits."""
 _INDEXED = re.compile(r"(?P<name>.+)\.(?P<index>0|[1-9]\d{0,2})")
 BY_NAME: dict[str, list[Key]] = {}
 for _key in KEYS:

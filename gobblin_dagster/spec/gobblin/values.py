@@ -188,7 +188,7 @@ def position(given: str) -> str | int:
     """
     if given.upper().startswith("CURRENT"):
         raise ValueError("a beginning that moves with the time is not carried; write yyyyMMddHHmmss")
-    if not given.lstrip("-").isdigit():
+    if not re.fullmatch(r"-?[0-9]{1,19}", given):
         raise ValueError(f"expected yyyyMMddHHmmss or a whole number, got {given[:60]!r}")
     if len(given) not in (8, 10, 12, 14):
         return int(given)

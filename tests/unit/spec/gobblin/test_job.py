@@ -93,7 +93,8 @@ def test_key_of_a_branch_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
     ]
     (found,) = faults(tmp_path, KAFKA + "writer.output.format.1=AVRO\n")
     assert found == "5 writer.output.format.1: there is no branch 1: without fork.branches there is one; add it"
-    assert "expected a number of branches" in faults(tmp_path, KAFKA + "fork.branches=many\n")[0]
+    for odd in ("many", "0", "\u00b2", "777777", "9" * 30):
+        assert "expected a number of branches from 1 to 1,000" in faults(tmp_path, KAFKA + f"fork.branches={odd}\n")[0]
 
 
 SEED = """\
