@@ -8,8 +8,8 @@ from pyarrow import json as arrow_json
 from pydantic import Field
 
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown, splice, spliced
-from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite, leaves, require_decimals
-from gobblin_dagster.constructs.types.arrow_json import json_problem
+from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite, leaves
+from gobblin_dagster.constructs.types.arrow_json import json_problem, require_decimals
 from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_text
 from gobblin_dagster.constructs.types.shapes import Shape, arrow_shape
 from gobblin_dagster.constructs.types.strict_cast import strict_cast
@@ -95,7 +95,7 @@ class JsonTextConverter(EachRowConverter):
                 newlines_in_values=True,
             ),
         )
-        return require_decimals(table).column("r").combine_chunks()
+        return require_decimals(table, block.to_pybytes()).column("r").combine_chunks()
 
     def _error(self, texts: pa.Array, problem: str) -> Exception:
         names = ", ".join(f"{field.name}: {field.type}" for field in self._schema)

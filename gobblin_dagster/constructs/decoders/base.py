@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 from pydantic import Field, field_validator, model_validator
 
-from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite, require_decimals
-from gobblin_dagster.constructs.types.arrow_json import json_problem
+from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite
+from gobblin_dagster.constructs.types.arrow_json import json_problem, require_decimals
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
 from gobblin_dagster.core.utils.text import first_line
@@ -185,7 +185,7 @@ def _read_wrapped(text: bytes, kind: pa.DataType) -> pa.Array:
     )
     reading = arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1)
     table = arrow_json.read_json(pa.BufferReader(text), read_options=reading, parse_options=parsing)
-    return require_decimals(table).column("v").combine_chunks()
+    return require_decimals(table, text).column("v").combine_chunks()
 
 
 def decode_batch(decoder: Decoder, values: Sequence[bytes | None], *, null_where_bad: bool) -> pa.Array:

@@ -36,8 +36,8 @@ from gobblin_dagster.constructs.formats.csv_quotes import QuoteCounter, fault_of
 from gobblin_dagster.constructs.formats.csv_spelling import DateFormat, DecimalPoint, Spelling
 from gobblin_dagster.constructs.formats.encodings import EncodingName, without_signature
 from gobblin_dagster.constructs.formats.peek import Again, LookedAt, without_comments
-from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type, misfit_decimal
-from gobblin_dagster.constructs.types.exact_text import MisfitError, exact_values
+from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type
+from gobblin_dagster.constructs.types.exact_text import MisfitError, cast_texts, exact_values
 from gobblin_dagster.constructs.types.inference import Fractions
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.traits import Widening
@@ -248,9 +248,13 @@ class CsvReader:
         return text
 
     def _is_exact(self, field: pa.Field) -> bool:
-        """Return whether a column is read as text and converted here: pyarrow takes days in ISO's form only."""
+        """Return whether a column is read as text and converted here.
+
+        pyarrow takes days in ISO's form only, and lets decimals of many digits wrap around.
+        """
         is_day = pa.types.is_date(field.type) or pa.types.is_timestamp(field.type)
-        return field.name in self._inferred or (is_day and self._options.date_format is not None)
+        is_odd = pa.types.is_decimal(field.type) or (is_day and self._options.date_format is not None)
+        return field.name in self._inferred or is_odd
 
     @property
     def bytes_read(self) -> int:
@@ -270,7 +274,6 @@ class CsvReader:
                 # Before the batch is passed on: the value that the rest of the file became fails other checks too.
                 self._check_quotes()
                 batch = self._typed(read, rows)
-                _require_decimals(batch, rows)
                 rows += batch.num_rows
                 for column in [name for name in floats if pc.any(pc.is_inf(batch.column(name))).as_py()]:
                     self._refuse_overflow(column)
@@ -287,19 +290,25 @@ class CsvReader:
         for at in self._exact:
             kind = self.schema.field(at).type
             try:
-                if not pa.types.is_string(kind):
+                if pa.types.is_decimal(kind) and self.schema.field(at).name not in self._inferred:
+                    columns[at] = cast_texts(self._spelling.usual(pc.utf8_trim_whitespace(columns[at]), kind), kind)
+                elif not pa.types.is_string(kind):
                     columns[at] = exact_values(self._spelling.usual(columns[at], kind), kind)
             except MisfitError as misfit:
-                name = self.schema.field(at).name
-                problem = f"column {name!r}: {columns[at][misfit.index].as_py()[:80]!r} does not fit {kind}, "
-                problem += (
-                    "the type inferred from the dataset's first rows. Declare it, e.g. `columns: "
-                    f"{{{name}: string}}`, or name texts that mean null in `null_values`."
-                    if name in self._inferred
-                    else f"as of `columns` and `date_format: {self._options.date_format}`."
-                )
-                raise FormatError(problem, rows + misfit.index + 1) from misfit
+                text = columns[at][misfit.index].as_py()
+                raise FormatError(self._problem_of(text, self.schema.field(at)), rows + misfit.index + 1) from misfit
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _problem_of(self, text: str, field: pa.Field) -> str:
+        problem = f"column {field.name!r}: {text[:80]!r} does not fit {field.type}"
+        if field.name in self._inferred:
+            return (
+                f"{problem}, the type inferred from the dataset's first rows. Declare it, e.g. `columns: "
+                f"{{{field.name}: string}}`, or name texts that mean null in `null_values`."
+            )
+        if pa.types.is_decimal(field.type):
+            return problem + (self._null_hint(f"invalid value '{text}'") or ".")
+        return f"{problem}, as of `columns` and `date_format: {self._options.date_format}`."
 
     def _read_header(self, stream: LookedAt) -> tuple[list[str], bool]:
         """Return the column names, and whether any row follows."""
@@ -438,13 +447,6 @@ class CsvReader:
                 if at >= 0:
                     raise FormatError(f"column {column!r}: {texts[at]} is too large for {kind}.", rows + at + 1)
                 rows += batch.num_rows
-
-
-def _require_decimals(batch: pa.RecordBatch, rows_before: int) -> None:
-    for field, column in zip(batch.schema, batch.columns, strict=True):
-        if (at := misfit_decimal(column)) is not None:
-            problem = f"column {field.name!r}: {column[at]} has more digits than {field.type} holds."
-            raise FormatError(problem, rows_before + at + 1)
 
 
 def _native(stream: Any) -> pa.NativeFile:

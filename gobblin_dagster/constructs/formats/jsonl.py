@@ -25,8 +25,8 @@ from gobblin_dagster.constructs.formats.base import FileReader, FormatError, Inp
 from gobblin_dagster.constructs.formats.json_blocks import Split, blocks
 from gobblin_dagster.constructs.formats.json_sample import JsonSample, JsonWidening
 from gobblin_dagster.constructs.formats.jsonl_published import PublishedJsonLines
-from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite, leaves, require_decimals
-from gobblin_dagster.constructs.types.arrow_json import json_problem
+from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite, leaves
+from gobblin_dagster.constructs.types.arrow_json import json_problem, require_decimals
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly, shape_of_text
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
 from gobblin_dagster.core.constructs import ConstructContext
@@ -295,7 +295,7 @@ def _read_as(text: bytes, schema: pa.Schema, unexpected: str) -> pa.Table:
         read_options=arrow_json.ReadOptions(use_threads=False, block_size=block.size() + 1),
         parse_options=arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
     )
-    return require_decimals(table)
+    return require_decimals(table, text)
 
 
 def _require_text(text: bytes, rows_before: int) -> None:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from gobblin_dagster.constructs.converters.each_row import shown
 from gobblin_dagster.constructs.types.columns import convert_error
 from gobblin_dagster.constructs.types.schema_text import any_type_from_text, schema_text, type_texts
+from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.constructs.types.wider import common_type, is_wider, widenings
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import ConvertError
@@ -146,7 +147,7 @@ class Contract:
             return pa.nulls(batch.num_rows, field.type)
         values = batch.column(at)
         try:
-            return values.cast(field.type)
+            return strict_cast(values, field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             got = shown(values[0].as_py()) if len(values) == 1 else values.type
             raise self._error(f"column {field.name!r}: expected {field.type} as published before, got {got}") from error
@@ -158,7 +159,7 @@ class Contract:
 def _fits(values: pa.Array, kind: pa.DataType) -> bool:
     """Return whether a type holds the values; one that lacks fields of structs holds those with null there."""
     try:
-        cast = values.cast(kind)
+        cast = strict_cast(values, kind)
         return not pa.types.is_nested(kind) or cast.cast(values.type).equals(values)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Annotated
 
 import numpy as np
@@ -25,6 +26,9 @@ _TYPES: dict[str, pa.DataType] = {
     "timestamp_ntz": pa.timestamp("us"),
     "binary": pa.binary(),
 }
+NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+MOST_DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}
+"""Digits that decimals hold, by their bits."""
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
 
@@ -139,6 +143,58 @@ def holds_infinite(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> boo
     return any(pc.any(pc.is_inf(part)).as_py() for part in leaves(values) if part.type == kind)
 
 
+def exact_cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return plain values as Arrow casts them; raise ArrowInvalid also where it lets decimals wrap around.
+
+    pyarrow (26.0.1) does so for texts of too many digits, and where a decimal gets more digits behind its point.
+    """
+    if not pa.types.is_decimal(kind):
+        return values.cast(kind)
+    if is_text(values.type):
+        return _decimals(values.cast(pa.string()), kind)
+    done = values.cast(kind)
+    is_longer = pa.types.is_decimal(values.type) and kind.scale > values.type.scale
+    if is_longer and not done.cast(values.type, safe=False).equals(values):
+        raise pa.ArrowInvalid(f"a number has too many digits for {kind}")
+    return done
+
+
+def _decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    most, data = MOST_DIGITS[kind.bit_width], texts.buffers()[2]
+    letters = b"" if data is None else data.to_pybytes()
+    longest = pc.max(pc.binary_length(texts)).as_py() or 0
+    if longest + kind.scale <= most and b"e" not in letters and b"E" not in letters:
+        return texts.cast(kind)
+    length, point = pc.utf8_length(texts), pc.find_substring(texts, ".")
+    whole = pc.if_else(pc.less(point, 0), length, point)
+    is_odd = pc.or_(pc.greater(length, most), pc.greater(whole, most - kind.scale))
+    is_odd = pc.or_(is_odd, pc.match_substring(texts, "e", ignore_case=True))
+    odd = pa.array([_usual(text, kind) for text in texts.filter(is_odd).to_pylist()], pa.string())
+    return pc.replace_with_mask(texts, pc.fill_null(is_odd, fill_value=False), odd).cast(kind)
+
+
+def _usual(text: str, kind: pa.DataType) -> str:
+    """Return a number with as many digits behind its point as its type has; raise ArrowInvalid if it does not fit."""
+    number = Decimal(text) if NUMBER.fullmatch(text) else None
+    if number is None or not fits_decimal(number, kind):
+        raise pa.ArrowInvalid(f"{text[:80]!r} is no number of type {kind}")
+    return format(number, f".{max(kind.scale, 0)}f")
+
+
+def fits_decimal(number: Decimal, kind: pa.DataType) -> bool:
+    """Return whether a decimal type holds a finite number without rounding it.
+
+    Example:
+        >>> fits_decimal(Decimal("9.990"), pa.decimal128(3, 2)), fits_decimal(Decimal("9.999"), pa.decimal128(3, 2))
+        (True, False)
+    """
+    if not number:
+        return True
+    context = Context(prec=len(number.as_tuple().digits), Emin=MIN_EMIN, Emax=MAX_EMAX)
+    exponent = number.normalize(context).as_tuple().exponent
+    return isinstance(exponent, int) and exponent >= -kind.scale and number.adjusted() < kind.precision - kind.scale
+
+
 def misfit_decimal(values: pa.Array | pa.ChunkedArray) -> int | None:
     """Return the index of the first value with a decimal, at any depth, that has too many digits for its type.
 
@@ -162,14 +218,6 @@ def _decimals_fit(values: pa.Array | pa.ChunkedArray) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
-
-
-def require_decimals(table: pa.Table) -> pa.Table:
-    """Return a table that Arrow read from JSON; raises pa.ArrowInvalid if it has a `misfit_decimal`."""
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if (at := misfit_decimal(column)) is not None:
-            raise pa.ArrowInvalid(f"Column({name}) {str(column[at])[:80]} has more digits than {column.type} holds")
-    return table
 
 
 def dates_as_texts(fields: Iterable[pa.Field]) -> list[pa.Field]:

@@ -1,15 +1,24 @@
-"""What pyarrow says of JSON that does not fit its columns, in plain words."""
+"""What pyarrow says of JSON that does not fit its columns, in plain words; and what it takes though it does not fit."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 
+from gobblin_dagster.constructs.types.arrow import MOST_DIGITS, NUMBER, fits_decimal, misfit_decimal
 from gobblin_dagster.core.utils.text import first_line
 
 _FIELD = re.compile(r"Column\(/(.*?)\)")
 _OTHER_TYPE = re.compile(r"changed from ([a-z-]+) to ([a-z-]+)")
+_LETTERS = bytes(ord("0") if chr(at) in "0123456789." else ord("e") if chr(at) in "eE" else 45 for at in range(256))
+"""Translates digits and points to 0, exponents to e, and all others to a minus."""
+_BLANKS = re.compile(r"\s*")
 
 
 def json_problem(error: pa.ArrowException, within: str = "") -> str:
@@ -33,3 +42,61 @@ def json_problem(error: pa.ArrowException, within: str = "") -> str:
 def _place(path: str, within: str) -> str:
     """Return a field as shown to people; `it` for the record itself."""
     return "it" if path == within else f"field {path.removeprefix(f'{within}/').replace('/', '.')!r}"
+
+
+def require_decimals(table: pa.Table, text: bytes) -> pa.Table:
+    """Return a table that pyarrow read from JSON objects; raise ArrowInvalid if a decimal is another number there.
+
+    It takes a `misfit_decimal`, and (26.0.1) lets numbers wrap around that have an exponent, or more digits before
+    their point than there is room for.
+    """
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if (at := misfit_decimal(column)) is not None:
+            raise pa.ArrowInvalid(f"Column({name}) {str(column[at])[:80]} has more digits than {column.type} holds")
+    kinds = {kind for field in table.schema for kind in _decimals(field.type)}
+    if kinds and _may_wrap(text, min(MOST_DIGITS[kind.bit_width] - kind.scale for kind in kinds)):
+        record = pa.struct(list(table.schema))
+        for row in _objects(text):
+            _require_fit(row, record, "")
+    return table
+
+
+def _decimals(kind: pa.DataType) -> Iterator[pa.DataType]:
+    if pa.types.is_decimal(kind):
+        yield kind
+    for at in range(kind.num_fields):
+        yield from _decimals(kind.field(at).type)
+
+
+def _may_wrap(text: bytes, room: int) -> bool:
+    """Return whether there may be a number with an exponent, or with more whole digits than there is room for."""
+    letters = text.translate(_LETTERS)  # a search for single patterns is ten times as fast as that for a number
+    is_odd = b"0e0" in letters or b"0e-0" in letters or b"0" * (room + 1) in letters
+    return is_odd and _wrapping(room).search(text) is not None
+
+
+@lru_cache
+def _wrapping(room: int) -> re.Pattern[bytes]:
+    number = rf"[+-]?(?:(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)[eE][+-]?[0-9]++|[0-9]{{{room + 1},}}+(?:\.[0-9]*+)?)"
+    return re.compile(rf'[\s:,\["]{number}[\s,\]}}"]'.encode())
+
+
+def _objects(text: bytes) -> Iterator[Any]:
+    decoder = json.JSONDecoder(parse_float=Decimal, parse_int=Decimal)
+    given, at = text.decode().rstrip(), 0
+    while at < len(given):
+        row, at = decoder.raw_decode(given, _BLANKS.match(given, at).end())  # type: ignore[union-attr]
+        yield row
+
+
+def _require_fit(value: Any, kind: pa.DataType, path: str) -> None:
+    if isinstance(value, dict) and pa.types.is_struct(kind):
+        for field in kind:
+            _require_fit(value.get(field.name), field.type, f"{path}/{field.name}")
+    elif isinstance(value, list) and pa.types.is_nested(kind) and not pa.types.is_struct(kind):
+        for one in value:
+            _require_fit(one, kind.field(0).type, f"{path}/[]")
+    elif pa.types.is_decimal(kind) and isinstance(value, Decimal | str):
+        is_number = isinstance(value, Decimal) or NUMBER.fullmatch(value)
+        if is_number and not fits_decimal(Decimal(value), kind):
+            raise pa.ArrowInvalid(f"Column({path}) {str(value)[:80]} has more digits than {kind} holds")

@@ -15,6 +15,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gobblin_dagster.constructs.types.arrow import exact_cast
+
 _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 _NUMBER = re.compile(r"-?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
 _CODE = re.compile(r"-?\d+[eE]\d+", re.ASCII)
@@ -56,7 +58,7 @@ def exact_values(texts: pa.Array, kind: pa.DataType) -> pa.Array:
         return _booleans(texts)
     if pa.types.is_timestamp(kind):
         _require_all(texts, pc.match_substring_regex(texts, _LOCAL_TIME if kind.tz is None else _INSTANT))
-    values = _cast(texts, kind)
+    values = cast_texts(texts, kind)
     if pa.types.is_temporal(kind):
         days = values.cast(pa.date32()) if pa.types.is_date(kind) else pc.cast(values, pa.date32(), safe=False)
         _require_all(texts, pc.greater_equal(days, pa.scalar(_FIRST_DAY, pa.date32())))
@@ -65,9 +67,10 @@ def exact_values(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     return values
 
 
-def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+def cast_texts(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Convert texts as Arrow does, however they are written; raises MisfitError for the first that is no such value."""
     try:
-        return texts.cast(kind)
+        return exact_cast(texts, kind)
     except pa.ArrowInvalid:
         raise _first_misfit(texts, kind) from None
 
@@ -78,7 +81,7 @@ def _first_misfit(texts: pa.Array, kind: pa.DataType) -> MisfitError:
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            texts.slice(low, middle - low).cast(kind)
+            exact_cast(texts.slice(low, middle - low), kind)
         except pa.ArrowInvalid:
             high = middle
         else:

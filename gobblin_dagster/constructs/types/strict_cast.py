@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gobblin_dagster.constructs.types.arrow import is_list, is_text, with_items
+from gobblin_dagster.constructs.types.arrow import exact_cast, is_list, is_text, with_items
 from gobblin_dagster.constructs.types.iso_times import refuse_odd_times
 
 _INFINITE = r"(?i)^[+-]?inf(inity)?$"
@@ -38,7 +38,7 @@ def strict_cast(values: pa.Array, target: pa.DataType) -> pa.Array:
             raise pa.ArrowInvalid("expected 0 or 1")
     if pa.types.is_temporal(source) and is_text(target):
         refuse_odd_times("value", values)
-    done = values.cast(target)
+    done = exact_cast(values, target)
     if pa.types.is_floating(target):
         _refuse_overflow(values, done)
     return done

@@ -275,8 +275,17 @@ def test_number_too_large_for_a_float_is_not_made_infinite(tmp_path: Path, kind:
 
 def test_number_with_more_digits_than_its_decimal_is_not_altered(tmp_path: Path) -> None:
     put(tmp_path, day_csv=b"a,b\nx,-999.99\nx,\nx,0.5\n" + b"x,1\n" * 50_000 + b"x,99999\n")
-    with pytest.raises(ExtractError, match=r"row 50004: column 'b': 99999.00 has more digits than decimal128\(5, 2\)"):
+    with pytest.raises(ExtractError, match=r"row 50004: column 'b': '99999' does not fit decimal128\(5, 2\)"):
         read_csv(tmp_path, "day.csv", columns={"b": "decimal(5,2)"}, block_bytes=1 << 16)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"), [("decimal(38,32)", "9" * 26), ("decimal(10,2)", "7e-45"), ("decimal(38,0)", str(2**128))]
+)
+def test_no_decimal_wraps_around(tmp_path: Path, kind: str, text: str) -> None:
+    put(tmp_path, day_csv=f"a,b\nx, +1e3 \nx,{text}\n".encode())
+    with pytest.raises(ExtractError, match=rf"row 2: column 'b': '{text}' does not fit"):
+        read_csv(tmp_path, "day.csv", columns={"b": kind})
 
 
 def test_declared_column_that_the_header_lacks_is_named_with_the_header(tmp_path: Path) -> None:

@@ -234,6 +234,13 @@ def test_number_with_more_digits_than_its_decimal_is_not_altered(tmp_path: Path,
         read_lines(tmp_path, "day.jsonl", columns={"p": [{"x": "decimal(5,2)"}]})
 
 
+def test_no_decimal_wraps_around(tmp_path: Path) -> None:
+    lines = f'{{"p": [{{"x": "1e3"}}]}}\n{{"p": [null, {{"x": {"9" * 26}}}]}}\n'
+    put(tmp_path, day_jsonl=lines.encode())
+    with pytest.raises(ExtractError, match=r"row 2: .*has more digits than"):
+        read_lines(tmp_path, "day.jsonl", columns={"p": [{"x": "decimal(38,32)"}]})
+
+
 def test_empty_file_takes_the_columns_of_another_of_its_work_unit(tmp_path: Path) -> None:
     put(tmp_path, one_jsonl=b"", two_jsonl=b"\n", three_jsonl=b'{"id": 1}\n', four_jsonl=b"")
     table = read_lines(tmp_path, "one.jsonl", "two.jsonl", "three.jsonl", "four.jsonl")

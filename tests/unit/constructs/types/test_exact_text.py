@@ -30,6 +30,8 @@ from gobblin_dagster.constructs.types.exact_text import MisfitError, exact_value
         ("float64", "12e4"),
         ("float64", "NAN"),
         ("decimal(38, 2)", "1.555"),
+        ("decimal(38, 0)", "1" + "0" * 39),
+        ("decimal(38, 0)", str(2**128 + 7)),
         ("decimal(38, 2)", "07.50"),
         ("decimal(38, 2)", "-0.00"),
         ("bool", "1"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -18,12 +19,13 @@ POINT = pa.struct([("x", pa.int8())])
     [
         (pa.array([1, 0, None]), pa.bool_(), [True, False, None]),
         (pa.array([1, None]), pa.decimal128(5, 2), ["1.00", None]),
+        (pa.array(["1." + "0" * 60, None, "+1e2", "-.5"]), pa.decimal128(5, 2), ["1.00", None, "100.00", "-0.50"]),
         (pa.array([[1], None, []]), pa.list_(pa.int8()), [[1], None, []]),
         (pa.array([{"x": 1, "y": 2}, None]), POINT, [{"x": 1}, None]),
         (pa.array([{"y": 2}]), POINT, [{"x": None}]),
         (pa.array([ID.bytes, None], pa.uuid()), pa.string(), [str(ID), None]),
     ],
-    ids=["boolean", "decimal", "list", "struct", "missing field", "id"],
+    ids=["boolean", "decimal", "text", "list", "struct", "missing field", "id"],
 )
 def test_values_that_fit_are_cast(values: pa.Array, target: pa.DataType, expected: list[Any]) -> None:
     done = strict_cast(values, target)
@@ -44,10 +46,15 @@ def test_values_that_fit_are_cast(values: pa.Array, target: pa.DataType, expecte
         (pa.array([{"x": 300}]), POINT),
         (pa.array([[1, None]]), pa.list_(pa.field("item", pa.int8(), nullable=False))),
         (pa.array([{"x": 1}, {"x": None}]), pa.struct([pa.field("x", pa.int8(), nullable=False)])),
+        (pa.array([Decimal("5534011782386129315.8675")]), pa.decimal128(38, 36)),
+        (pa.array([Decimal("5534011782386129315.8675")]), pa.decimal256(38, 36)),
+        *((pa.array(["1", text]), pa.decimal128(38, 0)) for text in ("1" + "0" * 39, str(2**128), "9" * 38 + "e1")),
+        *((pa.array([text]), pa.decimal128(38, 38)) for text in ("574387", "1e14", "1e-90", "1" * 30 + ".0")),
     ],
     ids=[
         *("seven is no boolean", "rounded", "overflow", "infinite", "inside a list", "inside a struct"),
-        *("no item", "no field"),
+        *("no item", "no field", "digits behind the point", "the same with 256 bits"),
+        *("39 zeros", "2 to the 128th", "exponent", "no room", "no room for an exponent", "tiny", "long"),
     ],
 )
 def test_values_that_would_become_others_are_refused(values: pa.Array, target: pa.DataType) -> None:

@@ -61,6 +61,8 @@ def test_first_rows_of_two_kinds_are_refused(values: list[Any], said: str) -> No
         (time(1, 2, 3, 4), pa.time32("s")),
         (timedelta(microseconds=1), pa.duration("s")),
         (Decimal("Infinity"), pa.int64()),
+        (Decimal("7.48360712723621359520033341E-15"), pa.decimal128(10, 2)),
+        (Decimal("34028236692093846346337460743.1768211456"), pa.decimal128(38, 0)),
         (7, pa.string()),
     ],
     ids=str,
