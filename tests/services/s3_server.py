@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from moto.moto_server.werkzeug_app import create_backend_app
 from moto.s3.exceptions import NoSuchUpload
 from moto.s3.models import S3Backend
 from werkzeug.serving import WSGIRequestHandler, make_server
+from werkzeug.test import run_wsgi_app
 
 
 def _know_missing_uploads(name: str) -> None:
@@ -31,8 +32,38 @@ def _know_missing_uploads(name: str) -> None:
     setattr(S3Backend, name, checked)
 
 
-class _Quiet(WSGIRequestHandler):
-    protocol_version = "HTTP/1.1"  # a connection serves many requests, as in S3: a new one costs more than a request
+class _OnOneConnection(WSGIRequestHandler):
+    """Answers many requests on one connection, as S3 does: a new connection costs more than a request.
+
+    Werkzeug's own handler ends each connection, and waits 10 ms before for the rest of a request.
+    """
+
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # an answer goes out in one piece
+
+    def handle_expect_100(self) -> bool:
+        """Ask for the body at once."""
+        super().handle_expect_100()
+        self.wfile.flush()
+        return True
+
+    def run_wsgi(self) -> None:
+        """Give the application the whole request, and the client its whole answer."""
+        environ = self.make_environ()
+        is_chunked = environ.get("wsgi.input_terminated", False)
+        size = -1 if is_chunked else int(environ.get("CONTENT_LENGTH") or 0)
+        environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(size))
+        pieces, status, headers = run_wsgi_app(self.server.app, environ)
+        answer = b"".join(pieces)
+        code, reason = status.split(" ", 1)
+        self.send_response(int(code), reason)
+        for name, value in headers:
+            self.send_header(name, value)
+        if "content-length" not in headers and self.command != "HEAD" and code not in {"204", "304"}:
+            self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+        self.wfile.flush()
 
     def log(self, type: str, message: str, *args: Any) -> None:
         """Say nothing."""
@@ -42,20 +73,16 @@ def main() -> None:
     """Serve until standard input ends."""
     for name in ("upload_part", "complete_multipart_upload"):
         _know_missing_uploads(name)
-    application = DomainDispatcherApplication(create_backend_app)
+    application = create_backend_app("s3")
     one_at_a_time = threading.Lock()
 
     def serve(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if environ["PATH_INFO"].startswith("/careless"):
             environ.pop("HTTP_IF_NONE_MATCH", None)
-        # Whole before it is answered: what an answer leaves unread would be taken for the next request.
-        is_chunked = environ.get("wsgi.input_terminated", False)
-        size = -1 if is_chunked else int(environ.get("CONTENT_LENGTH") or 0)
-        environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(size))
         with one_at_a_time:
             return list(application(environ, start_response))
 
-    server = make_server("127.0.0.1", 0, serve, threaded=True, request_handler=_Quiet)
+    server = make_server("127.0.0.1", 0, serve, threaded=True, request_handler=_OnOneConnection)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     sys.stdout.write(f"READY {server.server_port}\n")
     sys.stdout.flush()
