@@ -380,6 +380,7 @@ def _notes(connection: KafkaConnection, commits_topic: str) -> dict[str, _Note]:
         "isolation.level": "read_committed",
         "enable.auto.commit": False,
         "enable.partition.eof": True,
+        "fetch.wait.max.ms": 10,  # the end is told after a fetch without messages, which waits for 500 ms by default
     }
     consumer = new_client(Consumer, connection, own)
     found: dict[tuple[str, int], _Note | None] = {}

@@ -36,6 +36,7 @@ def committed(broker: KafkaBroker, topic: str) -> list[tuple[str, dict[str, Any]
         "group.id": "test",
         "isolation.level": "read_committed",
         "enable.partition.eof": True,
+        "fetch.wait.max.ms": 10,
     }
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])

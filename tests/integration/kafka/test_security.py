@@ -121,7 +121,7 @@ def test_login_that_is_refused_while_reading_is_told(
     job = new_job(**ssl_options(broker, "SASL_SSL"), timeout_s=300)
     job.send(range(5))
     (unit,) = job.plan().work_units
-    job.options["timeout_s"] = 10  # which is waited for
+    job.options["timeout_s"] = 5  # which is waited for
     monkeypatch.setenv("LAKE_PASSWORD", "wrong-word")  # as on a worker that has another one
     context = ConstructContext("events", str(job.root))
     extractor = registry.create(ConstructKind.SOURCE, job.spec.source, context).extractor(unit)
@@ -170,7 +170,7 @@ def test_client_without_the_certificate_that_is_asked_for_is_told(
     [
         ("PLAINTEXT", "sasl_ssl", 4, "is a login or encryption asked for: `security.protocol`?"),
         ("PLAINTEXT", "sasl", 4, "is a login or encryption asked for: `security.protocol`?"),
-        ("SSL", "plain", 15, "SSL connection closed by peer"),
+        ("SSL", "plain", 5, "SSL connection closed by peer"),
     ],
 )
 def test_protocol_that_the_listener_does_not_speak_is_told(
