@@ -77,8 +77,13 @@ def _schedules(example: Example, actions: dict[str, Callable[[], Action]]) -> It
             yield recovered(example, f"killed {what} {number} {name}")
 
 
-@pytest.mark.parametrize("moment", ["before", "after", pytest.param("within", marks=pytest.mark.slow)])
-def test_server_killed_around_any_transaction_harms_nobody(scratch: Path, server: PostgresServer, moment: str) -> None:
+@pytest.mark.parametrize(
+    ("moment", "rounds"),
+    [("before", 1), ("after", 1), ("within", 3), pytest.param("within", 8, marks=pytest.mark.storm)],
+)
+def test_server_killed_around_any_transaction_harms_nobody(
+    scratch: Path, server: PostgresServer, moment: str, rounds: int
+) -> None:
     rng = random.Random(SEED)
     actions: dict[str, Callable[[], Action]] = {
         "before": lambda: _before(server),
@@ -86,7 +91,6 @@ def test_server_killed_around_any_transaction_harms_nobody(scratch: Path, server
         "within": lambda: _within(server, rng.uniform(0, 0.005)),
     }
     example = Example(scratch / "lake", "postgres", store_url=server.url(server.new_database()))
-    rounds = 8 if moment == "within" else 1
     report = Report.of(one for _ in range(rounds) for one in _schedules(example, {moment: actions[moment]}))
     print(f"seed {SEED}: {report}")  # noqa: T201  # shown where the test fails, and with -s
     assert report.broken == (), str(report)

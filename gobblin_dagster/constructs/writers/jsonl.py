@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 import pyarrow as pa
@@ -12,6 +13,9 @@ from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.constructs.writers.output import Codec
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
 from gobblin_dagster.core.traits import ALL_WIDENINGS
+
+_JOINED_BYTES = 1 << 20
+"""Rows of so many bytes are made into text together."""
 
 
 class JsonLinesWriter(FileWriter):
@@ -42,7 +46,7 @@ class _JsonEncoder:
         self._json = json
 
     def write(self, table: pa.Table) -> None:
-        for batch in table.to_batches():
+        for batch in _joined(table.to_batches()):
             texts = self._json.texts(batch)
             lines = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
             self._stream.write(pc.binary_join(lines, "\n")[0].as_buffer())
@@ -50,3 +54,19 @@ class _JsonEncoder:
 
     def close(self) -> None:
         """Write nothing: lines end with their own line break."""
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join small batches that follow each other: each would be a query of its own, which takes over a millisecond."""
+    small: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        size += batch.nbytes
+        if small and size > _JOINED_BYTES:
+            yield from pa.Table.from_batches(small).combine_chunks().to_batches()
+            small, size = [], batch.nbytes
+        small.append(batch)
+    if len(small) < 2:
+        yield from small
+    else:
+        yield from pa.Table.from_batches(small).combine_chunks().to_batches()
