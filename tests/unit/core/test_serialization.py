@@ -41,7 +41,8 @@ class Cup:
 
 def _declared() -> list[str]:
     """Return the `format_name`s that classes of the package declare."""
-    modules = map(ast.parse, (path.read_text() for path in Path(gobblin_dagster.__file__).parent.rglob("*.py")))
+    texts = (path.read_text() for path in Path(gobblin_dagster.__file__).parent.rglob("*.py"))
+    modules = (ast.parse(text) for text in texts if "format_name" in text)
     classes = (node for module in modules for node in ast.walk(module) if isinstance(node, ast.ClassDef))
     return [
         ast.literal_eval(line.value)
