@@ -211,7 +211,7 @@ def test_topic_made_anew_while_it_is_read_is_not_taken_for_the_one_that_was_plan
 
 
 def test_topic_deleted_while_it_is_read_is_told(new_job: NewJob, broker: KafkaBroker) -> None:
-    job = new_job(config=READ_LITTLE, timeout_s=10)
+    job = new_job(config=READ_LITTLE, timeout_s=5)
     job.parts = {"converters": [{"type": "tests.integration.kafka.meddling:Interrupts"}]}
     job.send(range(30_000))
     Interrupts.action = partial(delete, broker, job.topic)
