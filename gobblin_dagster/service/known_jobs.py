@@ -41,7 +41,8 @@ def with_flows(project: Project) -> Project:
     """Return the project, which knows the jobs of its service's flows too; as it is if it has no service.
 
     A flow has the jobs of its newest execution that had jobs: so no template is read, and the project of a worker that
-    shares the service's database needs none. If the flow was changed since, its jobs are not known until it runs.
+    shares the service's database needs none. If the flow was changed since, its jobs are not known until it runs, but
+    for those that publish where they did.
     """
     if service_ran(project.root, project.spec):
         url = project.spec.service.store
@@ -77,16 +78,18 @@ def with_order(project: Project, around: FlowsAround | None) -> Project:
 
 
 def _has(project: Project, url: str, job: str, fits: Fits) -> bool:
-    from gobblin_dagster.service.executors.job_body import read_job_body  # noqa: PLC0415 - as in `_read`
+    from gobblin_dagster.service.executors.job_body import body_places, read_job_body  # noqa: PLC0415 - as in `_read`
     from gobblin_dagster.service.store.job_rows import find_job_of_flow  # noqa: PLC0415 - as in `_read`
+    from gobblin_dagster.service.store.place_rows import places_of  # noqa: PLC0415 - as in `_read`
 
     if _is_in_file(project, job, fits):
         return True
     with _read(project, url) as transaction:
         found = find_job_of_flow(transaction, job)
+        posted = places_of(transaction, job) if found is not None and found.is_changed else ()
     if found is None:
         return False
-    if found.is_changed:
+    if found.is_changed and posted != body_places(job, found.body):  # it may publish elsewhere now
         return fits(None)
     try:
         spec = read_job_body(job, found.body, project.root, project.spec)

@@ -112,7 +112,7 @@ class FlowManager:
                 return Checked(config, error)
             return Checked(config, None)
         own = [job for job in dag.jobs if job.child is None]
-        return Checked(config, None, {job.name: body_places(job) for job in own})
+        return Checked(config, None, {job.name: body_places(job.name, job.body) for job in own})
 
     def create(
         self, transaction: Transaction, posted: Checked | FlowConfig, by: str, *, managed_by: str = ""

@@ -19,7 +19,6 @@ from gobblin_dagster.engine.publishers import declared_places
 from gobblin_dagster.engine.validation import check_construct, check_parts
 from gobblin_dagster.service.catalog.templates import keys_of_body
 from gobblin_dagster.service.executors.flows_around import split_body
-from gobblin_dagster.service.model import DagJob
 from gobblin_dagster.service.topology.capabilities import NO_NEEDS, Needs, job_needs
 from gobblin_dagster.spec.document import read_document
 from gobblin_dagster.spec.gobblin.document import to_yaml
@@ -64,13 +63,13 @@ def body_needs(name: str, body: str) -> Needs:
     return NO_NEEDS if job is None else job_needs(job)
 
 
-def body_places(job: DagJob) -> frozenset[str]:
-    """Return where the rows of a flow's job go, as digests: two jobs that publish to one place have one in common.
+def body_places(name: str, body: str) -> frozenset[str]:
+    """Return where the rows of a body go, as digests: two jobs that publish to one place have one in common.
 
-    A job is taken as its flow made it: values of variables are known to its executor alone. So jobs that publish to one
-    place by different words have none in common.
+    A body is taken as its flow made it: values of variables are known to its executor alone. So bodies that publish to
+    one place by different words have none in common.
     """
-    document = _as_written(job.name, job.body)
+    document = _as_written(name, body)
     if document is None:
         return frozenset()
     try:

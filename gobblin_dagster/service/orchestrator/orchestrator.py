@@ -590,7 +590,7 @@ def _note_places(transaction: Transaction, execution: Execution, dag: Dag) -> No
     begun: dict[tuple[FlowId, int], dict[str, frozenset[str]]] = {}
     for job in dag.jobs:
         of_flow = begun.setdefault(job.child or (execution.id.flow, execution.version), {})
-        of_flow[job.name] = body_places(job)
+        of_flow[job.name] = body_places(job.name, job.body)
     refresh_places(transaction, begun)
 
 

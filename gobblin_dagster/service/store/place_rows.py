@@ -50,6 +50,11 @@ def refresh_places(transaction: Transaction, begun: Mapping[tuple[FlowId, int], 
             save_places(transaction, flow, of_jobs)
 
 
+def places_of(transaction: Transaction, job: str) -> frozenset[str]:
+    """Return where a job of a flow of the catalog publishes."""
+    return frozenset(transaction.execute(select(places.c.place).where(places.c.job_name == job)).scalars())
+
+
 def jobs_beside(transaction: Transaction, job: str) -> Iterable[str]:
     """Return the jobs of flows of the catalog that publish to a place of a job: itself too, if it is one of them."""
     own = select(places.c.place).where(places.c.job_name == job)

@@ -153,6 +153,17 @@ def test_name_of_a_renamed_flow_that_another_one_took_is_no_job_beside_it(
 
 
 @BOTH
+def test_flow_that_was_changed_and_publishes_where_it_did_is_beside_others_before_it_runs(
+    core: CoreServices, run: Callable[..., RunResult]
+) -> None:
+    store_flow(core, FORMER)
+    run(FORMER)
+    store_flow(core, FORMER, rows="12")
+    store_flow(core, LATER)
+    assert run(LATER).status is RunStatus.SUCCEEDED
+
+
+@BOTH
 def test_child_that_only_its_parent_runs_holds_its_place_as_it_stands_in_the_catalog(
     core: CoreServices, run: Callable[..., RunResult]
 ) -> None:

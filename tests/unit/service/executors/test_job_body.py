@@ -13,7 +13,6 @@ from gobblin_dagster.core.secrets import hidden, variable
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.service.catalog.templates import keys_body
 from gobblin_dagster.service.executors.job_body import body_places, read_job_body
-from gobblin_dagster.service.model import DagJob
 from gobblin_dagster.spec.project import ProjectSpec
 
 BODY = json.dumps(
@@ -58,7 +57,7 @@ def test_secret_that_cannot_be_found_fails_the_job_with_its_place(tmp_path: Path
 
 
 def place(**parts: Any) -> frozenset[str]:
-    return body_places(DagJob("rows", "east", json.dumps(PLACED | parts)))
+    return body_places("rows", json.dumps(PLACED | parts))
 
 
 PLACED: dict[str, Any] = {
@@ -91,6 +90,6 @@ def test_job_that_only_its_executor_can_read_has_a_place_by_its_words() -> None:
     assert place(**numbers) == place(**numbers, job="other") != place(**numbers, output={"path": "other"})
     branches = {"fork": {"branches": [{"name": "a", "path": "${X}/{dataset}"}]}}
     assert place(**branches) == place(**branches, job="other") != frozenset()
-    assert body_places(DagJob("rows", "east", "[")) == frozenset()
+    assert body_places("rows", "[") == frozenset()
     keys = {"source.class": "org.apache.gobblin.Unknown"}
-    assert body_places(DagJob("rows", "east", keys_body(keys))) == frozenset()
+    assert body_places("rows", keys_body(keys)) == frozenset()
