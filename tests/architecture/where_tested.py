@@ -324,7 +324,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "spec/gobblin/constructs.py": ("unit/spec/gobblin/test_job.py", "stands for the class"),
     "spec/gobblin/document.py": ("unit/spec/gobblin/test_files.py", "gobblin_dagster.spec.load"),
     "spec/gobblin/entries.py": ("property/test_gobblin_files.py", ""),
-    "spec/gobblin/hocon.py": ("unit/spec/gobblin/test_files.py", "texts like 10 s in"),
+    "spec/gobblin/hocon.py": ("unit/spec/gobblin/test_files.py", "a reference in quotes is"),
     "spec/gobblin/lookup.py": ("unit/engine/test_made_up_parts.py", ""),
     "spec/gobblin/values.py": ("unit/spec/gobblin/test_job.py", "with the time is not"),
     "spec/job.py": ("unit/spec/gobblin/test_job.py", ""),

@@ -1,40 +1,38 @@
-r"""Read HOCON with pyhocon; this module hides pyhocon's deviations from the specification.
+r"""Read HOCON as Gobblin's library reads it, key by key.
 
 References to keys of the same file are replaced. Other references are returned as `${name}`, or as `${any:NAME}` if the
 name may be a key or an environment variable; they are replaced when all files of a job were read. `include` is refused:
-Gobblin does not find included files either; so is `+=`, of which pyhocon keeps the last value only.
-Deviations that were found: a value like `10 s` is read as a duration instead of text (refused, with a hint), quoted
-keys keep their quotes (removed here), `x."a.b"` cannot be parsed, numbers lose how they are written (`2024.10` and
-`007` may be names), tabs become spaces and `\u00e4` stays as it is (all three are put right before it reads). It reads
-whatever file or URL an `include` names, from anywhere in a text, as part of a value too: it cannot any more.
+Gobblin does not find included files either; so is `+=`, whose earlier values may be in other files. `:` and `=` in a
+text without quotes are refused as Gobblin's library does; the parser here would take `hdfs://a` for `hdfs:` and a
+comment. References in quotes are text in HOCON, and certainly not meant as such: refused too.
+
+Measured against Gobblin's library: docs/adr/0016.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from gobblin_dagster.core.utils.optional_packages import optional_package
 
-_REFERENCE = re.compile(r"\$\{(?P<optional>\??)\s*(?P<name>[\w.:-]+)\s*\}")
+if TYPE_CHECKING:
+    from hocon import HoconValue
+
+_REFERENCE = re.compile(r"\$\{(?P<optional>\??)\s*(?P<name>[\w.-]+)\s*\}")
 _MARK = "\ue000{}\ue001"
 _MARKED = re.compile("\ue000(.*?)\ue001")
-_QUIET = r'''""".*?"*"""|"(?:[^"\\\n]|\\.)*"|(?:\#|(?<![^\s=,{}\[\]])//)[^\n]*'''
-"""Strings and comments: whatever is in them is text. `http://x` is no comment."""
-_NUMBER = re.compile(
-    rf"{_QUIET}|"
-    r"(?P<before>[=:\[,\s}][ \t]*)(?P<number>[+-]?(?:\d*\.\d+|\d+)(?:[eE][+-]?\d+)?)(?=[ \t]*(?:[$}\],#\n\r]|//|\Z))",
-    re.DOTALL,
+_TOKEN = re.compile(
+    r'''(?P<quiet>""".*?"*"""|"(?:[^"\\\n]|\\.)*"|(?:\#|//)[^\n]*|\$\{[^}\n]*\})'''
+    r"""|(?P<include>\binclude\b\s*(?="|\w+\s*\())|(?P<append>\+=)|(?P<end>[\n,])|(?P<open>[\[{])|(?P<close>[\]}])"""
+    r"|(?P<separator>[=:])",
+    re.DOTALL | re.IGNORECASE,
 )
-_CHANGED = re.compile(r"\t|\\[u/]")
-_APPEND = re.compile(rf"{_QUIET}|(?P<append>\+=)", re.DOTALL)
-_INCLUDE = re.compile(rf"{_QUIET}|(?P<include>\binclude\b\s*(?=\"|\w+\s*\())", re.DOTALL | re.IGNORECASE)
-_parsing = threading.Lock()
-"""pyhocon sets for all threads what its parser takes for blanks, so that one text is read at a time."""
+"""What has a meaning outside of plain texts. Strings, comments and references are quiet: nothing in them has."""
+_BRACED = re.compile(r"(?:\s|(?:#|//)[^\n]*)*\{")
+"""The beginning of a file that is one object in braces."""
 _LEAF = ".ROOT_VALUE"
 """Suffix that Gobblin adds to a key with a value that is also the prefix of other keys, which HOCON does not allow."""
 
@@ -50,7 +48,7 @@ class HoconError(Exception):
 def read_hocon(
     text: str, is_known: Callable[[str], bool], is_nearer: Callable[[str], bool]
 ) -> Iterator[tuple[str, str, int]]:
-    """Yield (dotted key, text, line) for each value.
+    """Yield (dotted key, text, line) for each value; the text of null is empty.
 
     Args:
         text: the content of the file.
@@ -60,57 +58,70 @@ def read_hocon(
 
     Raises:
         HoconError: the text cannot be read as HOCON.
-        EnvironmentFaultError: pyhocon is not installed.
+        EnvironmentFaultError: the package `hocon-parser` is not installed.
     """
-    with optional_package("pyhocon"):
-        import pyhocon  # noqa: PLC0415 - asked for where a job is written so
-    for pattern, problem in (
-        (_INCLUDE, "`include` is not followed; put common keys into the folder's file, or name a template"),
-        (_APPEND, "`+=` is not followed, as the values before it would be lost; write the whole list"),
-    ):
-        if match := next((found for found in pattern.finditer(text) if found.lastgroup), None):
-            raise HoconError(problem, text.count("\n", 0, match.start()) + 1)
+    with optional_package("hocon"):
+        import hocon  # noqa: PLC0415 - asked for where a job is written so
+    _refuse_odd(text)
+    references = [found for token in _TOKEN.finditer(text) if (found := _REFERENCE.fullmatch(token[0]))]
+    nearer = {found["name"] for found in references if is_nearer(found["name"])}
+    others = {found["name"] for found in references if not found["optional"] or is_known(found["name"])}
     try:
-        with _without_includes():
-            tree = pyhocon.ConfigFactory.parse_string(_NUMBER.sub(_as_written, text), resolve=False)
-        marks = pyhocon.ConfigTree()
-        for match in _REFERENCE.finditer(text):
-            name = match["name"]
-            if name in tree:
-                if is_nearer(name):
-                    tree.put(name, _MARK.format(name))
-            elif not match["optional"] or is_known(name):
-                marks.put(name, _MARK.format(name))
-        tree = tree.with_fallback(marks)
-    except Exception as error:  # pyhocon raises pyparsing's errors, its own and many others
+        # The parser looks for what the file lacks among the variables of the environment.
+        marks = {name: _MARK.format(name) for name in others}
+        tree = hocon.parse(_with_last(text, nearer), env=marks, read_file=_refuse_file)
+    except (hocon.ParseError, hocon.ConfigError, hocon.ResolveError, RecursionError) as error:
         problem = str(error).splitlines()[0]
-        # If nearly anything may follow, pyparsing's message lists its whole grammar.
-        shown = problem if len(problem) < 120 else "cannot be read from here on; are keys with dots in quotes?"
-        raise HoconError(f"is not valid HOCON: {shown}", getattr(error, "lineno", 1)) from error
-    for key, value in _leaves(tree, ""):
-        if not (isinstance(value, str) and value == _MARK.format(key)):
-            line = _line_of(text, key)
-            yield key.removesuffix(_LEAF), _text(value, line), line
+        raise HoconError(f"is not valid HOCON: {problem[:200]}", getattr(error, "line", 1)) from error
+    for name in tree:
+        for key, value in _leaves(tree.get_value(json.dumps(name)), name):
+            if value != _MARK.format(key):
+                line = _line_of(text, key)
+                yield key.removesuffix(_LEAF), _with_references(value, line), line
 
 
-@contextmanager
-def _without_includes() -> Iterator[None]:
-    """Take `include` out of pyhocon's grammar: one that the pattern above does not see must read no file either."""
-    with optional_package("pyhocon"):
-        from pyhocon import config_parser  # noqa: PLC0415 - imported where a job is written so
-        from pyparsing import NoMatch  # noqa: PLC0415 - as said above
+def _refuse_odd(text: str) -> None:
+    """Raise HoconError for what is not followed here, and for `:` and `=` in a text without quotes."""
+    around: list[str] = []
+    begin: int | None = None  # where the value of the key begins that was read last
+    for found in _TOKEN.finditer(text):
+        line = text.count("\n", 0, found.start()) + 1
+        match found.lastgroup:
+            case "include":
+                problem = "`include` is not followed; put common keys into the folder's file, or name a template"
+                raise HoconError(problem, line)
+            case "append":
+                raise HoconError(
+                    "`+=` is not followed, as the values before it would be lost; write the whole list", line
+                )
+            case "separator" if begin is not None or (around and around[-1] == "["):
+                mark = f"`{found[0]}`"
+                problem = f'a text with {mark} needs quotes, as "hdfs://host/folder", or no value is before {mark}'
+                raise HoconError(problem, line)
+            case "separator":
+                begin = found.end()
+            case "open":
+                around.append(found[0])
+                begin = None
+            case "close":
+                around = around[:-1]
+                begin = None
+            case "end" if found[0] == "," or (begin is not None and text[begin : found.start()].strip()):
+                begin = None
+            case "quiet" if found[0][0] in "#/" and begin is not None and not text[begin : found.start()].strip():
+                begin = found.end()
 
-    keyword = config_parser.Keyword
 
-    def without_include(word: str, **options: Any) -> Any:
-        return NoMatch() if word == "include" else keyword(word, **options)
+def _refuse_file(path: str) -> str:
+    raise HoconError(f"`include` is not followed, and so {path} is not read")
 
-    with _parsing:
-        config_parser.Keyword = without_include
-        try:
-            yield
-        finally:
-            config_parser.Keyword = keyword
+
+def _with_last(text: str, nearer: set[str]) -> str:
+    """Return a text that sets the keys of nearer files at its end, so that its references mean these."""
+    last = "".join(f'\n{name} = "{_MARK.format(name)}"' for name in sorted(nearer))
+    closes = [found.start() for found in _TOKEN.finditer(text) if found.lastgroup == "close"]
+    at = closes[-1] if _BRACED.match(text) and closes else len(text)
+    return f"{text[:at]}{last}\n{text[at:]}" if last else text
 
 
 def referred_in(text: str) -> set[str]:
@@ -123,57 +134,54 @@ def has_optional(text: str) -> bool:
     return any(match["optional"] for match in _REFERENCE.finditer(text))
 
 
-def _leaves(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, value in tree.items():
-        key = prefix + name.strip('"')
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{key}.")
-        elif value is not None:
-            yield key, value
-
-
-def _text(value: Any, line: int) -> str:
+def _leaves(value: HoconValue | None, key: str) -> Iterator[tuple[str, str]]:
+    with optional_package("hocon"):
+        import hocon  # noqa: PLC0415 - asked for where a job is written so
     match value:
-        case bool():
-            return str(value).lower()
-        case str() | int() | float() if "relativedelta(" not in str(value):
-            return _MARKED.sub(_as_reference, str(value))
-        case list() if all(isinstance(item, str | int | float) for item in value):
-            return ",".join(_text(item, line) for item in value)
-        case list():
-            return json.dumps(value)
-    raise HoconError(f"a value is read as {type(value).__name__}; put texts like 10 s in quotes", line)
+        case hocon.HoconObject():
+            for name, one in value.fields.items():
+                yield from _leaves(one, f"{key}.{name}")
+        case hocon.HoconArray() if all(hocon.is_scalar(one) and not hocon.is_null(one) for one in value.items):
+            yield key, ",".join(one.raw for one in value.items if isinstance(one, hocon.HoconScalar))
+        case hocon.HoconArray():
+            yield key, json.dumps(_plain(value))
+        case hocon.HoconScalar():
+            yield key, "" if hocon.is_null(value) else value.raw
 
 
-def _as_written(found: re.Match[str]) -> str:
-    """Return a number in quotes if reading it would change it, and a string with its escapes replaced."""
-    number = found["number"]
-    if number is None:
-        is_plain = found[0][0] != '"' or found[0].startswith('"""')
-        return found[0] if is_plain or not _CHANGED.search(found[0]) else _plain_string(found[0])
-    if (number.isdigit() and number == str(int(number))) or number == str(float(number)):
-        return found[0]
-    return f'{found["before"]}"{number}"'
-
-
-def _plain_string(quoted: str) -> str:
+def _plain(value: HoconValue) -> Any:
+    """Return a value as JSON has it."""
+    with optional_package("hocon"):
+        import hocon  # noqa: PLC0415 - asked for where a job is written so
+    match value:
+        case hocon.HoconObject():
+            return {name: _plain(one) for name, one in value.fields.items()}
+        case hocon.HoconArray():
+            return [_plain(one) for one in value.items]
+    if value.value_type == "string":
+        return value.raw
     try:
-        text = str(json.loads(quoted, strict=False))
+        return json.loads(value.raw)
     except ValueError:
-        return quoted  # an escape that there is not: a fault of the reader
-    for one, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r")):
-        text = text.replace(one, escape)
-    return f'"{text}"'
+        return value.raw  # as 007
+
+
+def _with_references(value: str, line: int) -> str:
+    if "${" in value:
+        raise HoconError(
+            "a reference in quotes is text in HOCON: end the quotes before `${`, and begin them behind `}`", line
+        )
+    return _MARKED.sub(_as_reference, value)
 
 
 def _as_reference(mark: re.Match[str]) -> str:
     """Return a reference as properties files write it; a name without a dot may be an environment variable."""
     name = mark[1]
-    return f"${{{name}}}" if "." in name or ":" in name else f"${{any:{name}}}"
+    return f"${{{name}}}" if "." in name else f"${{any:{name}}}"
 
 
 def _line_of(text: str, key: str) -> int:
-    """Return the line in which a key probably is; pyhocon does not return lines."""
+    """Return the line in which a key probably is; the parser does not return lines."""
     parts = key.split(".")
     for begin in range(len(parts)):
         name = re.escape(".".join(parts[begin:]))

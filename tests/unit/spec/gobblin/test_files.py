@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -221,11 +222,21 @@ def test_hocon_is_read_with_blocks_lists_and_references(tmp_path: Path) -> None:
         ('"a = 1.50"', "a = 1.50"),
         ('"\\u00e4\\u0022\\u005c\t\\/"', 'ä"\\\t/'),
         ('"a\\\\.b"', "a\\.b"),
+        ("10 s", "10 s"),
+        ('True "x" false  y', "True x false  y"),
+        ("a/b//c\n", "a/b"),
+        ('"http://x:1"/y', "http://x:1/y"),
+        ("[[1, 007], {a: x}]", '[[1, "007"], {"a": "x"}]'),
     ],
 )
 def test_hocon_texts_are_kept_as_they_are_written(given: str, text: str) -> None:
     ((key, found, _),) = read_hocon(f"a {{ b = {given} }}\n", lambda _: False, lambda _: False)
     assert (key, found) == ("a.b", text)
+
+
+def test_null_in_hocon_hides_the_value_of_a_farther_file(tmp_path: Path) -> None:
+    path = write(tmp_path, {"orders.conf": HOCON + "fork.branches = null\n", "all.properties": "fork.branches=2\n"})
+    assert len(load_file(path, tmp_path, TRIES="1").spec.fork.branches) == 1
 
 
 def test_hocon_refers_to_keys_of_a_common_file(tmp_path: Path) -> None:
@@ -243,16 +254,17 @@ def test_hocon_faults_name_the_line(tmp_path: Path) -> None:
     assert faults(tmp_path, HOCON + "writer.codek = 1\n", name="orders.conf", TRIES="1") == [
         "10 writer.codek: is no key that is known; did you mean 'writer.codec.type'?"
     ]
-    (fault,) = faults(tmp_path, "job.name = a\nb : : {\n", name="broken.conf")
+    (fault,) = faults(tmp_path, "job.name = a\nb : {\n", name="broken.conf")
     assert "is not valid HOCON" in fault
     (fault,) = faults(tmp_path, 'a = 1\ninclude url("http://127.0.0.1/x")\n', name="far.conf")
     assert fault.startswith("2 : `include` is not followed")
     (fault,) = faults(tmp_path, 'b = "+=" # +=\na += 1\na += 2\n', name="more.conf")
     assert fault.startswith("2 : `+=` is not followed")
-    (fault,) = faults(tmp_path, "b = 1\na = 10 s\n", name="span.conf")
-    assert fault == "2 : a value is read as relativedelta; put texts like 10 s in quotes"
-    (fault,) = faults(tmp_path, "a = 10 s\nb = ${a}x\n", name="joined.conf")
-    assert "put texts like 10 s in quotes" in fault
+    for given in ("b = hdfs://nn/x", "b : x=y", "b = [1, s3://x]", "{ b { c = 1:2 } }", "b = # c\n\nc = 1"):
+        (fault,) = faults(tmp_path, f"a = 1\n{given}\n", name="marks.conf")
+        assert re.match(r"[24] : a text with `[:=]` needs quotes, ", fault)
+    (fault,) = faults(tmp_path, 'a = 1\nb = "${a}/x"\n', name="quoted.conf")
+    assert fault.startswith("2 : a reference in quotes is text in HOCON")
 
 
 @pytest.mark.parametrize(
@@ -304,8 +316,9 @@ def test_reference_in_hocon_is_the_jobs_key_before_it_is_a_variable(tmp_path: Pa
 
 def test_reference_in_hocon_means_the_nearest_files_key(tmp_path: Path) -> None:
     template = 'output = /DEFAULT\ndata.publisher.final.dir = ${output}"/lake"\n'
-    path = write(tmp_path, {"orders.pull": OUT + "output=/RIGHT\n", "out.template": template})
-    assert load_file(path, tmp_path).spec.output.path == "/RIGHT/lake"
+    for text in (template, f"# braces\n{{ {template} }} # }}\n"):
+        path = write(tmp_path, {"orders.pull": OUT + "output=/RIGHT\n", "out.template": text})
+        assert load_file(path, tmp_path).spec.output.path == "/RIGHT/lake"
     path = write(tmp_path, {"orders.pull": OUT, "out.template": template})
     assert load_file(path, tmp_path).spec.output.path == "/DEFAULT/lake"
 
@@ -332,7 +345,7 @@ def test_files_are_found_whatever_the_case_of_their_ends(tmp_path: Path) -> None
 def test_hocon_that_cannot_be_read_here_is_the_fault_of_its_file_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pyhocon", None)
+    monkeypatch.setitem(sys.modules, "hocon", None)
     (fault,) = faults(tmp_path, HOCON, name="orders.conf")
     assert fault.startswith("1 : cannot be read: ")
     assert "gobblin-dagster[hocon]" in fault
