@@ -47,8 +47,8 @@ TAIL = """
   below the jobs folder). A secure template (`gobblin.template.isSecure`) lets a job set only what its
   `gobblin.template.secure.overridableProperties` names: other keys of the job's file are faults.
 - `${other.key}` means the text of this key in any of the files, `${env:NAME}` an environment variable. In HOCON,
-  `${name}` is the key with this name, or else the environment variable; in quotes it is text, and refused. A key that is only referred to, or that a
-  template requires, may have any name.
+  `${name}` is the key with this name, or else the environment variable; in quotes it is text, and refused. A key that
+  is only referred to, or that a template requires, may have any name.
 - Without an index, keys of converters, row policies and task policies apply before the fork; keys of writers,
   publishers and task policies apply to all branches without keys of their own. With one branch, `.0` and no index are
   the same.
