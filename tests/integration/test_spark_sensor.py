@@ -22,6 +22,7 @@ from gobblin_dagster.engine.spark.lazy import LazySparkRunner
 from gobblin_dagster.orchestration import new_data_sensor, sensors
 from gobblin_dagster.orchestration.ops import run_config
 from gobblin_dagster.orchestration.resources import GobblinSparkResource
+from tests.services.quick_spark import QUICK
 from tests.unit.engine.jobs import published
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -100,6 +101,7 @@ def test_recovered_rows_of_a_table_are_counted_anew(made: Path) -> None:
         command = [sys.executable, "-m", "gobblin_dagster", *arguments]
         return subprocess.run(command, cwd=made, env=environment, capture_output=True, text=True, check=False)
 
+    (made / "gobblin.yaml").write_text(f"project: watched\nspark: {json.dumps({'conf': QUICK})}\n")
     assert gobblin("run", "--crash-at", "commit:1").returncode == -9
     recovered = gobblin("commit", "recover", "--output", "json")
     assert recovered.returncode == 0, recovered.stderr

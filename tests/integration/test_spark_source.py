@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 import random
 import re
@@ -31,6 +32,7 @@ from gobblin_dagster.engine.spark.runner import SparkRunner
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import AllowSpec
 from gobblin_dagster.testing.conformance import PlanConformance
+from tests.services.quick_spark import QUICK, quick
 from tests.unit.engine.jobs import by_urn, project, published
 from tests.unit.engine.plan.test_startpoints import store_of, waiting, wish
 
@@ -46,7 +48,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkRunner]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(log.parent)
         (log.parent / "parts_on_path.py").write_text(f"from {PARTS} import Fragile\n")
-        runner = SparkRunner.start(project(log.parent).spec.spark, log)
+        runner = SparkRunner.start(quick(project(log.parent).spec.spark), log)
         yield runner
         runner.close()
 
@@ -501,7 +503,7 @@ def test_run_killed_between_work_units_or_commit_steps_is_finished_by_the_next(
 ) -> None:
     root = Path(__file__).parents[2]
     (tmp_path / "jobs").mkdir()
-    (tmp_path / "gobblin.yaml").write_text("project: killed\n")
+    (tmp_path / "gobblin.yaml").write_text(f"project: killed\nspark: {json.dumps({'conf': QUICK})}\n")
     (tmp_path / "jobs" / "numbers.yaml").write_text(
         "job: numbers\n"
         "source: {type: spark, format: parquet, path: data, partitions: 2, watermark: {column: id, type: long},\n"

@@ -16,9 +16,16 @@ import pyspark
 
 from tests.services import maven
 from tests.services.ports import free_port
+from tests.services.quick_spark import QUICK
 
 ICEBERG = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",)
 DELTA = ("io.delta:delta-spark_4.1_2.13:4.2.0",)
+# Quick for few rows. In the usual room for compiled code, methods would be thrown away and compiled again; classes of
+# Spark's jars need no verification.
+_JAVA_OPTIONS = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xms1g -Xmn600m "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 _START_S = 180
 _ROOT = Path(__file__).parents[2]
 
@@ -52,21 +59,20 @@ def table_conf(warehouse: Path) -> dict[str, str]:
 def running_connect(home: Path, jars: list[Path]) -> Iterator[str]:
     """Start a server with its tables below `home`; yields its address `sc://host:port`."""
     port = free_port()
-    settings = table_conf(home) | {
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": str(port),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.default.parallelism": "1",
-        "spark.databricks.delta.snapshotPartitions": "1",
-        "spark.sql.adaptive.enabled": "false",
-        # Compiling generated Java takes longer than the few rows.
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={home}",
-    }
+    settings = (
+        table_conf(home)
+        | QUICK
+        | {
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": str(port),
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.log.level": "ERROR",
+            "spark.databricks.delta.snapshotPartitions": "1",
+            "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} -Dderby.system.home={home}",
+        }
+    )
     command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2,4]"]
     command += [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
     command += [
