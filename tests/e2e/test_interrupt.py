@@ -31,6 +31,7 @@ class SlowSource(RowsSource):
     def extractor(self, unit):
         return SlowExtractor(unit, self._options.datasets[unit.dataset_urn], self._options.batch_rows)
 """
+QUICK_SOURCE = SLOW_SOURCE.replace("time.sleep(0.1)", "time.sleep(0)")
 DATASETS = [f"d{number:02}" for number in range(24)]
 ROWS = ", ".join(f"{urn}: {{rows: 1000}}" for urn in DATASETS)
 JOB = f"""\
@@ -83,6 +84,7 @@ def test_first_interrupt_commits_what_is_whole_and_the_next_run_reads_the_rest(t
     assert set(published.values()) == {1000}
     assert "running work units end" in flat(said) or "interrupt" in flat(said).lower()
     (root / "gobblin.yaml").write_text(WITHOUT_SPARK)
+    (root / "slow.py").write_text(QUICK_SOURCE)
     assert gobblin(root, "run").returncode == 0
     assert _rows(root) == dict.fromkeys(DATASETS, 1000)
 
@@ -100,5 +102,6 @@ def test_second_interrupt_stops_at_once_and_loses_nothing(tmp_path: Path) -> Non
     assert _rows(root) == {}
     root.joinpath("jobs/orders.yaml").write_text(JOB)
     (root / "gobblin.yaml").write_text(WITHOUT_SPARK)
+    (root / "slow.py").write_text(QUICK_SOURCE)
     assert gobblin(root, "run").returncode == 0
     assert _rows(root) == dict.fromkeys(DATASETS, 1000)
