@@ -112,13 +112,12 @@ def moved_states(
     source is given the ids, so that it notices.
     """
     moved = {
-        urn: dataclasses.replace(
-            begin_at(states.get(urn), job, urn, start.begin, now, start.startpoints), origin=start.origin
-        )
+        urn: begin_at(states.get(urn), job, urn, start.begin, now, start.startpoints)
         for urn, start in starts.items()
         if start.begin is not None
     }
-    return {**states, **moved}
+    pinned = {urn: dataclasses.replace(one, origin={**one.origin, **starts[urn].origin}) for urn, one in moved.items()}
+    return {**states, **pinned}
 
 
 def begin_at(
@@ -131,7 +130,8 @@ def begin_at(
 ) -> DatasetState:
     """Return the state that a commit under a startpoint builds on: `begin` counts as read, all else is unchanged.
 
-    The ids of what was read (`origin`) are forgotten, because people use a startpoint to go on with a recreated table.
+    The ids of what was read (`origin`) are forgotten, because people use a startpoint to go on with a recreated table;
+    not by re-reads of a range, after which the next run goes on from where it was.
     A startpoint at the very watermark says that this is the place to go on: the row marks of the components that it
     names are forgotten too. Those of others are not: their rows were written again for all that anybody said.
     """
@@ -143,7 +143,8 @@ def begin_at(
     marks = {
         name: mark for name, mark in after.row_marks.items() if not any(_is_named(name, one) for one in startpoints)
     }
-    return dataclasses.replace(after, updated_at=updated_at, origin={}, row_marks=marks)
+    goes_on = all(one.until is not None for one in startpoints)
+    return dataclasses.replace(after, updated_at=updated_at, origin=before.origin if goes_on else {}, row_marks=marks)
 
 
 def _is_named(component: str, startpoint: Startpoint) -> bool:

@@ -118,6 +118,19 @@ def test_instant_in_an_hour_that_clocks_show_twice_skips_no_row_of_the_second_on
     assert ids(tmp_path, spec) == read
 
 
+def test_range_read_again_does_not_hide_that_the_column_is_another_one(
+    tmp_path: Path, orders: sqlite3.Connection
+) -> None:
+    orders.execute("ALTER TABLE orders ADD COLUMN seq integer")
+    orders.execute("UPDATE orders SET seq = 6 - id")
+    run(tmp_path, job())
+    wish(tmp_path, job("seq"), Specific("3"), URN, until=Specific("5"))
+    for _ in range(2):
+        (refused,) = run(tmp_path, job("seq")).datasets
+        assert "its watermark column is `seq`, it was `id` when" in refused.problem
+    assert ids(tmp_path, job()) == [1, 2, 3, 4, 5]
+
+
 def test_what_comes_behind_upcoming_is_read(tmp_path: Path, orders: sqlite3.Connection) -> None:
     spec = job()
     wish(tmp_path, spec, Upcoming(), URN)
