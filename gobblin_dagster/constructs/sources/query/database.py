@@ -242,6 +242,8 @@ class Database:
             try:
                 with self.errors(f"{schema}.{name}: "):
                     parts = inspector.get_columns(name, schema)
+            except NoSuchTableError:  # somebody dropped or renamed it since the names were listed
+                continue
             except (SourceError, UnreflectableTableError, SAWarning) as error:
                 problem = error.problem if isinstance(error, SourceError) else f"{schema}.{name}: {error}"
                 yield Table(schema, name, problem=problem)

@@ -84,7 +84,10 @@ class Tables:
         absent = [urn for urn in names if urn not in found]
         if not absent:
             return found, {}
-        others = _some(sorted(self.database.tables(None)))
+        now = self.database.tables(None)
+        found |= {urn: now[urn] for urn in absent if urn in now}  # somebody has just renamed another table to its name
+        absent = [urn for urn in absent if urn not in now]
+        others = _some(sorted(now))
         problem = f"there is no such table in database {self.database.shown}; it has {others}."
         pattern = " To name many tables, give a regular expression in `include`."
         return found, {

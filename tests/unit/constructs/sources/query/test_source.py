@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.sources.query.source import QuerySource
@@ -123,6 +124,22 @@ def test_first_plan_of_rows_that_all_lie_before_the_start_says_so(tmp_path: Path
     offer = orders(source(tmp_path, start=6))
     assert (spans(offer), offer.notes) == ([], ["its last row is at 5, before `start` (6): nothing is read."])
     assert not orders(source(tmp_path, start=6), (2, 6)).notes
+
+
+def test_table_that_vanishes_while_the_tables_are_looked_at_is_absent_and_the_others_are_planned(
+    tmp_path: Path, shop: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sa.Inspector, "get_table_names", lambda *_, **__: ["orders", "dropped"])
+    offers = plan(source(tmp_path, include=["main.*"]))
+    assert [(urn, offer.problem) for urn, offer in offers.items()] == [("main.orders", "")]
+
+
+def test_table_that_is_swapped_in_while_the_tables_are_looked_at_is_planned(
+    tmp_path: Path, shop: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = iter([[], ["orders"]])
+    monkeypatch.setattr(sa.Inspector, "get_table_names", lambda *_, **__: next(names))
+    assert spans(orders(source(tmp_path))) == [("[1, 6)", 5)]
 
 
 @pytest.mark.parametrize("kind", ["timestamp", "hour"])
