@@ -354,6 +354,26 @@ def test_counts_and_high_come_from_one_snapshot_and_bound_the_read(url: str, con
     assert sorted(read) == list(range(1, 11))
 
 
+@pytest.mark.parametrize("driver", ["adbc", "sqlalchemy"])
+def test_times_that_lose_their_zone_between_plan_and_read_are_refused(
+    url: str, connect: Connect, monkeypatch: pytest.MonkeyPatch, driver: str
+) -> None:
+    if driver == "sqlalchemy":
+        monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
+    writer = connect()
+    insert(writer)
+    writer.commit()
+    reader = Reader(source(url))
+    (unit,) = reader.plan().work_units
+    with writer.cursor() as cursor:
+        cursor.execute("ALTER TABLE events ALTER at TYPE timestamp USING at AT TIME ZONE 'Europe/Berlin'")
+    writer.commit()
+    extractor = reader.made.extractor(unit)
+    with pytest.raises(ExtractError, match="column at: expected times with a time zone, as the run was planned, got "):
+        list(extractor.chunks())
+    extractor.close()
+
+
 def test_many_rows_are_estimated_and_read_each_once(
     url: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,7 +101,8 @@ class QueryExtractor:
         self.bytes_read = 0
         self._label = f"{unit.dataset_urn} {unit.interval}"
         self._urn = unit.dataset_urn
-        self._reader = _open(database, statement, options, context, self.schema, self._fail)
+        self._knows_zones = database.is_postgresql
+        self._reader = _open(database, statement, options, context, self.schema, self._fail, self._require_clocks)
 
     def chunks(self) -> Iterator[Chunk]:
         return self._in_order.cut(self._read()) if self._in_order is not None else self._read()
@@ -125,6 +126,7 @@ class QueryExtractor:
     def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Cast to the types that the plan found, so that all work units of a dataset have the same schema."""
         arrays = []
+        self._require_clocks(batch.schema)
         for field, array in zip(self.schema, batch.columns, strict=True):
             try:
                 arrays.append(_cast(array, field.type))
@@ -133,6 +135,21 @@ class QueryExtractor:
             except (pa.ArrowException, NotImplementedError) as error:
                 raise self._fail(_misfit(field, array.to_pylist(), error)) from error
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _require_clocks(self, found: pa.Schema) -> None:
+        """Raise ExtractError for times that got a zone, or lost it, since the plan: they would be hours away.
+
+        Drivers of other databases than PostgreSQL give instants without a zone.
+        """
+        for field, now in zip(self.schema, found.types, strict=True) if self._knows_zones else ():
+            if not (pa.types.is_timestamp(field.type) and pa.types.is_timestamp(now)):
+                continue
+            if (field.type.tz is None) != (now.tz is None):
+                wanted, got = ("without", "with") if field.type.tz is None else ("with", "without")
+                raise self._fail(
+                    f"column {field.name}: expected times {wanted} a time zone, as the run was planned, got times "
+                    f"{got} one: its type was changed meanwhile. Run again."
+                )
 
     def _fail(self, problem: str) -> ExtractError:
         return ExtractError(dataset_urn=self._urn, file=self._label, problem=problem)
@@ -159,6 +176,7 @@ def _open(
     context: ConstructContext,
     schema: pa.Schema,
     fail: Callable[[str], ExtractError],
+    require_clocks: Callable[[pa.Schema], None],
 ) -> RowReader:
     if database.is_postgresql:
         try:
@@ -166,7 +184,7 @@ def _open(
             import adbc_driver_postgresql as driver  # noqa: PLC0415 - its other part
         except ModuleNotFoundError:
             return _FetchingReader(database, statement, options.fetch_rows, schema, fail)
-        return _AdbcReader(database, statement, context.block_bytes, fail, adbc, driver.connect)
+        return _AdbcReader(database, statement, context.block_bytes, fail, require_clocks, adbc, driver.connect)
     return _FetchingReader(database, statement, options.fetch_rows, schema, fail)
 
 
@@ -189,11 +207,13 @@ class _AdbcReader:
         statement: sa.Select[Any],
         block_bytes: int,
         fail: Callable[[str], ExtractError],
+        require_clocks: Callable[[pa.Schema], None],
         adbc: Any,
         connect: Callable[[str], Any],
     ) -> None:
         self._database = database
         self._fail = fail
+        self._require_clocks = require_clocks
         self._block_bytes = block_bytes
         self._adbc = adbc
         # The statement contains its bounds as literals: with parameters, the driver cannot use COPY.
@@ -211,6 +231,7 @@ class _AdbcReader:
             statement.set_sql_query(self._sql)
             stream, _ = statement.execute_query()
             with pa.RecordBatchReader.from_stream(stream) as reader:
+                self._require_clocks(reader.schema)  # also if there is no row: they may lie in other ranges now
                 for batch in reader:
                     if batch.num_rows:
                         self._refuse_infinite(batch)
