@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gobblin_dagster.constructs.sources.files.pattern import PathPattern
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -46,8 +46,7 @@ class StoredDates:
         stored: Any = state.committed.ranges.get(LINE, ())
         positions = [position for bounds in stored for position in bounds]
         now = self._pattern.timezone
-        if state.is_other(_ZONE, now.key):
-            before = ZoneInfo(state.origin[_ZONE])
+        if state.is_other(_ZONE, now.key) and (before := _known_zone(state.origin[_ZONE])) is not None:
             for position in positions:
                 if _clock(position, before) != _clock(position, now):
                     return (
@@ -75,6 +74,14 @@ class StoredDates:
             except (ValueError, OverflowError):  # before all dates of the calendar, so no file lies there
                 self._inside[position] = False
         return self._inside[position]
+
+
+def _known_zone(key: str) -> ZoneInfo | None:
+    """Return a zone; None if this machine has it no more, as `US/Eastern` and other former names."""
+    try:
+        return ZoneInfo(key)
+    except ZoneInfoNotFoundError:
+        return None
 
 
 def _clock(position: datetime, zone: ZoneInfo) -> str:

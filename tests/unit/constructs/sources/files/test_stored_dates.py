@@ -13,6 +13,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.watermark import TimestampWatermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 
+(ZONE,) = StoredDates(PathPattern.parse("{date:%Y}.csv")).origin
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
 
 
@@ -56,6 +57,10 @@ def test_other_zone_whose_clocks_differ_at_a_stored_position_is_refused(hour: st
 )
 def test_other_zone_with_the_same_clocks_at_all_stored_positions_is_read_on(hour: str, zone: str, other: str) -> None:
     assert not dates(other).problem(read_upto(hour, zone))
+
+
+def test_zone_that_this_machine_does_not_have_any_more_is_compared_with_no_other() -> None:
+    assert not dates("America/New_York").problem(read_upto("2026-01-01-05", "UTC", origin={ZONE: "Former/Name"}))
 
 
 def test_shorter_dates_in_the_same_zone_are_read_on_and_longer_ones_if_no_position_is_inside() -> None:
