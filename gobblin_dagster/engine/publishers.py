@@ -102,14 +102,19 @@ def branch_homes(
 def declared_places(job: JobSpec) -> list[str]:
     """Return where a job's rows will be, as far as its file tells it: references to variables stand as they are.
 
-    Two jobs of one project that say in the same words where their rows go have a place in common.
+    Two jobs of one project that say in the same words where their rows go have a place in common. Classes of users are
+    not imported: a service asks this of whatever is posted, and only the job's executor knows what it may run.
     """
     context = RunContext("", "", _ANY_PROJECT, output_root(Path(_ANY_PROJECT), job.output.path))
     found: list[str] = []
     for branch in job.fork.branches:
         spec = job.publisher_of(branch)
+        if ":" in spec.type or ":" in job.writer_of(branch).type:
+            folder = f"{context.output_root}/{job.folder_of_datasets(branch.name)}"
+            found.append(json.dumps([spec.model_dump(mode="json"), folder], sort_keys=True))
+            continue
         places: Iterable[str] = [""]
-        with suppress(Exception):  # classes of users may raise anything where a reference stands for a value
+        with suppress(Exception):  # any error of a reference that stands for a value, or of a package that is missing
             publisher = registry.create(
                 ConstructKind.PUBLISHER, spec, context.construct_context(job, "any", branch.name)
             )

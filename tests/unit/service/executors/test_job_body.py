@@ -93,3 +93,13 @@ def test_job_that_only_its_executor_can_read_has_a_place_by_its_words() -> None:
     assert body_places("rows", "[") == frozenset()
     keys = {"source.class": "org.apache.gobblin.Unknown"}
     assert body_places("rows", keys_body(keys)) == frozenset()
+
+
+@pytest.mark.parametrize("part", ["publisher", "writer"])
+def test_no_class_of_users_is_imported_to_tell_a_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    (tmp_path / "own_parts_of_a_flow.py").write_text("raise SystemExit('it was imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    own = {part: {"type": "own_parts_of_a_flow:Own"}}
+    assert place(**own) == place(**own, job="other") != place(**own, output={"path": "other"})
