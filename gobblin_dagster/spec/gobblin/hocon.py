@@ -25,12 +25,15 @@ _REFERENCE = re.compile(r"\$\{(?P<optional>\??)\s*(?P<name>[\w.-]+)\s*\}")
 _MARK = "\ue000{}\ue001"
 _MARKED = re.compile("\ue000(.*?)\ue001")
 _TOKEN = re.compile(
-    r'''(?P<quiet>""".*?"*"""|"(?:[^"\\\n]|\\.)*"|(?:\#|//)[^\n]*|\$\{[^}\n]*\})'''
+    r'''(?P<quiet>""".*?"*"""|"(?:[^"\\\n]|\\.)*"|(?:\#|//)[^\n]*|\$\{[^}$\n]*\})'''
     r"""|(?P<include>\binclude\b\s*(?="|\w+\s*\())|(?P<append>\+=)|(?P<end>[\n,])|(?P<open>[\[{])|(?P<close>[\]}])"""
     r"|(?P<separator>[=:])",
     re.DOTALL | re.IGNORECASE,
 )
 """What has a meaning outside of plain texts. Strings, comments and references are quiet: nothing in them has."""
+_KEY = re.compile(r"(?:^|[\s{,])([^\s={}:,\[\]#+]+)\s*(?:[=:{]|\+=)")
+_MOST_PARTS = 20
+"""Parts of a dotted key that are looked for."""
 _BRACED = re.compile(r"(?:\s|(?:#|//)[^\n]*)*\{")
 """The beginning of a file that is one object in braces."""
 _LEAF = ".ROOT_VALUE"
@@ -73,11 +76,11 @@ def read_hocon(
     except (hocon.ParseError, hocon.ConfigError, hocon.ResolveError, RecursionError) as error:
         problem = str(error).splitlines()[0]
         raise HoconError(f"is not valid HOCON: {problem[:200]}", getattr(error, "line", 1)) from error
-    for name in tree:
-        for key, value in _leaves(tree.get_value(json.dumps(name)), name):
-            if value != _MARK.format(key):
-                line = _line_of(text, key)
-                yield key.removesuffix(_LEAF), _with_references(value, line), line
+    lines = _lines_of_keys(text)
+    for key, value in _leaves(tree.get_value(""), ()):
+        if value != _MARK.format(key):
+            line = _line_of(lines, key)
+            yield key.removesuffix(_LEAF), _with_references(value, line), line
 
 
 def _refuse_odd(text: str) -> None:
@@ -85,19 +88,15 @@ def _refuse_odd(text: str) -> None:
     around: list[str] = []
     begin: int | None = None  # where the value of the key begins that was read last
     for found in _TOKEN.finditer(text):
-        line = text.count("\n", 0, found.start()) + 1
+        problem = ""
         match found.lastgroup:
             case "include":
                 problem = "`include` is not followed; put common keys into the folder's file, or name a template"
-                raise HoconError(problem, line)
             case "append":
-                raise HoconError(
-                    "`+=` is not followed, as the values before it would be lost; write the whole list", line
-                )
+                problem = "`+=` is not followed, as the values before it would be lost; write the whole list"
             case "separator" if begin is not None or (around and around[-1] == "["):
                 mark = f"`{found[0]}`"
                 problem = f'a text with {mark} needs quotes, as "hdfs://host/folder", or no value is before {mark}'
-                raise HoconError(problem, line)
             case "separator":
                 begin = found.end()
             case "open":
@@ -110,6 +109,8 @@ def _refuse_odd(text: str) -> None:
                 begin = None
             case "quiet" if found[0][0] in "#/" and begin is not None and not text[begin : found.start()].strip():
                 begin = found.end()
+        if problem:
+            raise HoconError(problem, text.count("\n", 0, found.start()) + 1)
 
 
 def _refuse_file(path: str) -> str:
@@ -134,19 +135,20 @@ def has_optional(text: str) -> bool:
     return any(match["optional"] for match in _REFERENCE.finditer(text))
 
 
-def _leaves(value: HoconValue | None, key: str) -> Iterator[tuple[str, str]]:
+def _leaves(value: HoconValue | None, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the dotted key and the text of each value below a path; the path of the whole is empty."""
     with optional_package("hocon"):
         import hocon  # noqa: PLC0415 - asked for where a job is written so
     match value:
         case hocon.HoconObject():
             for name, one in value.fields.items():
-                yield from _leaves(one, f"{key}.{name}")
+                yield from _leaves(one, (*path, name))
         case hocon.HoconArray() if all(hocon.is_scalar(one) and not hocon.is_null(one) for one in value.items):
-            yield key, ",".join(one.raw for one in value.items if isinstance(one, hocon.HoconScalar))
+            yield ".".join(path), ",".join(one.raw for one in value.items if isinstance(one, hocon.HoconScalar))
         case hocon.HoconArray():
-            yield key, json.dumps(_plain(value))
+            yield ".".join(path), json.dumps(_plain(value))
         case hocon.HoconScalar():
-            yield key, "" if hocon.is_null(value) else value.raw
+            yield ".".join(path), "" if hocon.is_null(value) else value.raw
 
 
 def _plain(value: HoconValue) -> Any:
@@ -180,11 +182,22 @@ def _as_reference(mark: re.Match[str]) -> str:
     return f"${{{name}}}" if "." in name else f"${{any:{name}}}"
 
 
-def _line_of(text: str, key: str) -> int:
-    """Return the line in which a key probably is; the parser does not return lines."""
+def _lines_of_keys(text: str) -> dict[str, int]:
+    """Return the line in which each key, and each end of a dotted key, probably is first; the parser tells no lines."""
+    found: dict[str, int] = {}
+    line, counted = 1, 0
+    for match in _KEY.finditer(text):
+        line, counted = line + text.count("\n", counted, match.start(1)), match.start(1)
+        name = match[1].replace('"', "")
+        for _ in range(_MOST_PARTS):
+            found.setdefault(name, line)
+            _, dot, name = name.partition(".")
+            if not dot:
+                break
+    return found
+
+
+def _line_of(lines: dict[str, int], key: str) -> int:
     parts = key.split(".")
-    for begin in range(len(parts)):
-        name = re.escape(".".join(parts[begin:]))
-        if match := re.search(rf'(?:^|[\s{{,.])"?{name}"?\s*(?:[=:{{]|\+=)', text):
-            return text.count("\n", 0, match.end()) + 1
-    return 1
+    ends = (".".join(parts[begin:]) for begin in range(min(len(parts), _MOST_PARTS)))
+    return next((lines[end] for end in ends if end in lines), 1)

@@ -234,6 +234,12 @@ def test_hocon_texts_are_kept_as_they_are_written(given: str, text: str) -> None
     assert (key, found) == ("a.b", text)
 
 
+def test_no_key_of_hocon_is_lost_whatever_its_letters() -> None:
+    text = 'ä.é = 1\n"\\t" = 2\n"a\\"b" { "c.d" = 3 }\n"" = 4\n'
+    found = {key: value for key, value, _ in read_hocon(text, lambda _: False, lambda _: False)}
+    assert found == {"ä.é": "1", "\t": "2", 'a"b.c.d': "3", "": "4"}
+
+
 def test_null_in_hocon_hides_the_value_of_a_farther_file(tmp_path: Path) -> None:
     path = write(tmp_path, {"orders.conf": HOCON + "fork.branches = null\n", "all.properties": "fork.branches=2\n"})
     assert len(load_file(path, tmp_path, TRIES="1").spec.fork.branches) == 1
