@@ -79,9 +79,7 @@ def _require_transforms(metadata: Any) -> None:
     spec = metadata.spec()
     plain = [f"{one.transform}({metadata.schema().find_column_name(one.source_id)})" for one in spec.fields]
     computed = [text for text in plain if not text.startswith(("identity(", "void("))]
-    if not computed:
-        return
-    if find_spec("pyiceberg_core") is None:
+    if computed and find_spec("pyiceberg_core") is None:
         needs = f"it is needed for merges into an Iceberg table that is partitioned by {', '.join(computed)}"
         raise EnvironmentFaultError(
             problem=f"The package pyiceberg-core is not installed; {needs}.",

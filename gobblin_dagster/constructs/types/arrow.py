@@ -27,6 +27,7 @@ _TYPES: dict[str, pa.DataType] = {
     "binary": pa.binary(),
 }
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+"""A number as a text or as JSON: with a sign, leading zeros and an exponent, or without."""
 MOST_DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}
 """Digits that decimals hold, by their bits."""
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")

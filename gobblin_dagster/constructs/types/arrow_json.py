@@ -11,14 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from gobblin_dagster.constructs.types.arrow import MOST_DIGITS, NUMBER, fits_decimal, misfit_decimal
+from gobblin_dagster.constructs.types.arrow import MOST_DIGITS, NUMBER, fits_decimal, misfit_decimal, parts_of
 from gobblin_dagster.core.utils.text import first_line
 
 _FIELD = re.compile(r"Column\(/(.*?)\)")
 _OTHER_TYPE = re.compile(r"changed from ([a-z-]+) to ([a-z-]+)")
 _LETTERS = bytes(ord("0") if chr(at) in "0123456789." else ord("e") if chr(at) in "eE" else 45 for at in range(256))
 """Translates digits and points to 0, exponents to e, and all others to a minus."""
-_BLANKS = re.compile(r"\s*")
+_NOT_BLANK = re.compile(r"\S")
 
 
 def json_problem(error: pa.ArrowException, within: str = "") -> str:
@@ -53,19 +53,12 @@ def require_decimals(table: pa.Table, text: bytes) -> pa.Table:
     for name, column in zip(table.column_names, table.columns, strict=True):
         if (at := misfit_decimal(column)) is not None:
             raise pa.ArrowInvalid(f"Column({name}) {str(column[at])[:80]} has more digits than {column.type} holds")
-    kinds = {kind for field in table.schema for kind in _decimals(field.type)}
+    kinds = {kind for kind in parts_of(table.schema.types) if pa.types.is_decimal(kind)}
     if kinds and _may_wrap(text, min(MOST_DIGITS[kind.bit_width] - kind.scale for kind in kinds)):
         record = pa.struct(list(table.schema))
         for row in _objects(text):
             _require_fit(row, record, "")
     return table
-
-
-def _decimals(kind: pa.DataType) -> Iterator[pa.DataType]:
-    if pa.types.is_decimal(kind):
-        yield kind
-    for at in range(kind.num_fields):
-        yield from _decimals(kind.field(at).type)
 
 
 def _may_wrap(text: bytes, room: int) -> bool:
@@ -83,9 +76,9 @@ def _wrapping(room: int) -> re.Pattern[bytes]:
 
 def _objects(text: bytes) -> Iterator[Any]:
     decoder = json.JSONDecoder(parse_float=Decimal, parse_int=Decimal)
-    given, at = text.decode().rstrip(), 0
-    while at < len(given):
-        row, at = decoder.raw_decode(given, _BLANKS.match(given, at).end())  # type: ignore[union-attr]
+    given, at = text.decode(), 0
+    while (begin := _NOT_BLANK.search(given, at)) is not None:
+        row, at = decoder.raw_decode(given, begin.start())
         yield row
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from gobblin_dagster.core.utils.optional_packages import optional_package
 
@@ -65,29 +65,30 @@ def read_hocon(
     """
     with optional_package("hocon"):
         import hocon  # noqa: PLC0415 - asked for where a job is written so
-    _refuse_odd(text)
-    references = [found for token in _TOKEN.finditer(text) if (found := _REFERENCE.fullmatch(token[0]))]
+    tokens = list(_TOKEN.finditer(text))
+    _refuse_odd(text, tokens)
+    references = [found for token in tokens if (found := _REFERENCE.fullmatch(token[0]))]
     nearer = {found["name"] for found in references if is_nearer(found["name"])}
     others = {found["name"] for found in references if not found["optional"] or is_known(found["name"])}
     try:
         # The parser looks for what the file lacks among the variables of the environment.
         marks = {name: _MARK.format(name) for name in others}
-        tree = hocon.parse(_with_last(text, nearer), env=marks, read_file=_refuse_file)
+        tree = hocon.parse(_with_last(text, tokens, nearer), env=marks, read_file=_refuse_file)
     except (hocon.ParseError, hocon.ConfigError, hocon.ResolveError, RecursionError) as error:
         problem = str(error).splitlines()[0]
         raise HoconError(f"is not valid HOCON: {problem[:200]}", getattr(error, "line", 1)) from error
     lines = _lines_of_keys(text)
-    for key, value in _leaves(tree.get_value(""), ()):
+    for key, value in _leaves(cast("HoconValue", tree.get_value("")), ()):
         if value != _MARK.format(key):
             line = _line_of(lines, key)
             yield key.removesuffix(_LEAF), _with_references(value, line), line
 
 
-def _refuse_odd(text: str) -> None:
+def _refuse_odd(text: str, tokens: Sequence[re.Match[str]]) -> None:
     """Raise HoconError for what is not followed here, and for `:` and `=` in a text without quotes."""
     around: list[str] = []
     begin: int | None = None  # where the value of the key begins that was read last
-    for found in _TOKEN.finditer(text):
+    for found in tokens:
         problem = ""
         match found.lastgroup:
             case "include":
@@ -117,10 +118,10 @@ def _refuse_file(path: str) -> str:
     raise HoconError(f"`include` is not followed, and so {path} is not read")
 
 
-def _with_last(text: str, nearer: set[str]) -> str:
+def _with_last(text: str, tokens: Sequence[re.Match[str]], nearer: set[str]) -> str:
     """Return a text that sets the keys of nearer files at its end, so that its references mean these."""
     last = "".join(f'\n{name} = "{_MARK.format(name)}"' for name in sorted(nearer))
-    closes = [found.start() for found in _TOKEN.finditer(text) if found.lastgroup == "close"]
+    closes = [found.start() for found in tokens if found.lastgroup == "close"]
     at = closes[-1] if _BRACED.match(text) and closes else len(text)
     return f"{text[:at]}{last}\n{text[at:]}" if last else text
 
@@ -135,31 +136,25 @@ def has_optional(text: str) -> bool:
     return any(match["optional"] for match in _REFERENCE.finditer(text))
 
 
-def _leaves(value: HoconValue | None, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _leaves(value: HoconValue, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Yield the dotted key and the text of each value below a path; the path of the whole is empty."""
-    with optional_package("hocon"):
-        import hocon  # noqa: PLC0415 - asked for where a job is written so
-    match value:
-        case hocon.HoconObject():
-            for name, one in value.fields.items():
-                yield from _leaves(one, (*path, name))
-        case hocon.HoconArray() if all(hocon.is_scalar(one) and not hocon.is_null(one) for one in value.items):
-            yield ".".join(path), ",".join(one.raw for one in value.items if isinstance(one, hocon.HoconScalar))
-        case hocon.HoconArray():
-            yield ".".join(path), json.dumps(_plain(value))
-        case hocon.HoconScalar():
-            yield ".".join(path), "" if hocon.is_null(value) else value.raw
+    if value.kind == "object":
+        for name, one in value.fields.items():
+            yield from _leaves(one, (*path, name))
+    elif value.kind == "scalar":
+        yield ".".join(path), "" if value.value_type == "null" else value.raw
+    else:
+        texts = [one.raw for one in value.items if one.kind == "scalar" and one.value_type != "null"]
+        is_plain = len(texts) == len(value.items)
+        yield ".".join(path), ",".join(texts) if is_plain else json.dumps(_plain(value))
 
 
 def _plain(value: HoconValue) -> Any:
     """Return a value as JSON has it."""
-    with optional_package("hocon"):
-        import hocon  # noqa: PLC0415 - asked for where a job is written so
-    match value:
-        case hocon.HoconObject():
-            return {name: _plain(one) for name, one in value.fields.items()}
-        case hocon.HoconArray():
-            return [_plain(one) for one in value.items]
+    if value.kind == "object":
+        return {name: _plain(one) for name, one in value.fields.items()}
+    if value.kind == "array":
+        return [_plain(one) for one in value.items]
     if value.value_type == "string":
         return value.raw
     try:
