@@ -192,6 +192,9 @@ def _message(record: RunRecord) -> str:
     counts: dict[str, int] = {}
     for dataset in record.datasets.values():
         counts[dataset.outcome.value] = counts.get(dataset.outcome.value, 0) + 1
-    told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())) or "nothing to do"
+    told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+    if not told:
+        is_idle = record.status is RunStatus.SUCCEEDED
+        told = "nothing to do" if is_idle else f"Dagster run {record.run_id} ended before any dataset; see its log"
     failed = [f"{urn}: {one.error}" for urn, one in record.datasets.items() if one.error]
     return "; ".join([told, *failed[:5]])

@@ -6,9 +6,13 @@ DataFrame API only, so the same code runs on local Spark, a cluster and a Spark 
 from __future__ import annotations
 
 import functools
+import json
 import logging
 import os
+import re
+import shlex
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +34,7 @@ from gobblin_dagster.constructs.sources.spark.errors import said_by_spark, spark
 from gobblin_dagster.core.constructs import FrameSource
 from gobblin_dagster.core.errors import EnvironmentFaultError, SparkLostError
 from gobblin_dagster.core.failure import describe_failure
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.serialization import from_json, to_json
 from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState
 from gobblin_dagster.core.utils.environment import lasting
@@ -58,6 +63,10 @@ _READING = {
     "spark.sql.session.timeZone": "UTC",
 }
 """Settings of a session that reads with Spark itself; task runs alone do not need them."""
+_SECRET_SETTING = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+"""Settings that Spark itself redacts (`spark.redaction.regex`)."""
+_SUBMIT = "PYSPARK_SUBMIT_ARGS"
+"""The variable with what pyspark adds to the command line of `spark-submit`."""
 
 
 class SparkRunner:
@@ -334,7 +343,7 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
     silence_py4j()
     conf = SparkConf(loadDefaults=False).setAll(list((settings | spec.conf).items()))
     try:
-        _Jvm.gateway = _Jvm.gateway or _launch(conf, log_file)
+        _Jvm.gateway = _Jvm.gateway or _launch(settings | spec.conf, log_file)
         context = SparkContext(conf=conf, gateway=_Jvm.gateway)
         # Its thread would print a stack trace when the JVM dies; the run itself reports what failed by it.
         vars(context._accumulatorServer).update(handle_error=lambda *_: _LOG.info("the JVM closed its connection"))
@@ -353,12 +362,39 @@ class _Jvm:
     """Variables with which it was started; empty until they are known."""
 
 
-def _launch(conf: SparkConf, log_file: Path | None) -> Any:
-    """Start a JVM that prints to the log, in its own process session: Ctrl-C in a terminal reaches only the driver."""
+def _launch(settings: Mapping[str, str], log_file: Path | None) -> Any:
+    """Start a JVM that prints to the log, in its own process session: Ctrl-C in a terminal reaches only the driver.
+
+    Secrets reach it by a file that only this user can read: all users of a machine see command lines.
+    """
     _Jvm.environment = lasting(os.environ)
-    with (log_file or Path(os.devnull)).open("ab") as log:
+    secret = {key: text for key, text in settings.items() if hidden(text) != text or _SECRET_SETTING.search(key)}
+    conf = SparkConf(loadDefaults=False).setAll([one for one in settings.items() if one[0] not in secret])
+    with (log_file or Path(os.devnull)).open("ab") as log, _given_by_file(secret):
         process = _WithoutForkHooks(stderr=log, stdout=log, start_new_session=True)
         return launch_gateway(conf, popen_kwargs=process)  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
+
+
+@contextmanager
+def _given_by_file(settings: Mapping[str, str]) -> Iterator[None]:
+    """Let `spark-submit` read settings from a file that goes when it has started."""
+    if not settings:
+        yield
+        return
+    before = os.environ.get(_SUBMIT)
+    with tempfile.NamedTemporaryFile("w", prefix="gobblin-", suffix=".properties") as file:
+        # Java's properties have the escapes of JSON.
+        file.writelines(f"{key}={json.dumps(text)[1:-1]}\n" for key, text in settings.items())
+        file.flush()
+        arguments = f"--properties-file {shlex.quote(file.name)} --load-spark-defaults"
+        os.environ[_SUBMIT] = f"{arguments} {before or 'pyspark-shell'}"
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[_SUBMIT]
+            else:
+                os.environ[_SUBMIT] = before
 
 
 class _WithoutForkHooks(dict[str, Any]):

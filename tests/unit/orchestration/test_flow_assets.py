@@ -178,6 +178,26 @@ def test_job_that_fails_is_tried_again_and_killed_one_is_cancelled(
         assert list_orders(transaction, "dagster") == []
 
 
+def test_run_that_fails_in_its_plan_is_not_reported_as_one_with_nothing_to_do(
+    core: CoreServices, instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    template = tmp_path / "templates" / "rows.template"
+    unreadable = (
+        f"{{type: query, url: 'sqlite:///{tmp_path}/none.db', tables: [t], watermark: {{column: id, type: long}}}}"
+    )
+    text = template.read_text()
+    template.write_text(f"template: rows\njob:\n  source: {unreadable}\n{text[text.index('  extract:') :]}")
+    template.write_text(template.read_text().replace("${folder}", "lake"))
+    store_flow(core, ORDERS, **{"flow.executor": "dagster"})
+    dagster = Dagster(tmp_path, instance)
+    execution = ask(core)
+    dagster.launch(dagster.requests()[0])
+    dagster.tick()
+    found, job = shown(core, execution)
+    assert found.status is ExecutionStatus.FAILED
+    assert job.message == f"Dagster run {job.run_id} ended before any dataset; see its log"
+
+
 def test_many_orders_that_wait_hide_neither_newer_ones_nor_stops(
     core: CoreServices, instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:

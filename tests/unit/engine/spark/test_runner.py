@@ -1,14 +1,19 @@
-"""SparkRunner, with a session whose JVM has ended."""
+"""SparkRunner, with a session whose JVM has ended, and with a `spark-submit` that starts none."""
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
 
-from gobblin_dagster.core.errors import SparkLostError
-from gobblin_dagster.engine.spark.runner import SparkRunner
+from gobblin_dagster.core.errors import EnvironmentFaultError, SparkLostError
+from gobblin_dagster.core.secrets import remember
+from gobblin_dagster.engine.spark.runner import SparkRunner, _Jvm
+from gobblin_dagster.spec.project import SparkSpec
 
 
 class Py4JNetworkError(Exception):
@@ -25,3 +30,41 @@ def test_session_whose_jvm_has_ended_is_told_as_that_and_not_as_a_refused_connec
     session: Any = SimpleNamespace(conf=SimpleNamespace(set=refuse))
     with pytest.raises(SparkLostError, match="Spark has ended: its JVM crashed or was killed"):
         SparkRunner(session, owns_session=True).open_session()
+
+
+SUBMIT = """#!/bin/sh
+echo "$@" > "$SPARK_HOME/line"
+while [ "$1" != --properties-file ]; do shift; done
+ls -l "$2" > "$SPARK_HOME/rights"
+cp "$2" "$SPARK_HOME/properties"
+exit 1
+"""
+
+
+def test_secrets_of_spark_s_settings_stand_on_no_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    submit = tmp_path / "bin" / "spark-submit"
+    submit.write_text(SUBMIT)
+    submit.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--verbose pyspark-shell")
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):  # which a start sets
+        monkeypatch.setenv(name, sys.executable)
+    monkeypatch.setattr(_Jvm, "gateway", None)
+    monkeypatch.setattr(_Jvm, "environment", {})
+    remember({'kanarie "\\é': "${CANARY}"})
+    conf = {"spark.hadoop.fs.s3a.endpoint": 'kanarie "\\é', "spark.hadoop.own.secret.key": "literally"}
+    with pytest.raises(EnvironmentFaultError, match="Spark did not start"):
+        SparkRunner.start(SparkSpec(conf=conf | {"spark.ui.port": "1"}), None)
+    line = (tmp_path / "line").read_text()
+    assert "kanarie" not in line
+    assert "literally" not in line
+    assert "--conf spark.ui.port=1 " in line
+    assert line.endswith(" --load-spark-defaults --verbose pyspark-shell\n")
+    assert (tmp_path / "properties").read_text().splitlines() == [
+        r"spark.hadoop.fs.s3a.endpoint=kanarie \"\\\u00e9",
+        "spark.hadoop.own.secret.key=literally",
+    ]
+    assert (tmp_path / "rights").read_text().startswith("-rw------- ")
+    assert not Path(line.split("--properties-file ")[1].split()[0]).exists()
+    assert os.environ["PYSPARK_SUBMIT_ARGS"] == "--verbose pyspark-shell"
