@@ -140,7 +140,7 @@ def flow_definitions(
             jobs.append(gobblin_job(opened, spec, translator=translator))
         except SpecError as fault:
             log.warning("flow %s cannot be loaded: %s", flow.id, fault)
-    sensors = [_flow_run_sensor(opened, jobs, clock or SystemClock())] if jobs else []
+    sensors = [_flow_run_sensor(opened, jobs, clock or SystemClock())] if found else []
     return dg.Definitions(assets=assets, jobs=jobs, sensors=sensors, executor=dg.in_process_executor)
 
 
@@ -173,6 +173,13 @@ def _flow_run_sensor(
     names = frozenset(job.name for job in jobs)
     spec = project.spec
 
+    def fault_of(job: DagJob) -> str:
+        try:
+            read_job_body(job.name, job.body, project.root, spec)
+        except SpecError as fault:
+            return str(fault)
+        return ""
+
     @dg.sensor(
         name=SENSOR,
         jobs=jobs,
@@ -190,7 +197,7 @@ def _flow_run_sensor(
                 compiler = open_flow_compiler(project.root, spec.service, spec.allow.lists, store)
                 runs = FlowRuns(store, Orchestrator(store, compiler.compile), state, context.instance)
                 told = runs.watch()
-                ordered = runs.take_orders(names)
+                ordered = runs.take_orders(names, fault_of)
         except TransientError as error:
             return dg.SensorResult(skip_reason=dg.SkipReason(f"A store is away; orders wait. {error}"))
         if ordered.requests:

@@ -7,7 +7,7 @@ that a job is complete.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 import dagster as dg
@@ -16,9 +16,9 @@ from gobblin_dagster.core.run_record import DatasetOutcome, RunRecord, RunStatus
 from gobblin_dagster.orchestration._internal import end_run
 from gobblin_dagster.service.catalog.flow_config import ExecutorName
 from gobblin_dagster.service.executors.remote_dagster import KEY_TAG, run_tags
-from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, JobKey, JobReport
+from gobblin_dagster.service.model import DagJob, ExecutionId, ExecutionStatus, JobKey, JobReport
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
-from gobblin_dagster.service.store.job_rows import JobExecution, open_jobs
+from gobblin_dagster.service.store.job_rows import JobExecution, load_job, open_jobs
 from gobblin_dagster.service.store.order_rows import Order, drop_orders, list_orders
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.state.store import StateStore
@@ -66,7 +66,7 @@ class FlowRuns:
         self._state = state
         self._instance = instance
 
-    def take_orders(self, known: Collection[str]) -> Ordered:
+    def take_orders(self, known: Collection[str], fault_of: Callable[[DagJob], str] = lambda _: "") -> Ordered:
         """Return a request for each order that has no run yet; end the runs that are ordered to stop.
 
         At most `AT_ONCE` requests, those of the oldest orders; the next call returns the others. An order is dropped
@@ -75,6 +75,8 @@ class FlowRuns:
 
         Args:
             known: names of the Dagster jobs that can be launched.
+            fault_of: tells why a job that is not among them cannot be; empty if it can, once the definitions are loaded
+                again. A job with a fault is reported as failed.
         """
         with self._store.read() as transaction:
             orders = list_orders(transaction, ExecutorName.DAGSTER, _ALL)
@@ -92,7 +94,7 @@ class FlowRuns:
             elif key in stopped:
                 self._drop(order)
             elif f"{order.job}_job" not in known:
-                ordered.unknown += 1
+                ordered.unknown += not self._refuse(order, fault_of)
             elif len(ordered.requests) < AT_ONCE:
                 ordered.requests.append(_request(key))
         return ordered
@@ -115,6 +117,16 @@ class FlowRuns:
                 self._tell(key, ExecutionStatus.RUNNING, run_id=run.run_id)
                 told += 1
         return told
+
+    def _refuse(self, order: Order, fault_of: Callable[[DagJob], str]) -> bool:
+        """Report a job that has a fault as failed, and tell whether it has one."""
+        with self._store.read() as transaction:
+            found = load_job(transaction, order.execution, order.job)
+        fault = fault_of(found.job) if found is not None else ""
+        if fault:
+            self._orchestrator.report(JobReport.of(_key(order), ExecutionStatus.FAILED, fault, may_retry=False))
+            self._drop(order)
+        return bool(fault)
 
     def _stop(self, order: Order, run: dg.DagsterRun | None) -> None:
         if run is None:

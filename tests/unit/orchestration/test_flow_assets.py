@@ -178,16 +178,16 @@ def test_job_that_fails_is_tried_again_and_killed_one_is_cancelled(
         assert list_orders(transaction, "dagster") == []
 
 
+def write_template(root: Path, source: str) -> None:
+    parts = "extract: {namespace: t, table: t}\n  output: {path: lake}"
+    (root / "templates" / "rows.template").write_text(f"template: rows\njob:\n  source: {source}\n  {parts}\n")
+
+
 def test_run_that_fails_in_its_plan_is_not_reported_as_one_with_nothing_to_do(
     core: CoreServices, instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
-    template = tmp_path / "templates" / "rows.template"
-    unreadable = (
-        f"{{type: query, url: 'sqlite:///{tmp_path}/none.db', tables: [t], watermark: {{column: id, type: long}}}}"
-    )
-    text = template.read_text()
-    template.write_text(f"template: rows\njob:\n  source: {unreadable}\n{text[text.index('  extract:') :]}")
-    template.write_text(template.read_text().replace("${folder}", "lake"))
+    url = f"sqlite:///{tmp_path}/none.db"
+    write_template(tmp_path, f"{{type: query, url: '{url}', tables: [t], watermark: {{column: id, type: long}}}}")
     store_flow(core, ORDERS, **{"flow.executor": "dagster"})
     dagster = Dagster(tmp_path, instance)
     execution = ask(core)
@@ -196,6 +196,27 @@ def test_run_that_fails_in_its_plan_is_not_reported_as_one_with_nothing_to_do(
     found, job = shown(core, execution)
     assert found.status is ExecutionStatus.FAILED
     assert job.message == f"Dagster run {job.run_id} ended before any dataset; see its log"
+
+
+def test_job_whose_variable_makes_no_sense_here_is_reported_as_failed_and_does_not_wait_for_ever(
+    core: CoreServices, instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_template(tmp_path, "{type: files, path: '{dataset}/*.csv', format: csv, files_per_work_unit: '${MANY}'}")
+    store_flow(core, ORDERS, **{"flow.executor": "dagster", "job.maxAttempts": "3"})
+    execution = ask(core)
+    with core.store.read() as transaction:
+        [order] = list_orders(transaction, "dagster")
+    monkeypatch.setenv("MANY", "lots-of")
+    dagster = Dagster(tmp_path, instance)
+    dagster.tick()
+    found, job = shown(core, execution)
+    assert found.status is ExecutionStatus.FAILED
+    assert job.message.endswith("source.files_per_work_unit: expected a whole number, got '${MANY}'")
+    monkeypatch.setenv("MANY", "3")
+    with core.store.write() as transaction:
+        assert list_orders(transaction, "dagster") == []
+        add_orders(transaction, [dataclasses.replace(order, attempt=9)])
+    assert "1 wait until the definitions are loaded again" in dagster.tick()
 
 
 def test_many_orders_that_wait_hide_neither_newer_ones_nor_stops(
