@@ -175,7 +175,7 @@ class JobContext:
         if not known or self.job.extract.reads_everything:
             return {}
         is_of_flow = self.project.has_elsewhere is not None and self.job.job not in self.project.lines
-        command = "gobblin flow startpoint" if is_of_flow else "gobblin startpoint set"
+        command = self.project.startpoint_command(is_of_flow=is_of_flow)
         return moved_in(self.store, known, self._homes(next(iter(known))), command)
 
     def _unfit(self, datasets: Sequence[DatasetPlan]) -> dict[str, str]:

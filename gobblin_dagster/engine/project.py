@@ -73,6 +73,12 @@ class Project:
             return all(fits(one) for one in self.jobs if one.job == job)
         return self.has_elsewhere is not None and self.has_elsewhere(job, fits)
 
+    def startpoint_command(self, *, is_of_flow: bool) -> str:
+        """Return what sets a startpoint of a job, in the words of messages."""
+        if self.is_as_ordered:
+            return "a startpoint in the state store of this worker's project"
+        return "`gobblin flow startpoint`" if is_of_flow else "`gobblin startpoint set`"
+
     def open_store(self) -> StateStore:
         """Open the state store; raises StoreVersionError, TransientError, UsageError."""
         return open_store(self.spec.state, self.root, self.clock)

@@ -20,7 +20,7 @@ def moved_in(
         store: the state store.
         states: states of the datasets that have something new, and no startpoint.
         homes: what will hold the rows of each branch, and where (`branch_homes`).
-        command: sets a startpoint.
+        command: what sets a startpoint, in the words of messages.
     """
     here = [place for home in homes.values() for place in home.values() if place]
     found = {}
@@ -39,14 +39,14 @@ def moved_in(
                 found[urn] = (
                     f"{says} to {other.watermark} to {here[0]}, where this job would go on. If the two exchanged their "
                     "names or outputs, rows would come twice or be left out: give each its own again. Else "
-                    f"`{command}` says where this job goes on: at {other.watermark} if it takes the place of that one, "
+                    f"{command} says where this job goes on: at {other.watermark} if it takes the place of that one, "
                     f"at {ours.watermark} if both are to publish here"
                 )
                 break
             if other is not None and goes_back and do_meet(theirs, was):
                 found[urn] = (
                     f"{says} to {other.watermark} there too. This job goes back to {here[0]}, which lacks what it "
-                    f"published since it left: `{command}` says where it goes on there"
+                    f"published since it left: {command} says where it goes on there"
                 )
                 break
     return found

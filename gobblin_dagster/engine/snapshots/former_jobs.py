@@ -73,12 +73,10 @@ def published_by_former_jobs(
 def _why(place: _Place, name: str, what: str, mark: Watermark | None, *, is_of_flow: bool) -> str:
     """Return why a job must not publish after another one, or beside it; empty if it may."""
     if not place.is_home_of(name):
-        gone, command = "which this project does not have here any more", "`gobblin startpoint set`"
-        if is_of_flow:
-            command = "`gobblin flow startpoint`"
+        gone = "which this project does not have here any more"
         if place.project.is_as_ordered:
             gone = "which no flow had here when this job was ordered"
-            command = "a startpoint in the state store of this worker's project"
+        command = place.project.startpoint_command(is_of_flow=is_of_flow)
         of_flow = "the flow or its template" if is_of_flow else "the job"
         other = "another flow, or has another template on purpose" if is_of_flow else "another job"
         goes_on = f"{mark}: it goes on from there; " if mark is not None else ""

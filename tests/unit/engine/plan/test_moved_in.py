@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,10 @@ def test_job_that_goes_on_in_the_place_of_another_is_refused_until_a_startpoint_
     (failed,) = run(tmp_path, exchanged).datasets
     assert failed.failures[0].message.startswith(says)
     assert "and job 'a' published it up to 5 to " in failed.failures[0].message
+    assert "Else `gobblin startpoint set` says where" in failed.failures[0].message
+    ordered = replace(project(tmp_path, exchanged), is_as_ordered=True)
+    (planned,) = plan_job(ordered, exchanged).datasets
+    assert "Else a startpoint in the state store of this worker's project says where" in planned.problem
     assert problem(tmp_path, job("b", 11, output={"path": "third"})) == "", "nobody publishes there"
     start_at(tmp_path, exchanged, "9")
     (moved,) = run(tmp_path, exchanged).datasets
