@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from gobblin_dagster.core.allow import AllowLists
 from gobblin_dagster.engine.validation import check_construct
-from gobblin_dagster.service.catalog.flow_config import EXECUTION_ID, SETTINGS, FlowSettings
+from gobblin_dagster.service.catalog.flow_config import EXECUTION_ID, KEPT, SETTINGS, FlowSettings
 from gobblin_dagster.service.catalog.templates import (
     GobblinFlowTemplate,
     Template,
@@ -23,8 +23,6 @@ _SIMPLE = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*")
 _LONGEST = 63
 """Characters of a job's name at most, as for all names of jobs."""
 _NOT_PARAMETERS = SETTINGS | {EXECUTION_ID}
-_RESERVED = ("flow.", "job.", "gobblin.", "user.")
-"""Properties of Gobblin's that no template takes: kept, and left alone."""
 
 
 def job_name(flow: FlowId, *parts: str) -> str:
@@ -66,7 +64,7 @@ def undeclared(declared: set[str], values: Mapping[str, str]) -> list[str]:
     return [
         f"no template declares the parameter {name[:80]!r}; declared: {known}"
         for name in values
-        if name not in declared and not name.startswith(_RESERVED)
+        if name not in declared and not name.startswith(KEPT)
     ]
 
 

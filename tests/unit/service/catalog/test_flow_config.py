@@ -23,6 +23,8 @@ GOOD: dict[str, Any] = {
 
 def test_good_flow_keeps_values_as_they_came_and_unknown_fields() -> None:
     config = parse_flow_config(GOOD)
+    kept = {"job.db.password": "${env:PASSWORD}", "user.token": "ENC(x)", "gobblin.yarn.token.renew.minutes": "9"}
+    assert parse_flow_config({**GOOD, "properties": kept}).properties == kept
     assert config.id == FlowId("g", "n")
     assert config.properties == {"a": " b "}
     assert config.schedule == Schedule("0 0 * ? * *", run_immediately=False)
@@ -71,6 +73,8 @@ def test_good_flow_keeps_values_as_they_came_and_unknown_fields() -> None:
             "days is not between",
         ),
         ({"properties": {"flow.failureOption": "STOP"}}, '"STOP" is not one of FINISH_ALL_POSSIBLE, FINISH_RUNNING'),
+        ({"properties": {"job.db.password": "x"}}, "/properties/job.db.password :: must hold no secret"),
+        ({"properties": {"user.home": "sftp://me:x@host/"}}, "/properties/user.home :: must hold no secret"),
         ({"properties": {"gobblin.job.start.sla.timeunit": "WEEKS"}}, '"WEEKS" is not one of SECONDS, MINUTES'),
     ],
 )
