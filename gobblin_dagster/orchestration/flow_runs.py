@@ -94,7 +94,9 @@ class FlowRuns:
             elif key in stopped:
                 self._drop(order)
             elif f"{order.job}_job" not in known:
-                ordered.unknown += not self._refuse(order, fault_of)
+                # Those behind the first ones are looked at once these are gone.
+                is_refused = ordered.unknown < AT_ONCE and self._refuse(order, fault_of)
+                ordered.unknown += not is_refused
             elif len(ordered.requests) < AT_ONCE:
                 ordered.requests.append(_request(key))
         return ordered

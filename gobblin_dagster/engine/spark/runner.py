@@ -377,16 +377,19 @@ def _launch(settings: Mapping[str, str], log_file: Path | None) -> Any:
 
 @contextmanager
 def _given_by_file(settings: Mapping[str, str]) -> Iterator[None]:
-    """Let `spark-submit` read settings from a file that goes when it has started."""
+    """Let `spark-submit` read settings from a file that only this user can read, and that is gone afterwards."""
     if not settings:
         yield
         return
     before = os.environ.get(_SUBMIT)
-    with tempfile.NamedTemporaryFile("w", prefix="gobblin-", suffix=".properties") as file:
+    is_nameless = Path("/proc/self/fd").is_dir()
+    # A file without a name is gone after a kill too.
+    with tempfile.TemporaryFile("w") if is_nameless else tempfile.NamedTemporaryFile("w") as file:
         # Java's properties have the escapes of JSON.
         file.writelines(f"{key}={json.dumps(text)[1:-1]}\n" for key, text in settings.items())
         file.flush()
-        arguments = f"--properties-file {shlex.quote(file.name)} --load-spark-defaults"
+        name = f"/proc/{os.getpid()}/fd/{file.fileno()}" if is_nameless else file.name
+        arguments = f"--properties-file {shlex.quote(name)} --load-spark-defaults"
         os.environ[_SUBMIT] = f"{arguments} {before or 'pyspark-shell'}"
         try:
             yield
