@@ -29,8 +29,10 @@ from gobblin_dagster.engine.maintenance.state_change import Change, apply_change
 from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.engine.run.job_run import plan_job, run_job
 from gobblin_dagster.engine.snapshots.audit import audit_dataset
+from gobblin_dagster.engine.spark.lazy import KeptSparkRunner
 from gobblin_dagster.engine.spark.runner import SparkRunner
 from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.project import SparkSpec
 from tests.services.missing import missing
 from tests.services.spark_connect import running_connect, table_jars
 from tests.unit.engine.jobs import by_urn, project, published
@@ -40,21 +42,32 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def runner() -> Iterator[SparkRunner]:
+def address() -> Iterator[str]:
     jars = table_jars()
     if jars is None:
         missing("no Java, or the jars of Iceberg and Delta cannot be fetched (Maven)")
-    from pyspark.sql.connect.session import SparkSession as RemoteSession
-
     # Not below pytest's folder: other users' tables have short paths too, and so have URLs in error messages.
     home = Path(tempfile.mkdtemp(prefix="gobblin-spark-"))
     try:
         with running_connect(home, jars) as address:
-            session: Any = RemoteSession.builder.remote(address).create()
-            yield SparkRunner(session, 2)
-            session.stop()
+            yield address
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def runner(address: str) -> Iterator[SparkRunner]:
+    session = opened(address)
+    yield SparkRunner(session, 2)
+    session.stop()
+
+
+def opened(address: str) -> SparkSession:
+    """Return a new session of the server."""
+    from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+    session: Any = RemoteSession.builder.remote(address).create()
+    return session  # type: ignore[no-any-return]  # it has the same methods
 
 
 @pytest.fixture
@@ -78,6 +91,11 @@ class Table:
         if self.kind == "iceberg":
             self._sql("create namespace if not exists lake.db")
         self._sql(f"create or replace table {self.name} (id bigint, name string) using {self.kind} {self._properties}")
+
+    def create_plain(self) -> None:
+        """Make a table of any format that Spark knows."""
+        self._sql("create namespace if not exists lake.db")
+        self._sql(f"create table {self.name} (id bigint, name string) using {self.kind}")
 
     def drop(self) -> None:
         self._sql(f"drop table {self.name}")
@@ -227,6 +245,40 @@ def test_expired_iceberg_snapshots_are_refused(tmp_path: Path, runner: SparkRunn
         "=> 1)"
     )
     assert "it expired, or the table was rolled back" in _run(tmp_path, job, runner).failures[0].message
+
+
+def test_session_that_stays_sees_what_others_wrote_since(
+    tmp_path: Path, runner: SparkRunner, address: str, table: str
+) -> None:
+    other = opened(address)
+    iceberg, parquet = (Table(other, kind, f"{table}_{kind}") for kind in ("iceberg", "parquet"))
+    by_id = {"watermark": {"column": "id", "type": "long"}}
+    for made in (iceberg, parquet):
+        made.create_plain()
+    other.sql(f"create view default.{table} as select * from {iceberg.name}")
+    query = f"with v as (select * from default.{table}) select v.* from v join {parquet.name} p on v.id = p.id -- all"
+    sources: tuple[dict[str, Any], ...] = ({}, by_id, {"table": "", "query": query, **by_id})
+    jobs = [made.job(source=source) for made, source in zip((iceberg, parquet, iceberg), sources, strict=True)]
+    for rows in (2, 4):
+        for made in (iceberg, parquet):
+            made.append(rows - 2, rows)
+        plans = [plan_job(project(tmp_path, job), job, spark=runner).datasets[0].work_units for job in jobs]
+        assert [units[0].rows for units in plans[:2]] == [rows, rows]
+        assert plans[2][0].expected_high == LongWatermark(rows)
+    other.stop()
+
+
+def test_next_command_connects_again(
+    tmp_path: Path, address: str, runner: SparkRunner, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Table(runner.session, "iceberg", table)
+    made.create()
+    monkeypatch.setattr(type(runner.session), "_default_session", None)  # commands run in processes of their own
+    kept = KeptSparkRunner(SparkSpec(remote=address))
+    for _ in range(2):
+        assert not plan_job(project(tmp_path, made.job()), made.job(), spark=kept).has_work
+        kept.close()
+        assert not kept.is_started
 
 
 @pytest.mark.parametrize("extract", ["append_only", "snapshot_only"])

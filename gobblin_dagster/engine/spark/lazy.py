@@ -140,7 +140,12 @@ class KeptSparkRunner(LazySparkRunner):
 
     def close(self) -> None:
         """End what the command began: the next one that reads with Spark gets a session of its own."""
-        if self._spark is not None:
+        if self._spark is None:
+            return
+        if self._spec.remote:  # Spark runs in the server: nothing would stay here but the session
+            self._spark.close()
+            self._spark = self._thread = None
+        else:
             self._spark.renew_session()
 
     def end(self) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -18,6 +19,8 @@ _STRICT = {
     "xml": {"mode": "FAILFAST"},
 }
 """Options by format that hold unless the job sets others."""
+_NAMED = re.compile("SubqueryAlias (.+)")
+"""A table that a query or a view reads, as EXPLAIN writes it, or the query's own name for something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +47,18 @@ class Frames:
         """Return all rows of a dataset; `more` has further options of its format."""
         if not self.options.query:
             return self._read(session, self.options, dataset, more or {})
-        views = {name: self._read(session, view, dataset, {}) for name, view in self.options.views.items()}
-        # Only with views does Spark read the text as a format string and replace `{name}` by a DataFrame.
-        return session.sql(self.options.query.replace(DATASET, quoted(dataset)), **views)
+        return self._queried(session, self.options.query, dataset)
+
+    def refresh(self, session: Any, dataset: str) -> None:
+        """Let Spark look at the tables of catalogs again.
+
+        A session remembers the files and snapshots of tables that it has read. One that stays for several plans would
+        never see what others write: an Iceberg table is looked at again if it was not used for 30 seconds, a Parquet
+        table never.
+        """
+        for name in dict.fromkeys(self._catalog_tables(session, dataset)):
+            if session.catalog.tableExists(name):
+                session.catalog.refreshTable(name)
 
     def metadata(self, session: Any, dataset: str, table: str) -> Any:
         """Return a metadata table (`snapshots`, `refs`) of an Iceberg table."""
@@ -72,6 +84,21 @@ class Frames:
                     "expected a DataFrame."
                 )
         return frame if self.options.spark_partitions is None else frame.coalesce(self.options.spark_partitions)
+
+    def _catalog_tables(self, session: Any, dataset: str) -> Iterator[str]:
+        for read in (self.options, *self.options.views.values()):
+            if read.table:
+                yield self._table(read, dataset)
+        if self.options.query:
+            query = self.options.query.rstrip("; \t\r\n")
+            # Nothing is read for it, and no file is listed: Spark knows that the result is empty.
+            explained = self._queried(session, f"explain extended select * from (\n{query}\n) limit 0", dataset)
+            yield from _NAMED.findall(explained.collect()[0][0])
+
+    def _queried(self, session: Any, query: str, dataset: str) -> Any:
+        views = {name: self._read(session, view, dataset, {}) for name, view in self.options.views.items()}
+        # Only with views does Spark read the text as a format string and replace `{name}` by a DataFrame.
+        return session.sql(query.replace(DATASET, quoted(dataset)), **views)
 
     def _read(self, session: Any, read: ReadOptions, dataset: str, more: Mapping[str, Any]) -> Any:
         texts = {k: v.replace(DATASET, dataset) if isinstance(v, str) else v for k, v in read.options.items()}

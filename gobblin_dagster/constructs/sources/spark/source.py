@@ -99,6 +99,7 @@ class SparkSource:
             if self._context.spark is None or self._options.watermark is None:
                 raise ValueError("it needs Spark and a `watermark`")
             session, dataset = self._context.spark(), self._dataset(dataset_urn)
+            self._frames.refresh(session, dataset)
             if history is not None and not isinstance(position, Watermark):
                 return snapshot_start(session, dataset, history, position, context.states.get(dataset_urn))
             return column_start(self._frames.whole(session, dataset), self._options, position, context.clock.now())
@@ -139,6 +140,7 @@ class SparkSource:
         if ranges.watermark_type is not self._watermark_type() or self._options.nulls == "include":
             return None
         session = self._context.spark()
+        self._frames.refresh(session, dataset)
         if history is not None:
             beginning = history.beginning()
             if len(parts) > 1 or parts[0][0] != beginning.components()[""]:
@@ -169,6 +171,7 @@ class SparkSource:
 
     def _offer(self, session: Any, urn: str, state: DatasetState | None, now: datetime, is_full: bool) -> DatasetOffer:
         dataset, history = self._dataset(urn), self._history()
+        self._frames.refresh(session, dataset)
         if history is not None:
             return SnapshotPlanner(self._options, history, is_full).offer(session, dataset, urn, state)
         frame = self._frames.whole(session, dataset)
