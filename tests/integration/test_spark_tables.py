@@ -8,6 +8,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -57,17 +58,20 @@ def address() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def runner(address: str) -> Iterator[SparkRunner]:
-    session = opened(address)
-    yield SparkRunner(session, 2)
-    session.stop()
+    with opened(address) as session:
+        yield SparkRunner(session, 2)
 
 
-def opened(address: str) -> SparkSession:
-    """Return a new session of the server."""
+@contextmanager
+def opened(address: str) -> Iterator[SparkSession]:
+    """Yield a new session of the server."""
     from pyspark.sql.connect.session import SparkSession as RemoteSession
 
     session: Any = RemoteSession.builder.remote(address).create()
-    return session  # type: ignore[no-any-return]  # it has the same methods
+    try:
+        yield session
+    finally:
+        session.stop()  # one that is left asks the server at the end of Python, for minutes if it has ended
 
 
 @pytest.fixture
@@ -247,10 +251,15 @@ def test_expired_iceberg_snapshots_are_refused(tmp_path: Path, runner: SparkRunn
     assert "it expired, or the table was rolled back" in _run(tmp_path, job, runner).failures[0].message
 
 
+@pytest.fixture
+def other(address: str) -> Iterator[SparkSession]:
+    with opened(address) as session:
+        yield session
+
+
 def test_session_that_stays_sees_what_others_wrote_since(
-    tmp_path: Path, runner: SparkRunner, address: str, table: str
+    tmp_path: Path, runner: SparkRunner, other: SparkSession, table: str
 ) -> None:
-    other = opened(address)
     iceberg, parquet = (Table(other, kind, f"{table}_{kind}") for kind in ("iceberg", "parquet"))
     by_id = {"watermark": {"column": "id", "type": "long"}}
     for made in (iceberg, parquet):
@@ -265,7 +274,6 @@ def test_session_that_stays_sees_what_others_wrote_since(
         plans = [plan_job(project(tmp_path, job), job, spark=runner).datasets[0].work_units for job in jobs]
         assert [units[0].rows for units in plans[:2]] == [rows, rows]
         assert plans[2][0].expected_high == LongWatermark(rows)
-    other.stop()
 
 
 def test_next_command_connects_again(
