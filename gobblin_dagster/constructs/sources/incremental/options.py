@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
@@ -12,6 +13,12 @@ from gobblin_dagster.core.work_unit import WorkUnit
 
 _SPANS = ("lag", "overlap", "partition_interval")
 _VALUES = ("start", "end")
+_COMMENTS = re.compile(r"/\*.*?\*/|(?:--|#(?![>-]))[^\n]*", re.DOTALL)
+_CUT = re.compile(
+    r"\b(limit\s+\d+(\s*(,|\boffset)\s*\d+)?|offset\s+\d+(\s+rows?)?|fetch\s+(first|next)\s.{,20}\b(only|ties))$",
+    re.IGNORECASE | re.DOTALL,
+)
+"""The end of a query that takes a part of its rows."""
 
 
 def null_problem(nulls: int, column: str) -> str:
@@ -57,6 +64,8 @@ def check_cursor_options(cursor: Cursor, zone: ZoneInfo, options: Mapping[str, A
             parse(value)
         except (ValueError, OverflowError) as error:
             raise ValueError(f"{name}: {error}") from None
+    if options.get("watermark") is not None:
+        _require_all_rows(str(options["query"]))
     start, end = options.get("start"), options.get("end")
     if start is not None and end is not None and cursor.parse(end) <= cursor.parse(start):
         raise ValueError(f"end: expected a position after `start`, {start}, got {end}")
@@ -65,6 +74,15 @@ def check_cursor_options(cursor: Cursor, zone: ZoneInfo, options: Mapping[str, A
         raise ValueError("partition_interval: expected more than nothing")
     if options.get("max_watermark") is not None and not cursor.is_time:
         raise ValueError("max_watermark: is for times; give a `long` watermark an `end` or a `lag`")
+
+
+def _require_all_rows(query: str) -> None:
+    """Raise ValueError for a query that takes a part of its rows: the watermark moves past the others."""
+    if cut := _CUT.search(_COMMENTS.sub("", query).rstrip("; \t\r\n")):
+        raise ValueError(
+            f"query: ends with {cut[0]!r}; rows that it leaves out would never be read, as the watermark moves past "
+            "them. `execution: {limit: {rows: ...}}` reads a part in each run, `start` and `end` bound it"
+        )
 
 
 def _declared(

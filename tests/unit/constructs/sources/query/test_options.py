@@ -97,11 +97,26 @@ def test_startpoint_and_count_take_the_column_of_the_table(tmp_path: Path, shop:
         ({"watermark": None}, "expected a `watermark`"),
         ({"table_options": {"a": {"start": "x"}}}, "table_options, a: start: expected a whole number"),
         ({"table_options": {"a": {"overlap": 5}}}, "table_options, a: overlap: needs `primary_key`"),
+        (
+            {"tables": [], "query": "SELECT * FROM orders ORDER BY id LIMIT 10 OFFSET 5; -- some"},
+            "query: ends with 'LIMIT 10 OFFSET 5'; rows that it leaves out would never be read",
+        ),
+        ({"tables": [], "query": "select * from o\nfetch first 10 rows only"}, "with 'fetch first 10 rows only'"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(tmp_path: Path, options: Any, message: str) -> None:
     with pytest.raises(InvalidSpecError, match=message):
         source(tmp_path, **options)
+
+
+def test_query_that_takes_a_part_may_be_read_whole_or_have_the_part_inside(
+    tmp_path: Path, shop: sqlite3.Connection
+) -> None:
+    newest = "SELECT id, (SELECT name FROM customers c WHERE c.id = o.id LIMIT 1) AS name FROM orders o -- limit 5"
+    whole = {"query": f"{newest}\n LIMIT 3", "watermark": None, "without_watermark": "full"}
+    for options in (whole, {"query": newest}):
+        (offer,) = plan(source(tmp_path, tables=[], **options), extract=FULL).values()
+        assert not offer.problem
 
 
 def test_options_that_do_not_fit_together_fail_their_table_only(tmp_path: Path, shop: sqlite3.Connection) -> None:
