@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +17,7 @@ from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.sources.query.source import QuerySource
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.constructs import ConstructContext, SourceContext
-from gobblin_dagster.core.errors import SourceError, TransientError
+from gobblin_dagster.core.errors import ExtractError, SourceError, TransientError
 from gobblin_dagster.core.extract import Extract, ExtractType
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import DatasetResult
@@ -137,6 +138,26 @@ def test_timestamp_of_a_query_is_compared_with_now_in_utc(mariadb_server: Mariad
         (offer,) = source(mariadb_server.url(database), **query, **options).plan(CONTEXT)
         assert len(offer.work_units) == 1
         assert not any("has no time zone" in note for note in offer.notes)
+
+
+@pytest.mark.parametrize("what", [{"tables": ["events"]}, {"query": "SELECT * FROM events"}], ids=["table", "query"])
+def test_times_that_get_a_zone_or_lose_it_between_plan_and_read_are_refused(
+    mariadb_server: MariadbServer, database: str, what: dict[str, Any]
+) -> None:
+    mariadb_server.execute(
+        "CREATE TABLE events (id int, at datetime(6), other timestamp NULL)",
+        "INSERT INTO events VALUES (1, '2026-01-05 10:00', '2026-01-05 10:00')",
+        database=database,
+    )
+    made = source(mariadb_server.url(database), **what)
+    for column, kind, message in (
+        ("at", "timestamp(6) NULL", "column at: expected times without a time zone, as the run was planned, got times"),
+        ("other", "datetime", "column other: expected times with a time zone, as the run was planned, got times"),
+    ):
+        (offer,) = made.plan(CONTEXT)
+        mariadb_server.execute(f"ALTER TABLE events MODIFY {column} {kind}", database=database)
+        with closing(made.extractor(offer.work_units[0])) as extractor, pytest.raises(ExtractError, match=message):
+            list(extractor.chunks())
 
 
 @pytest.mark.parametrize(("options", "is_told"), [({}, True), ({"lag": 1}, False), ({"overlap": 1}, False)])

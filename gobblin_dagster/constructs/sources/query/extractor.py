@@ -6,7 +6,7 @@ In all other cases, rows are fetched through SQLAlchemy and converted to Arrow i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import cache
@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import psycopg2
 
-from gobblin_dagster.constructs.clients.sql import CONNECT_WAIT_S
+from gobblin_dagster.constructs.clients.sql import CONNECT_WAIT_S, MYSQL
 from gobblin_dagster.constructs.sources.incremental.in_order import InOrder
 from gobblin_dagster.constructs.sources.query.database import (
     APPLICATION,
@@ -31,7 +31,7 @@ from gobblin_dagster.constructs.sources.query.database import (
 )
 from gobblin_dagster.constructs.sources.query.options import QueryOptions
 from gobblin_dagster.constructs.sources.query.relation import Relation
-from gobblin_dagster.constructs.sources.query.types import Column
+from gobblin_dagster.constructs.sources.query.types import Column, instants
 from gobblin_dagster.constructs.types.arrow import exact_cast
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError, SourceError, TransientError
@@ -71,11 +71,12 @@ class QueryExtractor:
     def __init__(self, unit: WorkUnit, database: Database, options: QueryOptions, context: ConstructContext) -> None:
         schema, _, table = unit.dataset_urn.partition(".")
         is_whole = bool(unit.read.get("whole", False))
+        self._columns = columns_of(unit)
         relation = Relation(
             schema=schema,
             table="" if options.query else table,
             query=options.query,
-            columns=columns_of(unit),
+            columns=self._columns,
             cursor_column="" if is_whole else options.cursor_column,
             cursor=options.cursor,
             backend=database.backend,
@@ -126,7 +127,8 @@ class QueryExtractor:
     def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Cast to the types that the plan found, so that all work units of a dataset have the same schema."""
         arrays = []
-        self._require_clocks(batch.schema)
+        if self._knows_zones:
+            self._require_clocks(_instants_of(batch.schema))
         for field, array in zip(self.schema, batch.columns, strict=True):
             try:
                 arrays.append(_cast(array, field.type))
@@ -136,16 +138,18 @@ class QueryExtractor:
                 raise self._fail(_misfit(field, array.to_pylist(), error)) from error
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _require_clocks(self, found: pa.Schema) -> None:
+    def _require_clocks(self, now: Sequence[bool | None]) -> None:
         """Raise ExtractError for times that got a zone, or lost it, since the plan: they would be hours away.
 
-        Drivers of other databases than PostgreSQL give instants without a zone.
+        Args:
+            now: whether the columns hold instants now, None for those that nobody knows.
         """
-        for field, now in zip(self.schema, found.types, strict=True) if self._knows_zones else ():
-            if not (pa.types.is_timestamp(field.type) and pa.types.is_timestamp(now)):
+        for column, field, is_instant in zip(self._columns, self.schema, now, strict=True):
+            if is_instant is None or not pa.types.is_timestamp(field.type):
                 continue
-            if (field.type.tz is None) != (now.tz is None):
-                wanted, got = ("without", "with") if field.type.tz is None else ("with", "without")
+            was_instant = field.type.tz is not None if column.is_instant is None else column.is_instant
+            if was_instant != is_instant:
+                wanted, got = ("with", "without") if was_instant else ("without", "with")
                 raise self._fail(
                     f"column {field.name}: expected times {wanted} a time zone, as the run was planned, got times "
                     f"{got} one: its type was changed meanwhile. Run again."
@@ -159,6 +163,11 @@ def columns_of(unit: WorkUnit) -> tuple[Column, ...]:
     """Return the columns that a work unit's statement selects, with the Arrow types of the plan."""
     raw: Any = unit.read["columns"]
     return tuple(Column(**column) for column in raw)
+
+
+def _instants_of(schema: pa.Schema) -> list[bool | None]:
+    """Return for each column whether its times have a zone; None for other columns."""
+    return [kind.tz is not None if pa.types.is_timestamp(kind) else None for kind in schema.types]
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -176,16 +185,16 @@ def _open(
     context: ConstructContext,
     schema: pa.Schema,
     fail: Callable[[str], ExtractError],
-    require_clocks: Callable[[pa.Schema], None],
+    require_clocks: Callable[[Sequence[bool | None]], None],
 ) -> RowReader:
     if database.is_postgresql:
         try:
             import adbc_driver_manager as adbc  # noqa: PLC0415 - an optional driver, needed here only
             import adbc_driver_postgresql as driver  # noqa: PLC0415 - its other part
         except ModuleNotFoundError:
-            return _FetchingReader(database, statement, options.fetch_rows, schema, fail)
+            return _FetchingReader(database, statement, options.fetch_rows, schema, fail, require_clocks)
         return _AdbcReader(database, statement, context.block_bytes, fail, require_clocks, adbc, driver.connect)
-    return _FetchingReader(database, statement, options.fetch_rows, schema, fail)
+    return _FetchingReader(database, statement, options.fetch_rows, schema, fail, require_clocks)
 
 
 @cache
@@ -207,7 +216,7 @@ class _AdbcReader:
         statement: sa.Select[Any],
         block_bytes: int,
         fail: Callable[[str], ExtractError],
-        require_clocks: Callable[[pa.Schema], None],
+        require_clocks: Callable[[Sequence[bool | None]], None],
         adbc: Any,
         connect: Callable[[str], Any],
     ) -> None:
@@ -231,7 +240,9 @@ class _AdbcReader:
             statement.set_sql_query(self._sql)
             stream, _ = statement.execute_query()
             with pa.RecordBatchReader.from_stream(stream) as reader:
-                self._require_clocks(reader.schema)  # also if there is no row: they may lie in other ranges now
+                self._require_clocks(
+                    _instants_of(reader.schema)
+                )  # also if there is no row: they may lie in other ranges now
                 for batch in reader:
                     if batch.num_rows:
                         self._refuse_infinite(batch)
@@ -284,9 +295,11 @@ class _FetchingReader:
         fetch_rows: int,
         schema: pa.Schema,
         fail: Callable[[str], ExtractError],
+        require_clocks: Callable[[Sequence[bool | None]], None],
     ) -> None:
         self._database = database
         self._statement = statement
+        self._require_clocks = require_clocks
         self._fetch_rows = fetch_rows
         self._schema = schema
         self._fail = fail
@@ -295,7 +308,8 @@ class _FetchingReader:
         try:
             with self._database.snapshot() as connection:
                 options = {"stream_results": True, "max_row_buffer": self._fetch_rows}
-                result = connection.execution_options(**options).execute(self._statement)
+                result: Any = connection.execution_options(**options).execute(self._statement)
+                self._require_clocks(instants(result.cursor.description, is_mysql=self._database.backend in MYSQL))
                 while rows := result.fetchmany(self._fetch_rows):
                     yield _to_batch(self._schema, rows)
         except SourceError as error:

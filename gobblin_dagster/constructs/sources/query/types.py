@@ -40,7 +40,9 @@ class Column:
     def to_read(self) -> dict[str, Any]:
         """Return what a work unit stores of the column."""
         read = {"name": self.name, "type": self.type, "as_text": self.as_text}
-        return {**read, "is_address": True} if self.is_address else read
+        if self.is_address:
+            read["is_address"] = True
+        return read if self.is_instant is None else {**read, "is_instant": self.is_instant}
 
     def exactly(self) -> Column:
         """Return the column as it is read with `types: exact`."""
@@ -133,10 +135,15 @@ def described_columns(
             str(kind or pa.string()),
             as_text=kind is None,
             exact=str(_EXACT_OIDS.get(part[1], "")) if rows is None else "",
-            is_instant=_MYSQL_INSTANTS.get(part[1]) if is_mysql else None,
+            is_instant=is_instant,
         )
-        for part, kind in zip(description, kinds, strict=True)
+        for part, kind, is_instant in zip(description, kinds, instants(description, is_mysql=is_mysql), strict=True)
     )
+
+
+def instants(description: Sequence[Any], *, is_mysql: bool) -> list[bool | None]:
+    """Return for each column of a result whether it holds instants; None if its description does not say it."""
+    return [_MYSQL_INSTANTS.get(part[1]) if is_mysql else None for part in description]
 
 
 def _arrow_of_oid(described: Any) -> pa.DataType | None:
