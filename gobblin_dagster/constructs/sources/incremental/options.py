@@ -13,7 +13,8 @@ from gobblin_dagster.core.work_unit import WorkUnit
 
 _SPANS = ("lag", "overlap", "partition_interval")
 _VALUES = ("start", "end")
-_COMMENTS = re.compile(r"/\*.*?\*/|(?:--|#(?![>-]))[^\n]*", re.DOTALL)
+_NO_WORDS = re.compile(r"""'[^']*'|"[^"]*"|/\*.*?\*/|(?:--|#(?![>-]))[^\n]*""", re.DOTALL)
+"""Quoted texts and comments of SQL; `#` begins one in MySQL, `#>` and `#-` are operators of PostgreSQL."""
 _CUT = re.compile(
     r"\b(limit\s+\d+(\s*(,|\boffset)\s*\d+)?|offset\s+\d+(\s+rows?)?|fetch\s+(first|next)\s.{,20}\b(only|ties))$",
     re.IGNORECASE | re.DOTALL,
@@ -78,7 +79,7 @@ def check_cursor_options(cursor: Cursor, zone: ZoneInfo, options: Mapping[str, A
 
 def _require_all_rows(query: str) -> None:
     """Raise ValueError for a query that takes a part of its rows: the watermark moves past the others."""
-    if cut := _CUT.search(_COMMENTS.sub("", query).rstrip("; \t\r\n")):
+    if cut := _CUT.search(_NO_WORDS.sub("", query).rstrip("; \t\r\n")):
         raise ValueError(
             f"query: ends with {cut[0]!r}; rows that it leaves out would never be read, as the watermark moves past "
             "them. `execution: {limit: {rows: ...}}` reads a part in each run, `start` and `end` bound it"
