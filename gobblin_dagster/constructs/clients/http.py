@@ -216,8 +216,8 @@ class HttpClient:
                 pause = self._asked_pause(response) or pause
             except _BusyTokensError as error:
                 problem = str(error)
-            except _CutError:
-                problem = "its answer ends in the middle of the JSON"
+            except _CutError as error:
+                problem = f"its answer {error}"
             except ValueError as error:  # the request itself is invalid, and was not sent
                 raise self._refused(target, _unsendable(error)) from None
             except self._requests.RequestException as error:
@@ -286,11 +286,11 @@ class HttpClient:
             body = None if status == _NO_CONTENT else json.loads(_text(response), **parsing)
         except json.JSONDecodeError as error:
             if _is_cut(error):
-                raise _CutError from None
+                raise _CutError(_MIDDLE if error.doc.strip() else "is empty") from None
             raise self._refused(target, "answers no JSON.") from None
         except UnicodeDecodeError as error:
             if error.end == len(error.object) and error.reason == "unexpected end of data":
-                raise _CutError from None
+                raise _CutError(_MIDDLE) from None
             where = f"byte {error.object[error.start]:#04x} at {error.start:,}"
             raise self._refused(target, f"answers text that is not {error.encoding}: {where}.") from None
         except LookupError:
@@ -326,6 +326,9 @@ class HttpClient:
         return ExtractError(dataset_urn=self._urn, file=_shown(target), problem=problem)
 
 
+_MIDDLE = "ends in the middle of the JSON"
+
+
 class _CutError(Exception):
     """An answer is not whole. The connection does not tell: urllib3 takes a gzip stream without its end."""
 
@@ -339,9 +342,10 @@ _REST_OF_CUT = re.compile(r"[-+.\w\\]*\s*")
 
 
 def _is_cut(error: json.JSONDecodeError) -> bool:
-    """Return whether a list or object has no end; other text, such as a page in HTML, is no JSON at all."""
-    if not error.doc.lstrip().startswith(("[", "{")):
-        return False
+    """Return whether a list or object has no end, or no beginning; other text, such as a page in HTML, is no JSON."""
+    text = error.doc.lstrip()
+    if not text.startswith(("[", "{")):
+        return not text
     return error.msg.startswith("Unterminated") or _REST_OF_CUT.fullmatch(error.doc, error.pos) is not None
 
 

@@ -77,6 +77,17 @@ def test_answer_that_is_cut_is_asked_for_again(packed: bool) -> None:
         client.close()
 
 
+def test_empty_answer_is_asked_for_again() -> None:
+    with running_api(lambda _: Reply(b"[]")) as api:
+        client = HttpClient(HttpOptions(url=api.url), "d", sleep=lambda _: None)
+        api.faults = [Reply(b"")] * 5
+        assert client.get("/", {}).body == []
+        api.faults = [Reply(b" \n")] * 6
+        with pytest.raises(TransientError, match="its answer is empty"):
+            client.get("/", {})
+        client.close()
+
+
 @pytest.mark.parametrize("body", [b"<html>", b"[1,]", b"[1 2]", b'{"a": nope}', b"nope"])
 def test_answer_that_is_whole_and_no_json_is_refused_at_once(body: bytes) -> None:
     with running_api(lambda _: Reply([])) as api:
