@@ -39,6 +39,9 @@ class Issues:
     records: list[dict[str, Any]] = field(default_factory=list)
     page_size: int = 10
     heeds_bounds: bool = True
+    grows: int = 0
+    """How many records come with each request of a page, up to 300."""
+    newest_first: bool = False
 
     def add(self, count: int, at: str = "2026-01-01T00:00:00Z") -> None:
         first = len(self.records) + 1
@@ -50,6 +53,10 @@ class Issues:
             found = [record for record in found if record["id"] >= int(params["min_id"])]
         if params.get("sort") == "-id":
             return Reply(sorted(found, key=lambda record: -int(record["id"]))[:1])
+        if len(self.records) < 300:
+            self.add(self.grows)
+        if self.newest_first:
+            found.reverse()
         start = int(params.get("offset", 0)) + (int(params.get("page", 1)) - 1) * self.page_size
         start += int(params.get("cursor", 0))
         page, end = found[start : start + self.page_size], start + self.page_size
@@ -748,6 +755,17 @@ def test_sorted_list_is_read_in_parts_by_limited_runs(new_job: Callable[..., Res
     job.issues.add(35)
     assert [job.run().rows_read for _ in range(4)] == [15, 15, 5, 0]
     assert job.ids() == list(range(1, 36))
+
+
+def test_sorted_list_that_grows_as_fast_as_it_is_read_has_an_end(new_job: Callable[..., RestJob]) -> None:
+    job = new_job(paging={"type": "page"}, cursor={**BY_ID, "is_sorted": True}, key=["id"])
+    job.issues.add(35)
+    job.issues.grows = 10
+    assert job.run().rows_read == 35
+    assert len(job.api.asked) < 10
+    known = len(job.issues.records)
+    job.issues.newest_first, job.issues.grows = True, 300 - known  # against its promise, and once: pages behind the end
+    assert job.run().rows_read == known - 35
 
 
 def test_list_that_is_not_sorted_as_promised_fails_and_publishes_nothing(new_job: Callable[..., RestJob]) -> None:

@@ -114,7 +114,7 @@ class RestExtractor:
         return self._left_out.notes()
 
     def _read(self) -> Iterator[Chunk]:
-        reading, unit, count = self._reading, self._unit, 0
+        reading, unit, count, last_behind = self._reading, self._unit, 0, None
         params = bounds_as_params(reading.cursor, unit.low, unit.expected_high)
         pages = read_pages(
             self._client,
@@ -133,6 +133,9 @@ class RestExtractor:
             keep = self._wanted(batch, rows)
             if keep.true_count:
                 yield Chunk(batch, self._path, rows).filter(keep)
+            was_behind, last_behind = last_behind, self._last_behind(batch, last_behind)
+            if was_behind is not None and last_behind is not None:
+                return  # a sorted list that grows faster than it is read would have no end
 
     def close(self) -> None:
         self._client.close()
@@ -187,6 +190,21 @@ class RestExtractor:
                     self._seen.add(key)
             keep = pa.array(is_new, pa.bool_())
         return keep
+
+    def _last_behind(self, batch: pa.RecordBatch, before: Any) -> Any:
+        """Return the last value of a page behind the interval of a sorted list; None for other pages.
+
+        `before` is that of the page before: only if values grow from page to page is the list sorted as promised, and
+        not one that begins with the newest record.
+        """
+        cursor = self._reading.cursor
+        if cursor is None or not cursor.is_sorted or not batch.num_rows:
+            return None
+        values = batch.column(cursor.column)
+        first, last = values[0].as_py(), values[-1].as_py()
+        high: Any = self._unit.expected_high.components()[""]
+        is_behind = first >= high if before is None else before <= first and before < last
+        return last if is_behind and not pc.any(pc.less(values[1:], values[:-1])).as_py() else None
 
     def _error(self, problem: str, row: int | None) -> ExtractError:
         return ExtractError(dataset_urn=self._unit.dataset_urn, file=self._path, row=row, problem=problem)
