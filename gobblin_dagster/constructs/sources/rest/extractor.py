@@ -114,7 +114,8 @@ class RestExtractor:
         return self._left_out.notes()
 
     def _read(self) -> Iterator[Chunk]:
-        reading, unit, count, last_behind = self._reading, self._unit, 0, None
+        reading, unit, count = self._reading, self._unit, 0
+        last_behind: Any = None
         params = bounds_as_params(reading.cursor, unit.low, unit.expected_high)
         pages = read_pages(
             self._client,
