@@ -151,7 +151,7 @@ def _links(pages: Mapping[str, str]) -> dict[str, dg.UrlMetadataValue]:
 _FORMS: Mapping[tuple[str, str], Callable[[PublishedDatasets], Any]] = {
     ("pyarrow", "Table"): PublishedDatasets.to_arrow,
     ("pyarrow", "Dataset"): PublishedDatasets.to_dataset,
-    ("pandas", "DataFrame"): lambda published: published.to_arrow().to_pandas(),
+    ("pandas", "DataFrame"): PublishedDatasets.to_pandas,
     ("polars", "DataFrame"): lambda published: sys.modules["polars"].from_arrow(published.to_arrow()),
     ("polars", "LazyFrame"): lambda published: sys.modules["polars"].scan_pyarrow_dataset(published.to_dataset()),
     ("duckdb", "DuckDBPyRelation"): lambda published: sys.modules["duckdb"].from_arrow(published.to_dataset()),

@@ -10,8 +10,10 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gobblin_dagster.constructs.formats.published import DatasetFormat
+from gobblin_dagster.constructs.types.arrow import has_part, leaves
 from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.project import Project
@@ -26,9 +28,13 @@ from gobblin_dagster.engine.snapshots.reader import writer_options
 from gobblin_dagster.spec.job import JobSpec
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow.dataset as ds
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
+
+_FLOAT_EXACT = 2**53
+"""Up to here, each whole number is a float of 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +109,15 @@ class PublishedDatasets:
         """Read everything into memory; shape and errors as of `to_dataset`."""
         return self.to_dataset().to_table()
 
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the rows; a column of whole numbers beside null has objects if floats would be other numbers."""
+        table = self.to_arrow()
+        frame: pd.DataFrame = table.to_pandas()
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            if _rounded(column):
+                frame[name] = column.to_pandas(integer_object_nulls=True)
+        return frame
+
     def to_tables(self) -> dict[str, pa.Table]:
         """Read everything into memory, one table per dataset.urn; shapes and errors as of `to_dataset`."""
         each = {urn: dataclasses.replace(self, files={urn: files}) for urn, files in self.files.items()}
@@ -138,6 +153,15 @@ class PublishedDatasets:
             types = {urn: self.types.get(urn, {})}
             found = arrow_dataset({urn: paths}, types, self.writer_options, f"job {self.job!r}").schema
             return from_arrow_schema(found, prefer_timestamp_ntz=kind.spark_has_wall_times)
+
+
+def _rounded(column: pa.ChunkedArray) -> bool:
+    """Return whether pandas makes floats of a column's whole numbers, at any depth, that are others then."""
+    if not has_part(column.type, pa.types.is_integer):
+        return False
+    parts = [part for part in leaves(column) if pa.types.is_integer(part.type)]
+    ends = [end for part in parts for end in pc.min_max(part).as_py().values() if end is not None]
+    return any(part.null_count for part in parts) and any(abs(end) > _FLOAT_EXACT for end in ends)
 
 
 def _literal(text: str) -> Any:

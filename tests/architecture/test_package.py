@@ -74,6 +74,37 @@ def test_no_module_starts_a_shell(module: Path) -> None:
     assert "shell=True" not in keywords
 
 
+CASTS = {
+    "constructs/quality/values.py": "the time is compared, not kept",
+    "constructs/sql/session.py": "from DuckDB's types, and dictionaries, to those with the same values",
+    "constructs/writers/orc.py": "dictionaries, and days that have no time, become the same values",
+    "engine/task/spark_partition.py": "only the zone is another one",
+}
+"""Modules that cast to types which are not written there; and why no value can change."""
+
+
+def _is_open_cast(call: ast.AST) -> bool:
+    """Return whether a call casts to a type that is not written there, to a number with a point, or without checks."""
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "cast":
+        return False
+    owner = ast.unparse(call.func.value)
+    if owner == "sa" or owner.startswith("memoryview("):
+        return False
+    kind = ast.unparse(call.args[1 if owner == "pc" else 0]) if call.args else ""
+    is_written = kind.startswith("pa.") and not kind.startswith(("pa.decimal", "pa.float"))
+    return not is_written or any(keyword.arg == "safe" for keyword in call.keywords)
+
+
+def test_types_that_are_given_are_cast_to_by_the_casts_that_change_no_value() -> None:
+    """Arrow's own casts change decimals, floats and days without a word: see `exact_cast` and `strict_cast`."""
+    found: dict[str, list[str]] = {}
+    for module in MODULES:
+        name = module.relative_to(PACKAGE).as_posix()
+        if ".cast(" in module.read_text(encoding="utf-8") and not name.startswith(("constructs/types/", "testing/")):
+            found[name] = [ast.unparse(node) for node in ast.walk(parse(module)) if _is_open_cast(node)]
+    assert {name: casts for name, casts in found.items() if casts}.keys() == CASTS.keys()
+
+
 def test_types_are_shipped() -> None:
     assert (files(gobblin_dagster) / "py.typed").is_file()
 

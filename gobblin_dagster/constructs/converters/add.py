@@ -8,8 +8,9 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
-from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type, exact_cast
+from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type
 from gobblin_dagster.constructs.types.columns import refuse_twice
+from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 
@@ -47,7 +48,7 @@ class Added(SpecModel):
         """Return the constant in its type; raises ValueError if it does not fit."""
         values = pa.array([self.value])
         try:
-            return (values if self.type is None else exact_cast(values, arrow_type(self.type)))[0]
+            return (values if self.type is None else strict_cast(values, arrow_type(self.type)))[0]
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise ValueError(f"expected a value of type {self.type}, got {self.value!r}") from error
 

@@ -11,7 +11,7 @@ from pydantic import model_validator
 from gobblin_dagster.constructs.options.zones import ZoneName
 from gobblin_dagster.constructs.sql.literal import sql_text
 from gobblin_dagster.constructs.sql.select import SqlSelect
-from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type, decoded, is_text
+from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type, decoded, exact_cast, is_text
 from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.constructs.types.zones import instants, wall_times
 from gobblin_dagster.core.constructs import ConstructContext
@@ -124,11 +124,11 @@ def read_iso(texts: pa.Array, zone: str) -> pa.Array:
     """Parse ISO 8601 with or without offsets; texts without one are in `zone`."""
     target = pa.timestamp("us", zone)
     try:
-        return texts.cast(target)
+        return exact_cast(texts, target)
     except pa.ArrowInvalid:
         has_offset = pc.match_substring_regex(texts, _HAS_OFFSET)
     nothing = pa.scalar(None, pa.string())
-    aware = pc.if_else(has_offset, texts, nothing).cast(target)
+    aware = exact_cast(pc.if_else(has_offset, texts, nothing), target)
     naive = pc.if_else(has_offset, nothing, texts).cast(pa.timestamp("us"))
     return pc.coalesce(aware, instants(naive, zone))
 

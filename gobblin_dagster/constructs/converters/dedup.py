@@ -74,7 +74,8 @@ class DedupConverter:
 def _keys(values: pa.Array) -> list[Any]:
     """Return values that are equal exactly if the column's values are equal."""
     values = decoded(values)
-    if pa.types.is_timestamp(values.type):
-        values = values.cast(pa.int64())  # in Python, both hours are equal when a clock goes back
+    if pa.types.is_timestamp(values.type) or pa.types.is_time64(values.type):
+        # In Python, both hours are equal when a clock goes back, and times of day have no nanoseconds.
+        values = values.cast(pa.int64())
     keys: list[Any] = values.to_pylist()
     return keys

@@ -6,11 +6,13 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pyarrow as pa
 from pydantic import Field, StringConstraints
 
 from gobblin_dagster.constructs.converters.each_row import shown
 from gobblin_dagster.constructs.records import load_object, records
+from gobblin_dagster.constructs.types.arrow import has_part, leaves
 from gobblin_dagster.constructs.types.columns import convert_error
 from gobblin_dagster.constructs.types.losses import first_loss
 from gobblin_dagster.constructs.types.shapes import Shape, arrow_shape
@@ -19,6 +21,7 @@ from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.spec.job import SpecModel
 
 _NAME = "converter 'function'"
+_NANO_TIME = pa.time64("ns")
 _MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError)
 """Exceptions of Arrow for values that do not fit their column."""
 
@@ -62,6 +65,10 @@ class FunctionConverter:
             yield made
 
     def _by_record(self, chunk: Chunk, schema: pa.Schema) -> Chunk:
+        for field, values in zip(chunk.batch.schema, chunk.batch.columns, strict=True):
+            if has_part(field.type, _NANO_TIME.equals) and any(map(_has_nanos, leaves(values))):
+                problem = f"column {field.name!r} has times of day with nanoseconds, which Python's have not"
+                raise self._error(f"{problem}: take the rows by batch", chunk, None)
         lists = [self._records(record, schema, chunk, at) for at, record in enumerate(records(chunk.batch))]
         parents = [at for at, made in enumerate(lists) for _ in made]
         rows = list(itertools.chain.from_iterable(lists))
@@ -122,6 +129,11 @@ class FunctionConverter:
         row = None if at is None else chunk.rows[at].as_py()
         where = "" if row is None else f"row {row}: "
         return convert_error(f"{where}{self._options.function}: {problem}", _NAME, self._context, chunk.file)
+
+
+def _has_nanos(values: pa.Array) -> bool:
+    ticks = values.drop_null().view(pa.int64()).to_numpy() if values.type.equals(_NANO_TIME) else np.empty(0)
+    return bool((ticks % 1000).any())
 
 
 def _flat(schema: object) -> str:

@@ -18,6 +18,7 @@ from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinit
 from gobblin_dagster.constructs.types.arrow_json import json_problem, require_decimals
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
+from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.core.utils.text import first_line
 from gobblin_dagster.spec.job import SpecModel
 
@@ -175,7 +176,7 @@ class JsonDecoder:
         try:
             return _read_wrapped(text, self.type)
         except pa.ArrowInvalid:
-            return _read_wrapped(text, self._with_texts).cast(self.type)
+            return strict_cast(_read_wrapped(text, self._with_texts), self.type)
 
 
 def _read_wrapped(text: bytes, kind: pa.DataType) -> pa.Array:

@@ -36,7 +36,7 @@ from gobblin_dagster.constructs.formats.csv_quotes import QuoteCounter, fault_of
 from gobblin_dagster.constructs.formats.csv_spelling import DateFormat, DecimalPoint, Spelling
 from gobblin_dagster.constructs.formats.encodings import EncodingName, without_signature
 from gobblin_dagster.constructs.formats.peek import Again, LookedAt, without_comments
-from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type
+from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type, exact_cast
 from gobblin_dagster.constructs.types.exact_text import MisfitError, cast_texts, exact_values
 from gobblin_dagster.constructs.types.inference import Fractions
 from gobblin_dagster.core.constructs import ConstructContext
@@ -442,7 +442,7 @@ class CsvReader:
         with closing(self._opened()) as text:
             for batch in self._arrow_reader(text.stream, pa.schema([(column, pa.string())])):
                 texts = self._spelling.usual(batch.column(0), kind)
-                is_large = pc.is_inf(pc.utf8_trim_whitespace(texts).cast(kind))
+                is_large = pc.is_inf(exact_cast(pc.utf8_trim_whitespace(texts), kind))
                 at = pc.index(pc.and_not(is_large, pc.match_substring_regex(texts, _INFINITE)), value=True).as_py()
                 if at >= 0:
                     raise FormatError(f"column {column!r}: {texts[at]} is too large for {kind}.", rows + at + 1)

@@ -29,6 +29,7 @@ from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinit
 from gobblin_dagster.constructs.types.arrow_json import json_problem, require_decimals
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly, shape_of_text
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
+from gobblin_dagster.constructs.types.strict_cast import cast_rows
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.traits import Widening
 from gobblin_dagster.core.utils.duplicates import repeated
@@ -242,7 +243,7 @@ class JsonLinesReader:
             if not any(pa.types.is_date(kind) for kind in known.types):
                 raise
             table = _read_as(text, pa.schema(dates_as_texts(known)), unexpected)
-            return table if schema is None else table.cast(schema)
+            return table if schema is None else cast_rows(table, schema)
 
     def _require_exact(self, table: pa.Table, lines: list[bytes], rows_before: int) -> None:
         """Raise FormatError for integers that a float cannot hold.

@@ -17,6 +17,7 @@ from gobblin_dagster.constructs.converters.each_row import shown
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule, plain
 from gobblin_dagster.constructs.publishers.tables import TableCommit, batches_of, unified_schema
 from gobblin_dagster.constructs.types.columns import HIDDEN_PREFIX
+from gobblin_dagster.constructs.types.strict_cast import cast_rows, strict_cast
 from gobblin_dagster.constructs.writers.partitions import folder_values
 from gobblin_dagster.core.constructs import ConstructContext, PublishView
 from gobblin_dagster.core.errors import ConvertError, StepRefusedError
@@ -67,7 +68,7 @@ class Changes:
         for field in self.ends.schema:
             if (at := ours.schema.get_field_index(field.name)) >= 0:
                 # The table's type: wider, or another form of text.
-                ours = ours.set_column(at, field, ours.column(at).cast(field.type))
+                ours = ours.set_column(at, field, strict_cast(ours.column(at), field.type))
         return pa.concat_tables([ours, self.ends], promote_options="default")
 
     def with_history(
@@ -115,7 +116,9 @@ class Changes:
                 at = rows.schema.get_field_index(name)
                 if at >= 0:
                     field = rows.schema.field(at)
-                    rows = rows.set_column(at, field, values.take(pa.array(place)).combine_chunks().cast(field.type))
+                    rows = rows.set_column(
+                        at, field, strict_cast(values.take(pa.array(place)).combine_chunks(), field.type)
+                    )
         return rows
 
 
@@ -245,10 +248,7 @@ class Matches:
         """
         types = pa.schema([(f"k{at}", rows.schema.field(name).type) for at, name in enumerate(self._key)])
         sides = [
-            side.select(self._key)
-            .rename_columns(types.names)
-            .cast(types)
-            .append_column(name, pa.array(np.arange(side.num_rows)))
+            cast_rows(side.select(self._key), types).append_column(name, pa.array(np.arange(side.num_rows)))
             for side, name in ((rows, "row"), (self._changes, "change"))
         ]
         pairs = sides[0].join(sides[1], types.names, join_type="inner", use_threads=False)
@@ -282,7 +282,7 @@ def places_of(rows: pa.Table, keys: pa.Table) -> npt.NDArray[np.int64]:
     """
     types = pa.schema([(f"k{at}", kind) for at, kind in enumerate(rows.schema.types)])
     left = rows.rename_columns(types.names).append_column("row", pa.array(np.arange(rows.num_rows)))
-    right = keys.rename_columns(types.names).cast(types).append_column("key", pa.array(np.arange(keys.num_rows)))
+    right = cast_rows(keys, types).append_column("key", pa.array(np.arange(keys.num_rows)))
     joined = left.join(right, types.names, join_type="inner", use_threads=False)
     found = np.full(rows.num_rows, -1)
     found[joined["row"].to_numpy()] = joined["key"].to_numpy()
@@ -332,7 +332,7 @@ def older_rows(new: pa.Table, old: pa.Table, names: Sequence[str]) -> npt.NDArra
     """
     older, equal = np.zeros(new.num_rows, bool), np.ones(new.num_rows, bool)
     for name in names:
-        ours, theirs = new[name].cast(old[name].type), old[name]
+        ours, theirs = strict_cast(new[name], old[name].type), old[name]
         less, same = (compare(ours, theirs).fill_null(False).to_numpy() for compare in (pc.less, pc.equal))
         if pa.types.is_floating(theirs.type):
             ours_nan, theirs_nan = (pc.is_nan(side).fill_null(False).to_numpy() for side in (ours, theirs))
@@ -350,7 +350,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         ArrowInvalid: a value does not fit its type.
     """
     columns = [
-        batch.column(field.name).cast(field.type)
+        strict_cast(batch.column(field.name), field.type)
         if field.name in batch.schema.names
         else pa.nulls(batch.num_rows, field.type)
         for field in schema

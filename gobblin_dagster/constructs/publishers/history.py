@@ -27,6 +27,7 @@ from gobblin_dagster.constructs.publishers.changes import (
     tables_of,
 )
 from gobblin_dagster.constructs.publishers.merge_rule import PUBLISHED_AT, History, MergeRule
+from gobblin_dagster.constructs.types.strict_cast import cast_rows, strict_cast
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import StepRefusedError
 
@@ -72,7 +73,7 @@ def keep_history(
     begin, end = (versions[name].combine_chunks() for name in (columns.valid_from, columns.valid_to))
     event, deleted = table.code_of(changes.compared), changes.compared[DELETED].to_numpy()
     if columns.valid_at:
-        at = changes.compared[columns.valid_at].cast(begin.type).combine_chunks()
+        at = strict_cast(changes.compared[columns.valid_at], begin.type).combine_chunks()
         taken = np.ones(len(at), bool)
     else:
         at, taken = _at_publication(versions, changes, rule, columns, event, table.digests(), published_at)
@@ -134,12 +135,12 @@ def _at_publication(
 def _not_before(published_at: datetime, least: _Numbers) -> pa.Array:
     """Return the time of the publication, or `least` (microseconds since the epoch) where that is later."""
     (now,) = _micros(pa.chunked_array([pa.array([published_at], PUBLISHED_AT)]))
-    return pa.array(np.maximum(least, now)).cast(PUBLISHED_AT)
+    return strict_cast(pa.array(np.maximum(least, now)), PUBLISHED_AT)
 
 
 def _micros(times: pa.ChunkedArray) -> _Numbers:
     """Return times as microseconds since the epoch; null is before all."""
-    found: _Numbers = times.cast(PUBLISHED_AT).cast(pa.int64()).fill_null(-(1 << 62)).to_numpy()
+    found: _Numbers = strict_cast(times, PUBLISHED_AT).cast(pa.int64()).fill_null(-(1 << 62)).to_numpy()
     return found
 
 
@@ -220,7 +221,7 @@ class _Table:
         self._schema = schema
         self._scan = scan
         self._types = pa.schema([schema.field(name) for name in rule.key])
-        keys = changes.compared.select(rule.key).cast(self._types)
+        keys = cast_rows(changes.compared.select(rule.key), self._types)
         self._keys = keys.group_by([*rule.key], use_threads=False).aggregate([])
         self._compares_values = not columns.valid_at
         context = ConstructContext(job="", base_dir="")
@@ -228,7 +229,7 @@ class _Table:
 
     def code_of(self, rows: pa.Table) -> _Numbers:
         """Return the number of each row's key; -1 if no new row has it."""
-        return places_of(rows.select(self._rule.key).cast(self._types), self._keys)
+        return places_of(cast_rows(rows.select(self._rule.key), self._types), self._keys)
 
     def digests(self) -> _Numbers:
         """Return a number for the values of each new row, in the table's types."""

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from gobblin_dagster.constructs.publishers.changes import DELETED, Changes, Matches, conform, older_rows
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule
+from gobblin_dagster.constructs.types.strict_cast import strict_cast
 
 FileT = TypeVar("FileT")
 Mask = npt.NDArray[np.bool_]
@@ -71,7 +72,7 @@ class _File(Generic[FileT]):
         mask[self.matched[at]] = True
         place = rows.schema.get_field_index(name)
         field = rows.schema.field(place)
-        values = ends[name].take(pa.array(self.change[at] - first)).cast(field.type).combine_chunks()
+        values = strict_cast(ends[name].take(pa.array(self.change[at] - first)), field.type).combine_chunks()
         return rows.set_column(place, field, pc.replace_with_mask(rows[name].combine_chunks(), pa.array(mask), values))
 
 

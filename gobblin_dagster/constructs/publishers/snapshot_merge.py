@@ -17,6 +17,7 @@ from gobblin_dagster.constructs.publishers.history import keep_history
 from gobblin_dagster.constructs.publishers.merge_files import FileMerge, Read
 from gobblin_dagster.constructs.publishers.merge_rule import JudgesMerges, KeyOptions, plain
 from gobblin_dagster.constructs.publishers.tables import is_parquet, open_parquet, unified_schema
+from gobblin_dagster.constructs.types.arrow import exact_cast
 from gobblin_dagster.constructs.types.plain import plain_schema
 from gobblin_dagster.constructs.types.plain_parquet import plain_batches
 from gobblin_dagster.constructs.types.wider import is_wider
@@ -124,7 +125,7 @@ def _levels(dataset_urn: str, path: str, footer: pq.FileMetaData, schema: pa.Sch
     inside = path.removeprefix(DatasetUrn(dataset_urn).folder_in(path) + "/")
     lacking = {*schema.names}.difference(_names(footer))
     texts = {name: text for name, text in folder_values(inside).items() if name in lacking}
-    return {name: pa.scalar(text, pa.string()).cast(schema.field(name).type) for name, text in texts.items()}
+    return {name: exact_cast(pa.array([text]), schema.field(name).type)[0] for name, text in texts.items()}
 
 
 def _reader(path: str, levels: Mapping[str, pa.Scalar]) -> Read:

@@ -13,7 +13,7 @@ from sqlalchemy.dialects import mysql, postgresql
 
 from gobblin_dagster.constructs.clients.sql import MYSQL
 from gobblin_dagster.constructs.publishers.sql_mysql import time_digits
-from gobblin_dagster.constructs.types.arrow import decoded, is_text, value_type
+from gobblin_dagster.constructs.types.arrow import decoded, exact_cast, is_text, value_type
 from gobblin_dagster.constructs.types.iso_times import refuse_odd_times
 from gobblin_dagster.core.errors import StepRefusedError
 
@@ -95,7 +95,7 @@ def _lost(array: pa.Array, theirs: sa.types.TypeEngine[Any], dialect: str) -> st
     if digits is not None and digits < 6 and _has_time(kind):
         step = 10 ** (6 - digits)
         unit = pa.time64("us") if pa.types.is_time(kind) else pa.timestamp("us", kind.tz)
-        ticks = array.cast(unit).cast(pa.int64())
+        ticks = exact_cast(array, unit).cast(pa.int64())
         is_cut = pc.any(pc.not_equal(pc.multiply(pc.divide(ticks, step), step), ticks)).as_py()
         return f"keeps {digits} digits of a second, and some times have more: they would be cut" if is_cut else ""
     return ""

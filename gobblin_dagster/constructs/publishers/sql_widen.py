@@ -20,7 +20,7 @@ from gobblin_dagster.constructs.clients.sql import MYSQL
 from gobblin_dagster.constructs.publishers.sql_load import column_type
 from gobblin_dagster.constructs.publishers.sql_mysql import time_digits
 from gobblin_dagster.constructs.publishers.sql_values import is_misfit
-from gobblin_dagster.constructs.types.arrow import decoded, value_type
+from gobblin_dagster.constructs.types.arrow import decoded, exact_cast, value_type
 from gobblin_dagster.constructs.types.wider import common_type, is_wider
 from gobblin_dagster.core.errors import StorageError
 
@@ -114,7 +114,7 @@ def _is_needed(
 def _fits(array: pa.Array, kind: pa.DataType | None) -> bool:
     values = decoded(array)
     try:
-        return bool(values.cast(kind).cast(values.type).equals(values))
+        return bool(exact_cast(exact_cast(values, kind), values.type).equals(values))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return False
 

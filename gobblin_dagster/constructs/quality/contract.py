@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gobblin_dagster.constructs.converters.each_row import shown
+from gobblin_dagster.constructs.converters.each_row import python_value, shown
 from gobblin_dagster.constructs.types.columns import convert_error
 from gobblin_dagster.constructs.types.schema_text import any_type_from_text, schema_text, type_texts
 from gobblin_dagster.constructs.types.strict_cast import strict_cast
@@ -149,7 +149,7 @@ class Contract:
         try:
             return strict_cast(values, field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            got = shown(values[0].as_py()) if len(values) == 1 else values.type
+            got = shown(python_value(values[0])) if len(values) == 1 else values.type
             raise self._error(f"column {field.name!r}: expected {field.type} as published before, got {got}") from error
 
     def _error(self, problem: str) -> ConvertError:
@@ -160,7 +160,7 @@ def _fits(values: pa.Array, kind: pa.DataType) -> bool:
     """Return whether a type holds the values; one that lacks fields of structs holds those with null there."""
     try:
         cast = strict_cast(values, kind)
-        return not pa.types.is_nested(kind) or cast.cast(values.type).equals(values)
+        return not pa.types.is_nested(kind) or strict_cast(cast, values.type).equals(values)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return False
 

@@ -30,6 +30,10 @@ NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 """A number as a text or as JSON: with a sign, leading zeros and an exponent, or without."""
 MOST_DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}
 """Digits that decimals hold, by their bits."""
+_DIGITS_OF_64_BITS = 20
+"""Digits of the largest whole number of 64 bits."""
+_FLOAT_DIGITS, _FLOAT_TENS = 15, 22
+"""All whole numbers of so many digits, and all powers of ten so far, are floats of 64 bits without rounding."""
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
 
@@ -145,24 +149,79 @@ def holds_infinite(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> boo
 
 
 def exact_cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return plain values as Arrow casts them; raise ArrowInvalid also where it lets decimals wrap around.
+    """Return plain values in another type; raise ArrowInvalid also where Arrow's cast changes them without a word.
 
-    pyarrow (26.0.1) does so for texts of too many digits, and where a decimal gets more digits behind its point.
+    pyarrow (26.0.1) lets decimals wrap around that have too many digits, of texts too, rounds floats to decimals, makes
+    of some decimals another float than the nearest, and reads `0xFF` as -1.
+
+    Example:
+        >>> exact_cast(pa.array([Decimal("0.35")]), pa.float64())[0].as_py()
+        0.35
     """
-    if not pa.types.is_decimal(kind):
-        return values.cast(kind)
-    if is_text(values.type):
-        return _decimals(values.cast(pa.string()), kind)
+    values = decoded(values)
+    given = values.type
+    if given.equals(kind):
+        return values
+    if is_text(given):
+        return _of_texts(values.cast(pa.string()), kind)
+    if pa.types.is_decimal(given):
+        return _of_decimals(values, kind)
+    if pa.types.is_decimal(kind) and pa.types.is_integer(given):
+        return _of_decimals(values.cast(pa.decimal128(_DIGITS_OF_64_BITS, 0)), kind)
+    if pa.types.is_decimal(kind) and pa.types.is_floating(given):
+        return _of_texts(values.cast(pa.string()), kind)  # the shortest digits of a float
     done = values.cast(kind)
-    is_longer = pa.types.is_decimal(values.type) and kind.scale > values.type.scale
-    if is_longer and not done.cast(values.type, safe=False).equals(values):
+    is_short = pa.types.is_float16(kind) and pa.types.is_integer(given)
+    if is_short and not done.cast(pa.float32()).cast(given).equals(values):
         raise pa.ArrowInvalid(f"a number has too many digits for {kind}")
     return done
 
 
+def _of_texts(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_decimal(kind):
+        return _decimals(texts, kind)
+    done = texts.cast(kind)
+    if pa.types.is_signed_integer(kind):
+        letters = _letters(texts)
+        is_hex = b"x" in letters or b"X" in letters
+        if is_hex and pc.any(pc.and_not(pc.less(done, 0), pc.starts_with(texts, "-"))).as_py():
+            raise pa.ArrowInvalid(f"a hexadecimal number is too large for {kind}")
+    return done
+
+
+def _letters(texts: pa.Array) -> bytes:
+    """Return the bytes of all texts."""
+    _, places, data = texts.buffers()
+    if data is None or not len(texts):
+        return b""
+    first, last = np.frombuffer(places, np.int32)[[texts.offset, texts.offset + len(texts)]].tolist()
+    letters: bytes = data.slice(first, last - first).to_pybytes()
+    return letters
+
+
+def _of_decimals(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    given = values.type
+    if given.bit_width < 128:  # Arrow has few functions for them
+        return _of_decimals(values.cast(pa.decimal128(given.precision, given.scale)), kind)
+    if pa.types.is_decimal(kind):
+        if kind.bit_width < 128:  # Arrow compares what is left of the digits
+            return _decimals(values.cast(pa.string()), kind)
+        room = kind.precision - kind.scale
+        if room < given.precision - given.scale or kind.scale > given.scale:
+            ends = pc.min_max(values).as_py().values()
+            if any(number and number.adjusted() >= room for number in ends):
+                raise pa.ArrowInvalid(f"a number has too many digits for {kind}")
+    elif pa.types.is_floating(kind):
+        if pa.types.is_float64(kind) and given.precision <= _FLOAT_DIGITS and 0 <= given.scale <= _FLOAT_TENS:
+            # Both are floats without rounding, so what one divided by the other gives is the nearest float.
+            digits = values.cast(pa.decimal128(given.precision, given.scale)).view(pa.decimal128(given.precision, 0))
+            return pc.divide(digits.cast(kind), pa.scalar(10.0**given.scale, kind))
+        return values.cast(pa.string()).cast(kind)
+    return values.cast(kind)
+
+
 def _decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    most, data = MOST_DIGITS[kind.bit_width], texts.buffers()[2]
-    letters = b"" if data is None else data.to_pybytes()
+    most, letters = MOST_DIGITS[kind.bit_width], _letters(texts)
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
     if longest + kind.scale <= most and b"e" not in letters and b"E" not in letters:
         return texts.cast(kind)

@@ -92,12 +92,14 @@ def _float(value: Any, kind: pa.DataType) -> str:
 
 
 def _day(value: Any, kind: pa.DataType) -> str:
-    return "days" if isinstance(value, datetime) and value.time() != time() else ""
+    if isinstance(value, datetime):
+        return "days" if value.time() != time() else ""
+    return "days" if _number(value, kind) else ""
 
 
 def _instant(value: Any, kind: pa.DataType) -> str:
     if not isinstance(value, datetime):
-        return ""
+        return _count(value, kind)
     if value.tzinfo is not None and kind.tz is None:
         return "times without a zone"
     if value.tzinfo is None and kind.tz is not None and kind.tz not in _UTC:
@@ -110,7 +112,14 @@ def _span(value: Any, kind: pa.DataType) -> str:
         return "times without a zone"
     if isinstance(value, time):
         return _fraction(value.microsecond, value, kind)
-    return _fraction(value.microseconds, value, kind) if isinstance(value, timedelta) else ""
+    return _fraction(value.microseconds, value, kind) if isinstance(value, timedelta) else _count(value, kind)
+
+
+def _count(value: Any, kind: pa.DataType) -> str:
+    """Judge a number, and a value of an array of numpy: Arrow takes the number in it, whatever its unit is."""
+    if value.__class__.__name__ in ("datetime64", "timedelta64"):
+        return "" if str(value.dtype).endswith(f"[{kind.unit}]") else f"times in {kind.unit}"
+    return f"whole numbers of {kind.unit}" if _number(value, kind) else ""
 
 
 def _fraction(micros: int, value: Any, kind: pa.DataType) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
@@ -314,3 +315,12 @@ def test_every_branch_is_loaded_by_the_manager_of_its_job(world: World) -> None:
     assert {assets.get_io_manager_key_for_asset_key(key) for key in assets.keys} == {"gobblin_numbers"}
     with dg.build_resources({"manager": assets.resource_defs["gobblin_numbers"]}) as resources:
         assert isinstance(resources.manager, CommitStepIOManager)
+
+
+def test_large_whole_numbers_beside_null_are_no_floats_in_pandas() -> None:
+    large = 2**53 + 1
+    table = pa.table({"id": [large, None], "in": [[large, None], None], "n": [1, None], "all": [large, large]})
+    published: Any = SimpleNamespace(to_arrow=lambda: table)
+    frame = PublishedDatasets.to_pandas(published)
+    assert (frame["id"][0], list(frame["in"][0])) == (large, [large, None])
+    assert {name: str(frame[name].dtype) for name in ("n", "all")} == {"n": "float64", "all": "int64"}

@@ -32,7 +32,7 @@ from gobblin_dagster.constructs.sources.query.database import (
 from gobblin_dagster.constructs.sources.query.options import QueryOptions
 from gobblin_dagster.constructs.sources.query.relation import Relation
 from gobblin_dagster.constructs.sources.query.types import Column, instants
-from gobblin_dagster.constructs.types.arrow import exact_cast
+from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError, SourceError, TransientError
 from gobblin_dagster.core.postgresql import postgresql_may_recover
@@ -175,7 +175,7 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         array = array.storage
     if array.type == kind:
         return array
-    return exact_cast(array, kind)
+    return strict_cast(array, kind)
 
 
 def _open(

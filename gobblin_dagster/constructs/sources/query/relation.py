@@ -38,7 +38,7 @@ class Relation:
         return self.backend == "sqlite"
 
     def _from(self) -> Any:
-        columns = [sa.column(column.name, sql_type_of(column)) for column in self.columns]
+        columns = [sa.column(column.name, sql_type_of(column, self.backend)) for column in self.columns]
         if self.query:
             # Escape every colon: SQLAlchemy would read `:name` as a parameter.
             return sa.text(self.query.replace(":", r"\:")).columns(*columns).subquery("q")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.dialects.postgresql import DOMAIN, INET
+
+from gobblin_dagster.constructs.types.arrow import fits_decimal
 
 _DECIMAL = re.compile(r"decimal128\((\d+), (\d+)\)")
 _LIST = re.compile(r"list<item: (.+)>")
@@ -228,7 +232,29 @@ def arrow_type_of(text: str) -> pa.DataType:
     return _UTC_TIMESTAMP if text == str(_UTC_TIMESTAMP) else pa.type_for_alias(text)
 
 
-def sql_type_of(column: Column) -> sa.types.TypeEngine[Any]:
+class _SqliteDecimal(sa.types.TypeDecorator[Decimal]):
+    """A decimal in SQLite, which keeps it as a whole number or a float; SQLAlchemy rounds both.
+
+    Of a float, the 15 digits count that SQLite shows, if all 17 do not fit: `0.1 + 0.2` is 0.3 in a column of two.
+    """
+
+    impl = sa.Numeric
+    cache_ok = True
+
+    def __init__(self, precision: int, scale: int) -> None:
+        super().__init__(precision, scale, asdecimal=False)
+        self.kind = pa.decimal128(precision, scale)
+
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> Any:
+        if isinstance(value, int):
+            return Decimal(value)
+        if not isinstance(value, float) or not math.isfinite(value):
+            return value
+        number = Decimal(repr(value))
+        return number if fits_decimal(number, self.kind) else Decimal(f"{value:.15g}")
+
+
+def sql_type_of(column: Column, backend: str) -> sa.types.TypeEngine[Any]:
     """Return the SQL type that makes drivers return a column's values as the right Python objects.
 
     None for booleans: drivers that know them return them, and SQLAlchemy would make True of SQLite's text 'false'.
@@ -239,7 +265,8 @@ def sql_type_of(column: Column) -> sa.types.TypeEngine[Any]:
     if pa.types.is_date(kind):
         return sa.Date()
     if pa.types.is_decimal(kind):
-        return sa.Numeric(kind.precision, kind.scale)
+        make = _SqliteDecimal if backend == "sqlite" else sa.Numeric
+        return make(kind.precision, kind.scale)
     if pa.types.is_integer(kind):
         return sa.BigInteger()
     return sa.types.NullType()

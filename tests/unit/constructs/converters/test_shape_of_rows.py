@@ -277,6 +277,8 @@ def test_add_refuses_a_name_that_is_there() -> None:
         ({}, "expected value or source"),
         ({"value": 1, "source": "job"}, "expected value or source"),
         ({"value": "x", "type": "int8"}, "expected a value of type int8, got 'x'"),
+        ({"value": 0.126, "type": "decimal(5,2)"}, r"expected a value of type decimal\(5,2\), got 0.126"),
+        ({"value": 1e300, "type": "float32"}, "expected a value of type float32"),
         ({"source": "job", "type": "string"}, "job has a type of its own"),
     ],
     ids=str,

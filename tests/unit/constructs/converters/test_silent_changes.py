@@ -12,6 +12,7 @@ from gobblin_dagster.constructs.converters.avro_bytes import AvroBytesConverter
 from gobblin_dagster.constructs.converters.columns import ColumnsConverter
 from gobblin_dagster.constructs.converters.dedup import DedupConverter
 from gobblin_dagster.constructs.converters.filter import FilterConverter
+from gobblin_dagster.constructs.converters.function import FunctionConverter
 from gobblin_dagster.constructs.converters.json_text import JsonTextConverter
 from gobblin_dagster.constructs.converters.parse_timestamps import ParseTimestampsConverter
 from gobblin_dagster.constructs.converters.schema import SchemaConverter
@@ -19,6 +20,10 @@ from gobblin_dagster.constructs.quality.not_null import NotNullRowPolicy
 from gobblin_dagster.constructs.quality.values import RangeRowPolicy
 from gobblin_dagster.core.errors import ConvertError
 from tests.unit.constructs.samples import CONTEXT, chunk, converted
+
+
+def same_record(record: dict[str, Any]) -> dict[str, Any]:
+    return record
 
 
 def _convert(cls: type[Any], options: dict[str, Any], values: Any) -> list[Any]:
@@ -200,3 +205,14 @@ def test_null_inside_of_a_dictionary_is_null() -> None:
     values = pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.array(["a", None]))
     policy = NotNullRowPolicy(NotNullRowPolicy.Options(columns=("v",)), CONTEXT)
     assert policy.check(chunk({"v": values}).batch).to_pylist() == [True, False, False]
+
+
+def test_nanoseconds_of_a_time_of_day_make_keys_of_their_own() -> None:
+    seen = pa.array([1, 2, 2]).view(pa.time64("ns"))
+    converter = DedupConverter(DedupConverter.Options(by=("v",)), CONTEXT)
+    assert converted(converter, chunk({"v": seen})).batch.num_rows == 2
+    same = FunctionConverter(FunctionConverter.Options(function=f"{same_record.__module__}:same_record"), CONTEXT)
+    whole, parts = pa.array([1000]).view(pa.time64("ns")), pa.ListArray.from_arrays(pa.array([0, 3], pa.int32()), seen)
+    assert converted(same, chunk({"v": whole})).batch.column(0).equals(whole)
+    with pytest.raises(ConvertError, match="column 'v' has times of day with nanoseconds"):
+        converted(same, chunk({"v": parts}))

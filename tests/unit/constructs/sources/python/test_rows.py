@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -60,6 +61,10 @@ def test_first_rows_of_two_kinds_are_refused(values: list[Any], said: str) -> No
         (INSTANT, pa.timestamp("ms", "UTC")),
         (time(1, 2, 3, 4), pa.time32("s")),
         (timedelta(microseconds=1), pa.duration("s")),
+        (1.7e9 + 0.5, pa.timestamp("us", "UTC")),
+        (0.5, pa.duration("s")),
+        (0.5, pa.date32()),
+        (np.array(["2013-01-01T00:00:00.000000001"], "datetime64[ns]"), pa.list_(pa.timestamp("us"))),
         (Decimal("Infinity"), pa.int64()),
         (Decimal("7.48360712723621359520033341E-15"), pa.decimal128(10, 2)),
         (Decimal("34028236692093846346337460743.1768211456"), pa.decimal128(38, 0)),

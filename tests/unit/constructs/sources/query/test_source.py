@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -663,3 +664,14 @@ def test_numbers_that_are_read_as_texts_keep_their_order(tmp_path: Path, shop: s
     found = [(chunk.batch["id"].to_pylist(), str(extractor.position())) for chunk in extractor.chunks()]
     extractor.close()
     assert found == [(["9", "9"], "10"), (["10"], "100"), (["100"], "None")]
+
+
+def test_decimals_of_sqlite_are_read_as_they_are_or_refused(tmp_path: Path, shop: sqlite3.Connection) -> None:
+    shop.execute("CREATE TABLE sums (id INTEGER, small DECIMAL(5, 2), large DECIMAL(20, 2))")
+    shop.execute("INSERT INTO sums VALUES (1, ?, ?)", (0.1 + 0.2, 2**53 + 1))
+    made = source(tmp_path, tables=["sums"])
+    (unit,) = plan(made)["main.sums"].work_units
+    assert read(made, unit).to_pylist() == [{"id": 1, "small": Decimal("0.30"), "large": Decimal(2**53 + 1)}]
+    shop.execute("UPDATE sums SET small = 0.126")
+    with pytest.raises(ExtractError, match=r"column small: expected decimal128\(5, 2\), got .*0\.126"):
+        read(made, unit)
