@@ -214,7 +214,9 @@ CLASSES = """
 ## Classes
 What stands for classes of converters and policies in Gobblin's files, and all that each takes from keys. Columns of
 Kafka's messages (`value`) and of lines (`line`) are known. In YAML a class has the options of the type that stands for
-it.
+it. What Gobblin's classes change without a word when they give values types is refused here: numbers that do not fit,
+fractions where whole numbers are declared, texts where JSON should have numbers. The text `1` is a boolean's true here,
+and false there.
 
 | Class | Stands for it | Takes |
 | --- | --- | --- |

@@ -38,8 +38,9 @@ class CsvTextConverter(EachRowConverter):
         """Names of the values, in order."""
         delimiter: str = Field(default=",", min_length=1, max_length=1)
         """Character between the values."""
-        quote: str = Field(default='"', min_length=1, max_length=1)
-        """Character around values that contain the delimiter; it is doubled inside them."""
+        quote: str | None = Field(default='"', min_length=1, max_length=1)
+        """Character around values that contain the delimiter; it is doubled inside them. null: there is none, and each
+        `"` is text, as with Gobblin's class."""
         nulls: tuple[str, ...] = ("",)
         """Values that mean null. (In Gobblin: `""` and `null`.)"""
         short: bool = False
@@ -61,8 +62,9 @@ class CsvTextConverter(EachRowConverter):
 
     def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         texts = batch.column(self._options.column).cast(pa.string())
+        quote = self._options.quote
         # Without any quote, all texts are split at once.
-        has_quotes = pc.any(pc.match_substring(texts, self._options.quote)).as_py()
+        has_quotes = quote is not None and pc.any(pc.match_substring(texts, quote)).as_py()
         lists = self._parsed(texts) if has_quotes else pc.split_pattern(texts, self._options.delimiter)
         return splice(batch, self._options.column, self._fields, self._columns(texts, lists))
 

@@ -7,6 +7,7 @@ joined Apache, is understood too; in Gobblin's own files a class is also found b
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 PREFIX = "org.apache."
@@ -101,6 +102,9 @@ PASSED: Mapping[str, str] = {
 }
 """Classes that are not needed here, with the reason: a construct with such a class is left out."""
 
+_NULLS = ["", *map("".join, product("nN", "uU", "lL", "lL"))]
+"""Texts that Gobblin's readers of CSV take for null: `null` in small and capital letters."""
+
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "TextFileBasedSource": {"format": {"type": "text"}, "read_changed": "again"},
     "HadoopTextInputSource": {"format": {"type": "text"}},
@@ -108,7 +112,8 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "DatePartitionedAvroFileSource": {"format": {"type": "avro"}},
     "DatePartitionedJsonFileSource": {"format": {"type": "text"}},
     "SimpleJsonSource": {"format": {"type": "text"}},
-    "CsvToJsonConverter": {"nulls": ["", "null"], "short": True, "long": True},
+    "CsvToJsonConverter": {"quote": None, "nulls": _NULLS, "short": True, "long": True},
+    "CsvToJsonConverterV2": {"nulls": _NULLS},
     "SamplingConverter": {"ratio": 0.01},
     "AvroHeaderGuidPolicy": {"rule": "header.guid IS NOT NULL"},
     # Which of the two the header has is not known before it is read.

@@ -411,7 +411,6 @@ COMBINED: Mapping[str, Callable[[Texts], Any]] = {
     "source(files).start": combine_files.start,
     "source(files).lead_time": combine_files.lead_time,
     "converters(csv_text).delimiter": first_letter("converter.csv.to.json.delimiter"),
-    "converters(csv_text).quote": first_letter("converter.csv.to.json.enclosedchar"),
 }
 """Functions by field. A field that is not listed is read from the first of its keys that the job has."""
 

@@ -365,7 +365,12 @@ CONVERTERS = (
     ),
     _needless("gobblin.converter.jsonStringToJsonIntermediate.*", "nested fields are always unpacked", _RARE),
     Key("converter.csv.to.json.delimiter", "converters(csv_text).delimiter", note="its first character"),
-    Key("converter.csv.to.json.enclosedchar", "converters(csv_text).quote"),
+    Key(
+        "converter.csv.to.json.enclosedchar",
+        "converters(csv_text).quote",
+        values.quote,
+        note="without it, CsvToJsonConverter takes each quote for text, as there",
+    ),
     _refused("converter.csv_to_json.custom_order", "list the columns in the order of the file, then `select` them"),
     Key("converter.sample.ratio", "converters(sample).ratio", values.number, note="default: 0.01, as there"),
     Key("converter.fieldsToEncrypt", "converters(encrypt).columns", values.words),

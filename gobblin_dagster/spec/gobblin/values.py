@@ -233,6 +233,15 @@ def columns(given: str) -> dict[str, Any]:
     return {name: shape for name, shape in shapes(given).items() if isinstance(shape, str)}
 
 
+def quote(given: str) -> str:
+    """Return the character around values of CSV: Gobblin's class knows `"` alone, and drops any other one."""
+    if given[:1] != '"':
+        raise ValueError(
+            f'expected ", which alone encloses values there, got {given[:60]!r}; without the key none does'
+        )
+    return '"'
+
+
 def column_names(given: str) -> list[str]:
     """Return the names of such a schema, in order."""
     return list(shapes(given))

@@ -93,6 +93,9 @@ class Offers:
             self._require_whole_numbers(relation, committed)
             high, why = min([(after, ""), *caps(self._options, relation, urn, after, self.horizon)])
             self._cursor.mark(high)  # fails for 'infinity', after which there is no position
+            start = self._cursor.parse(self._options.start) if self._options.start is not None else None
+            beginning = committed[-1][1] if committed else max(first, first if start is None else start)
+            end = self._after_last_row(relation, beginning, high) if high < after else high
         except (ValueError, TypeError, OverflowError) as error:
             return self._no_position(urn, mark, relation, error)
         notes = [*table.notes]
@@ -104,8 +107,7 @@ class Offers:
                 f"its last row is at {self._cursor.mark(after - 1)}, before its watermark "
                 f"{self._cursor.mark(committed[-1][1])}: {_GONE} Its rows are not read again."
             )
-        start = self._cursor.parse(self._options.start) if self._options.start is not None else None
-        units = self._units(urn, relation, open_ranges(committed, first, high, start), committed)
+        units = self._units(urn, relation, open_ranges(committed, first, end, start), committed)
         notes = [*self._null_notes(relation, nulls, units, committed), *notes]
         if not units:
             notes += start_notes(self._cursor, committed, after, start)
@@ -135,6 +137,16 @@ class Offers:
             # The database compares texts as texts, even if they mean times.
             raise ValueError(f"expected times, got texts, e.g. {lowest!r}; convert them in a `query` with CAST")
         return lowest, highest
+
+    def _after_last_row(self, relation: Relation, low: int, high: int) -> int:
+        """Return the step after the last row in `[low, high)`, or `low` if there is none.
+
+        A bound that no row has reached is not committed: rows may still come below it.
+        """
+        if low >= high:
+            return high
+        highest = self.connection.execute(relation.highest(low, high)).scalar_one()
+        return low if highest is None else self._cursor.step(highest) + 1
 
     def _require_order(self, relation: Relation, committed: Sequence[Range]) -> None:
         """Raise ValueError if SQLite, which compares texts, would skip rows."""

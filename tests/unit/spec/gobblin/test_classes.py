@@ -108,6 +108,10 @@ def test_key_of_a_branch_speaks_of_its_converter(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
+        (
+            "converter.classes=CsvToJsonConverter\nconverter.csv.to.json.enclosedchar='\n",
+            'expected ", which alone encloses values there, got',
+        ),
         ("converter.csv_to_json.custom_order=0,2,1\n", "cannot be carried, and without it other data would be read"),
         ("converter.encrypt.algorithm=aes_rotating\n", "key_env: NAME"),
         ("extract.table.name=t\nconverter.classes=AvroProjectionConverter\nt.remove.fields=a.b\n", "whole columns"),
@@ -144,6 +148,30 @@ source.filebased.files.to.pull={}
 )  # fmt: skip
 def test_files_of_a_list_are_read_and_no_others(tmp_path: Path, given: str, path: str) -> None:
     assert load(tmp_path, TEXT.format(given)).spec.source.options["path"] == path
+
+
+@pytest.mark.parametrize(
+    ("quote", "rows"),
+    [
+        ("", [('"a', 'b"'), ('""', None), (None, "nulls"), ("x", "it's")]),
+        ('converter.csv.to.json.enclosedchar="\n', [("a,b", None), (None, None), (None, "nulls"), ("x", "it's")]),
+    ],
+    ids=["no quotes", "quotes"],
+)
+def test_values_of_csv_are_those_of_gobblins_class(tmp_path: Path, quote: str, rows: list[tuple[Any, Any]]) -> None:
+    text = (
+        TEXT.format("/in/a.csv")
+        + quote
+        + (
+            "converter.classes=CsvToJsonConverter\nconverter.csv.to.json.delimiter=,\n"
+            'source.schema=[{"columnName":"a","dataType":{"type":"string"}},{"columnName":"b","dataType":{"type":"string"}}]\n'
+        )
+    )
+    (spec,) = load(tmp_path, text).spec.converters
+    converter: Converter = registry.create(ConstructKind.CONVERTER, spec, CONTEXT)
+    given = chunk({"line": ['"a,b"', '""', "NuLL,nulls", "x,it's,z"]})
+    converter.convert_schema(given.batch.schema)
+    assert [(row["a"], row["b"]) for row in pylist(converter.convert(given))] == rows
 
 
 @pytest.mark.parametrize(

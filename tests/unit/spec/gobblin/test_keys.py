@@ -344,9 +344,9 @@ SAMPLES: list[tuple[str, str, str, str, Any]] = [
     (
         "converter.csv.to.json.enclosedchar",
         TEXT,
-        CSV + "converter.csv.to.json.enclosedchar='",
+        CSV + 'converter.csv.to.json.enclosedchar="',
         "converters.0.quote",
-        "'",
+        '"',
     ),
     (
         "converter.sample.ratio",

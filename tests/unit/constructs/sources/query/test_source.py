@@ -242,7 +242,7 @@ def test_range_is_cut_and_bounded_as_the_options_say(
 
 
 @pytest.mark.parametrize(
-    ("kind", "column", "options", "high"),
+    ("kind", "column", "options", "bound"),
     [
         ("timestamp", "at", {"max_watermark": "CURRENTDATE-8"}, "2013-01-03"),
         ("timestamp", "at", {"max_watermark": "CURRENTDATE-8", "timezone": "Asia/Tokyo"}, "2013-01-03"),
@@ -255,12 +255,22 @@ def test_range_is_cut_and_bounded_as_the_options_say(
     ],
 )
 def test_what_is_younger_than_the_limit_is_left_and_the_plan_says_so(
-    tmp_path: Path, shop: sqlite3.Connection, kind: str, column: str, options: dict[str, Any], high: str
+    tmp_path: Path, shop: sqlite3.Connection, kind: str, column: str, options: dict[str, Any], bound: str
 ) -> None:
-    offer = orders(source(tmp_path, column, kind, **options))
-    assert str(offer.expected_high) == high
+    made = source(tmp_path, column, kind, **options)
+    offer = orders(made)
     name = next(iter(options))
-    assert offer.notes == [f"from {high} on, rows are left for a later run: `{name}: {options[name]}`."]
+    assert offer.notes == [f"from {bound} on, rows are left for a later run: `{name}: {options[name]}`."]
+    given = [f"2013-01-0{day}{' 06:00:00' if column == 'at' else ''}" for day in range(1, 6)]
+    assert ids(made, offer) == [number for number, text in enumerate(given, 1) if text < bound.replace("T", " ")]
+
+
+def test_bound_that_no_row_has_reached_is_not_committed(tmp_path: Path, shop: sqlite3.Connection) -> None:
+    made = source(tmp_path, "at", "timestamp", max_watermark="CURRENTDATE-8")
+    committed = CommittedRanges(TimestampWatermark, {}).add(orders(made).work_units[0].interval)
+    assert list(plan(made, state(committed))["main.orders"].work_units) == []
+    add(shop, 6, "2013-01-02 23:00:00")
+    assert ids(made, plan(made, state(committed))["main.orders"]) == [6]
 
 
 @pytest.mark.parametrize(("kind", "column"), [("date", "day"), ("hour", "at")])
