@@ -113,6 +113,16 @@ def read_template_entries(path: Path, root: Path, shown: Callable[[Path], str]) 
     return reading.entries, required
 
 
+def _value(item: javaproperties.KeyValue) -> str:
+    r"""Return a value without the spaces behind it, as Gobblin reads it; Java keeps them. An escaped `\t` stays."""
+    line = item.source.rstrip("\r\n").rpartition("\n")[2]
+    if not (bare := line.rstrip()):
+        return item.value  # an empty line behind one that goes on
+    is_escaped = (len(bare) - len(bare.rstrip("\\"))) % 2
+    count = max(0, len(line) - len(bare) - is_escaped)
+    return item.value[: len(item.value) - count]
+
+
 def _folders(folder: Path, root: Path) -> list[Path]:
     """Return the folders whose common files are read, nearest first.
 
@@ -252,7 +262,7 @@ class _Reading:
         try:
             for item in javaproperties.parse(io.StringIO(text, newline=None)):
                 if isinstance(item, javaproperties.KeyValue):
-                    entry = Entry(item.key, item.value.strip() or item.value, line, self._shown(path))
+                    entry = Entry(item.key, _value(item), line, self._shown(path))
                     is_include = item.key in _INCLUDES
                     for one in self._included(path, entry, depth) if is_include else [entry]:
                         first = seen.setdefault(one.key, one)

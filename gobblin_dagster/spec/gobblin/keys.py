@@ -412,7 +412,12 @@ CONVERTERS = (
         note="a whole column; a field of one is refused",
     ),
     Key("converter.filter.value", "converters(AvroFilterConverter).equals"),
-    Key("converter.string.filter.pattern", "converters(StringFilterConverter).matches"),
+    Key(
+        "converter.string.filter.pattern",
+        "converters(StringFilterConverter).matches",
+        values.pattern,
+        note="matched by RE2: `.` matches line ends too but for `\\n`, `(?i)` all letters, `\\b` knows ASCII",
+    ),
     Key("converter.string.splitter.delimiter", "converters(split).delimiter"),
 )
 

@@ -50,27 +50,37 @@ def patterns(given: str) -> list[str]:
         ['a.*', 'b{2}']
     """
     found = words(given)
-    for pattern in found:
-        text = _REFERENCE.sub("", pattern.replace("$$", "$"))
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", FutureWarning)  # Java intersects classes: [a-z&&[^b]]
-                re.compile(text, re.ASCII)
-        except (re.error, ValueError, FutureWarning) as error:
-            raise ValueError(f"expected regular expressions, got {pattern[:60]!r}: {error}") from None
-        for part in _PARTS.findall(text):
-            is_nested = part.startswith("[") and "[" in re.sub(r"\\.", "", part[1:])
-            if is_nested or "\\0" in part.replace("\\\\", ""):  # a class inside of a class; octal digits
-                raise ValueError(
-                    f"expected regular expressions, got {pattern[:60]!r}: {part[:20]!r} means something else in Java; "
-                    "write it in another way"
-                )
-        if "{" in _BRACES.sub("", text):
+    for one in found:
+        pattern(one)
+        if "{" in _BRACES.sub("", _bare(one)):
             raise ValueError(
-                f"expected regular expressions, got {pattern[:60]!r} with a brace that is not closed; commas separate "
+                f"expected regular expressions, got {one[:60]!r} with a brace that is not closed; commas separate "
                 "patterns, also those inside of braces: write a{1,3} as aa?a?"
             )
     return found
+
+
+def pattern(given: str) -> str:
+    """Return a regular expression; raise ValueError if it means something else in Java."""
+    text = _bare(given)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)  # Java intersects classes: [a-z&&[^b]]
+            re.compile(text, re.ASCII)
+    except (re.error, ValueError, FutureWarning) as error:
+        raise ValueError(f"expected regular expressions, got {given[:60]!r}: {error}") from None
+    for part in _PARTS.findall(text):
+        is_nested = part.startswith("[") and "[" in re.sub(r"\\.", "", part[1:])
+        if is_nested or "\\0" in part.replace("\\\\", ""):  # a class inside of a class; octal digits
+            raise ValueError(
+                f"expected regular expressions, got {given[:60]!r}: {part[:20]!r} means something else in Java; "
+                "write it in another way"
+            )
+    return given
+
+
+def _bare(pattern: str) -> str:
+    return _REFERENCE.sub("", pattern.replace("$$", "$"))
 
 
 def switch(given: str) -> bool | Plain:

@@ -112,6 +112,7 @@ def test_key_of_a_branch_speaks_of_its_converter(tmp_path: Path) -> None:
             "converter.classes=CsvToJsonConverter\nconverter.csv.to.json.enclosedchar='\n",
             'expected ", which alone encloses values there, got',
         ),
+        ("converter.classes=StringFilterConverter\nconverter.string.filter.pattern=[a-z&&[^b]]\n", "[a-z&&[^b]]"),
         ("converter.csv_to_json.custom_order=0,2,1\n", "cannot be carried, and without it other data would be read"),
         ("converter.encrypt.algorithm=aes_rotating\n", "key_env: NAME"),
         ("extract.table.name=t\nconverter.classes=AvroProjectionConverter\nt.remove.fields=a.b\n", "whole columns"),

@@ -22,6 +22,16 @@ def test_properties_take_what_java_takes(tmp_path: Path) -> None:
     assert job.description == "café = x"
 
 
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [("a ", "a"), ("\\t.", "\t."), (".\\t  ", ".\t"), ("\\t", "\t"), ("a\\\\ ", "a\\"), ("a,\\\n  b \t", "a,b")],
+)
+def test_spaces_behind_a_value_are_left_out_unless_they_are_escaped(tmp_path: Path, line: str, text: str) -> None:
+    lines = f"converter.classes=StringSplitterConverter\nconverter.string.splitter.delimiter={line}\n"
+    (spec,) = load(tmp_path, KAFKA + lines).spec.converters
+    assert spec.options["delimiter"] == text
+
+
 def test_references_are_replaced_deeply_and_dollars_stay(tmp_path: Path) -> None:
     text = KAFKA.replace("/lake", "${root}/lake") + "root=/data/${zone}\nzone=eu\ntopic.whitelist=a$,$5\n"
     job = load(tmp_path, text).spec
