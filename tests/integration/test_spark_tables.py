@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from gobblin_dagster.constructs.sources.spark import table_history
@@ -519,6 +519,20 @@ def test_delta_folder_that_deltalake_appends_to_is_read_by_version(tmp_path: Pat
     append(4, 9)
     assert _run(tmp_path, job, runner).rows_read == 5
     assert published(tmp_path, job, "test.d") == list(range(9))
+
+
+def test_delta_log_that_lacks_a_version_is_told(tmp_path: Path, runner: SparkRunner) -> None:
+    folder = tmp_path / "events"
+    job = Table(runner.session, "delta", "unused").job(source={"format": "delta", "path": str(folder), "table": ""})
+    for at in range(4):
+        rows = pa.table({"id": pa.array([at], pa.int64())})
+        write_deltalake(str(folder), rows, mode="append", configuration={"delta.enableChangeDataFeed": "true"})
+        if at == 0:
+            assert _run(tmp_path, job, runner).rows_read == 1
+    DeltaTable(str(folder)).create_checkpoint()
+    (folder / "_delta_log" / f"{2:020}.json").unlink()
+    (planned,) = plan_job(project(tmp_path, job), job, spark=runner).datasets
+    assert "version 2 cannot be read: its log lacks it, and the feed passes over the rows" in planned.problem
 
 
 def test_iceberg_folder_without_a_catalog_is_read_by_snapshot(tmp_path: Path, runner: SparkRunner, table: str) -> None:

@@ -250,8 +250,7 @@ class DeltaHistory:
         return identity, ""
 
     def newest(self, session: Any, dataset: str, state: DatasetState | None) -> tuple[Watermark, int | None] | None:
-        (row,) = session.sql(f"describe history {self.frames.sql_name(dataset)} limit 1").collect()
-        version, last = row["version"], _last(state)
+        (version,), last = self._newest_versions(session, dataset, 1), _last(state)
         if last is not None and version + 1 < last:
             raise ValueError(
                 f"its newest version is {version}, the dataset is committed up to {last - 1}: {_MADE_ANEW}"
@@ -259,6 +258,7 @@ class DeltaHistory:
         return LongWatermark(version + 1), None
 
     def steps(self, session: Any, dataset: str, low: LongWatermark, high: LongWatermark) -> list[Step]:
+        self._require_versions(session, dataset, low.value, high.value)
         changes = self._feed(session, dataset, low, high).groupBy("_commit_version", "_change_type").count().collect()
         rows = {row["_commit_version"]: row["count"] for row in changes if row["_change_type"] == "insert"}
         other = {row["_commit_version"]: row["_change_type"] for row in changes if row["_change_type"] != "insert"}
@@ -276,6 +276,21 @@ class DeltaHistory:
             return self.frames.whole(session, dataset, {"versionAsOf": high.value - 1})
         feed = self._feed(session, dataset, low, high).where("_change_type = 'insert'")
         return feed.drop("_change_type", "_commit_version", "_commit_timestamp")
+
+    def _require_versions(self, session: Any, dataset: str, low: int, high: int) -> None:
+        """Raise ValueError if a version between two others is missing in the log: the feed passes over it."""
+        count = high - low
+        there = self._newest_versions(session, dataset, count)
+        while (needed := there[0] + 1 - low) > count:  # others wrote meanwhile, and may go on
+            count = 2 * needed
+            there = self._newest_versions(session, dataset, count)
+        if missing := sorted({*range(low, high)}.difference(there)):
+            lost = "its log lacks it, and the feed passes over the rows that it added"
+            raise ValueError(f"version {missing[0]} cannot be read: {lost}; {_RESET}")
+
+    def _newest_versions(self, session: Any, dataset: str, count: int) -> list[int]:
+        rows = session.sql(f"describe history {self.frames.sql_name(dataset)} limit {count}").collect()
+        return [row["version"] for row in rows]
 
     def _feed(self, session: Any, dataset: str, low: LongWatermark, high: LongWatermark) -> Any:
         bounds = {"readChangeFeed": "true", "startingVersion": low.value, "endingVersion": high.value - 1}
