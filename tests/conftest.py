@@ -8,6 +8,9 @@ import re
 import signal
 import threading
 from collections.abc import Generator, Iterator
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,15 +47,30 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> PlacedByServ
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Look for no garbage among the tests and modules, which stay until the end, and seldom while tests run."""
     gc.disable()
+    _import_share(session.config)
     result = yield
     gc.freeze()
     atexit.register(gc.unfreeze)  # what is frozen until the end, DuckDB reports as leaked
     gc.set_threshold(10_000)
     gc.enable()
     return result
+
+
+def _import_share(config: pytest.Config) -> None:
+    """Begin with other test files than the other processes, so that the assertions of each are rewritten once.
+
+    In a new clone, each process would rewrite them all, at the same moment as the others.
+    """
+    facts: dict[str, Any] = getattr(config, "workerinput", {})
+    if facts and config.args == config.getini("testpaths"):
+        files = sorted(Path(__file__).parent.rglob("test_*.py"))
+        for file in files[int(facts["workerid"].removeprefix("gw")) :: facts["workercount"]]:
+            module = ".".join(file.relative_to(config.rootpath).with_suffix("").parts)
+            with suppress(Exception):  # told where the file is collected
+                import_module(module)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.slow]
 
 # What little work costs is the start of the JVMs: these compile less, and collect in one thread.
 SMALL_JVM = {
-    "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=160m "
     "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
 }
 

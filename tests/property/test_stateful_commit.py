@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import pairwise
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -255,4 +256,9 @@ def _published(world: World, urn: str) -> Counter[int]:
 
 
 TestCommits = Commits.TestCase
-TestCommits.settings = settings(max_examples=100, stateful_step_count=30)
+TestCommits.settings = settings(max_examples=50, stateful_step_count=30)
+
+
+@pytest.mark.storm
+class TestManyCommits(Commits.TestCase):
+    settings = settings(max_examples=500, stateful_step_count=30)

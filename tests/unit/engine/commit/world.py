@@ -42,7 +42,7 @@ class World:
     store: StateStore = field(init=False)
 
     def __post_init__(self) -> None:
-        self.store = FileStateStore("/state", MemoryStorage(), self.clock)
+        self.store = FileStateStore("/state", MemoryStorage(), self.clock, threads=1)
 
     def committer(self, **options: Any) -> Committer:
         return Committer(self.store, self.storage, **options)
