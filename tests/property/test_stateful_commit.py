@@ -14,7 +14,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from gobblin_dagster.core.commit import CommitSequence, SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -260,5 +260,5 @@ TestCommits.settings = settings(max_examples=50, stateful_step_count=30)
 
 
 @pytest.mark.storm
-class TestManyCommits(Commits.TestCase):
-    settings = settings(max_examples=500, stateful_step_count=30)
+def test_many_commits() -> None:
+    run_state_machine_as_test(Commits, settings=settings(max_examples=500, stateful_step_count=30))
