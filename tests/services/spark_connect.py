@@ -23,7 +23,7 @@ DELTA = ("io.delta:delta-spark_4.1_2.13:4.2.0",)
 # Quick for few rows. In the usual room for compiled code, methods would be thrown away and compiled again; classes of
 # Spark's jars need no verification.
 _JAVA_OPTIONS = (
-    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xms1g -Xmn600m -XX:MetaspaceSize=300m "
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xms1g -Xmn600m "
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 _START_S = 180
