@@ -240,9 +240,8 @@ class _AdbcReader:
             statement.set_sql_query(self._sql)
             stream, _ = statement.execute_query()
             with pa.RecordBatchReader.from_stream(stream) as reader:
-                self._require_clocks(
-                    _instants_of(reader.schema)
-                )  # also if there is no row: they may lie in other ranges now
+                # Also if there is no row: they may lie in other ranges now.
+                self._require_clocks(_instants_of(reader.schema))
                 for batch in reader:
                     if batch.num_rows:
                         self._refuse_infinite(batch)

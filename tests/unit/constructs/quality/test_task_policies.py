@@ -89,6 +89,12 @@ def test_row_count_range(options: dict[str, Any], announced: int | None, holds: 
     assert _holds(policy, _view(rows_expected=announced), detail) is holds
 
 
+def test_row_count_just_within_the_tolerance_holds() -> None:
+    policy = RowCountRangePolicy(RowCountRangePolicy.Options(tolerance=0.29), CONTEXT)
+    counts = BranchCounts(rows_in=71, rows_filtered=0, rows_rejected=0, rows_written=71)
+    assert _holds(policy, _view(counts, rows_expected=100), "expected 100 ± 29% rows; got 71")
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
