@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from gobblin_dagster.constructs.sources.spark import table_history
@@ -281,7 +282,11 @@ def test_next_command_connects_again(
 ) -> None:
     made = Table(runner.session, "iceberg", table)
     made.create()
-    monkeypatch.setattr(type(runner.session), "_default_session", None)  # commands run in processes of their own
+    # Commands run in processes of their own, where there are no sessions of other tests.
+    monkeypatch.setattr(type(runner.session), "_default_session", None)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", None)
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")  # pyspark sets it, for all sessions of a process
     kept = KeptSparkRunner(SparkSpec(remote=address))
     for _ in range(2):
         assert not plan_job(project(tmp_path, made.job()), made.job(), spark=kept).has_work

@@ -50,6 +50,7 @@ def test_secrets_of_spark_s_settings_stand_on_no_command_line(tmp_path: Path, mo
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--verbose pyspark-shell")
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):  # which a start sets
         monkeypatch.setenv(name, sys.executable)
+    monkeypatch.setattr("gobblin_dagster.engine.spark.runner.existing_session", lambda: None)  # another test's
     monkeypatch.setattr(_Jvm, "gateway", None)
     monkeypatch.setattr(_Jvm, "environment", {})
     remember({'kanarie "\\é': "${CANARY}"})
