@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import pyarrow as pa
 from pydantic import Field, StringConstraints
 
@@ -66,7 +65,7 @@ class FunctionConverter:
 
     def _by_record(self, chunk: Chunk, schema: pa.Schema) -> Chunk:
         for field, values in zip(chunk.batch.schema, chunk.batch.columns, strict=True):
-            if has_part(field.type, _NANO_TIME.equals) and any(map(_has_nanos, leaves(values))):
+            if has_part(field.type, _NANO_TIME.equals) and _has_nanos(values):
                 problem = f"column {field.name!r} has times of day with nanoseconds, which Python's have not"
                 raise self._error(f"{problem}: take the rows by batch", chunk, None)
         lists = [self._records(record, schema, chunk, at) for at, record in enumerate(records(chunk.batch))]
@@ -132,8 +131,9 @@ class FunctionConverter:
 
 
 def _has_nanos(values: pa.Array) -> bool:
-    ticks = values.drop_null().view(pa.int64()).to_numpy() if values.type.equals(_NANO_TIME) else np.empty(0)
-    return bool((ticks % 1000).any())
+    """Return whether a time of day in a column, at any depth, has nanoseconds."""
+    times = (part.drop_null() for part in leaves(values) if part.type.equals(_NANO_TIME))
+    return any((part.view(pa.int64()).to_numpy() % 1000).any() for part in times)
 
 
 def _flat(schema: object) -> str:

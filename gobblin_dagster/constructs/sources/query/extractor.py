@@ -171,11 +171,7 @@ def _instants_of(schema: pa.Schema) -> list[bool | None]:
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    if array.type == kind:
-        return array
-    return strict_cast(array, kind)
+    return strict_cast(array.storage if isinstance(array, pa.ExtensionArray) else array, kind)
 
 
 def _open(

@@ -94,8 +94,9 @@ class Offers:
             high, why = min([(after, ""), *caps(self._options, relation, urn, after, self.horizon)])
             self._cursor.mark(high)  # fails for 'infinity', after which there is no position
             start = self._cursor.parse(self._options.start) if self._options.start is not None else None
-            beginning = committed[-1][1] if committed else max(first, first if start is None else start)
-            end = self._after_last_row(relation, beginning, high) if high < after else high
+            beginning = first if start is None else max(first, start)
+            low = committed[-1][1] if committed else beginning
+            end = self._after_last_row(relation, low, high) if high < after else high
         except (ValueError, TypeError, OverflowError) as error:
             return self._no_position(urn, mark, relation, error)
         notes = [*table.notes]
@@ -145,7 +146,7 @@ class Offers:
         """
         if low >= high:
             return high
-        highest = self.connection.execute(relation.highest(low, high)).scalar_one()
+        highest = self.connection.execute(relation.highest((low, high))).scalar_one()
         return low if highest is None else self._cursor.step(highest) + 1
 
     def _require_order(self, relation: Relation, committed: Sequence[Range]) -> None:

@@ -72,11 +72,11 @@ class Relation:
         column = source.c[self.cursor_column]
         return sa.select(sa.func.min(column), sa.func.max(column))
 
-    def highest(self, low: int | None = None, high: int | None = None) -> sa.Select[Any]:
-        """Select the highest value, or the highest one in `[low, high)`."""
+    def highest(self, within: tuple[int, int] | None = None) -> sa.Select[Any]:
+        """Select the highest value, or the highest one within a range `[low, high)`."""
         source = self._from()
         found = sa.select(sa.func.max(source.c[self.cursor_column]))
-        return found if low is None or high is None else found.where(self.inside(source, low, high))
+        return found if within is None else found.where(self.inside(source, *within))
 
     def unordered(self, since: int | None) -> sa.Select[Any]:
         """Count the texts that SQLite would not sort as the times that they mean; select the least of them too.
