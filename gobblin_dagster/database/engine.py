@@ -206,12 +206,17 @@ def errors_of(shown: str) -> Iterator[None]:
     except PoolTimeoutError as error:
         raise TransientError(problem=f"State store {shown}: all connections are in use.") from error
     except DBAPIError as error:
-        problem = " ".join(str(error.orig).split())
-        if getattr(error.orig, "sqlite_errorname", "").startswith(_FOLDER_FAULTS):
-            problem += "; its folder must be writable and must have free space, even for reading"
+        problem = f"{' '.join(str(error.orig).split())}{folder_hint(error)}"
         if _is_transient(error):
             raise TransientError(problem=f"State store {shown} cannot be used now: {problem}.") from error
         raise StorageError(operation="use the state store", path=shown, problem=problem) from error
+
+
+def folder_hint(error: DBAPIError) -> str:
+    """Return what ends a message if SQLite could not use its file, which its own words do not explain; else nothing."""
+    if getattr(error.orig, "sqlite_errorname", "").startswith(_FOLDER_FAULTS):
+        return "; its folder must be writable and must have free space, even for reading"
+    return ""
 
 
 def refuses_values(error: StorageError) -> bool:

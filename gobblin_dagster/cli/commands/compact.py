@@ -76,9 +76,15 @@ def _line(one: Compaction, *, dry_run: bool) -> str:
     what = f"{count(one.files, 'file')} ({size}) "
     if one.problem:
         return f"{name}: left as it is: {one.problem}"
+    stay = (
+        f"{count(one.files_elsewhere, 'small file')} in a former output left as they are" if one.files_elsewhere else ""
+    )
+    if not one.merges:
+        return f"{name}: {stay}"
     if dry_run:
-        return f"{name}: {what}would become {len(one.merges):,}"
-    return f"{name}: {what}became {len(one.merges):,} ({bytes_of(one.bytes_after)}), snapshot {one.snapshot}"
+        return f"{name}: {what}would become {len(one.merges):,}{stay and f'; {stay}'}"
+    done = f"{name}: {what}became {len(one.merges):,} ({bytes_of(one.bytes_after)}), snapshot {one.snapshot}"
+    return f"{done}{stay and f'; {stay}'}"
 
 
 def _view(one: Compaction) -> dict[str, Any]:
@@ -87,6 +93,7 @@ def _view(one: Compaction) -> dict[str, Any]:
         "snapshot": one.snapshot or None,
         "problem": one.problem or None,
         "bytes_after": one.bytes_after or None,
+        "files_elsewhere": one.files_elsewhere,
         "merges": [
             {
                 "branch": merge.branch,

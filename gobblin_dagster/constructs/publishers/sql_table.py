@@ -62,6 +62,7 @@ from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.traits import Widening
+from gobblin_dagster.database.engine import folder_hint
 from gobblin_dagster.spec.job import SpecModel
 
 BATCH_ROWS = 50_000
@@ -459,7 +460,7 @@ class _Database:
             raise StorageError(
                 operation="publish to table",
                 path=self.table,
-                problem=f"the database failed with {type(error).__name__}: {_first_line(error)}",
+                problem=f"the database failed with {type(error).__name__}: {_first_line(error)}{folder_hint(error)}",
                 dataset_urn=dataset_urn,
             ) from None
         except DBAPIError as error:

@@ -26,6 +26,7 @@ from gobblin_dagster.engine.commit.branch_publishers import Move
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import busy_error
 from gobblin_dagster.engine.commit.manifest import fill_manifests
+from gobblin_dagster.engine.commit.path_guard import is_below
 from gobblin_dagster.engine.maintenance.file_merger import FileMerger, likeness
 from gobblin_dagster.engine.maintenance.rewrite import Rewriting
 from gobblin_dagster.engine.project import Project
@@ -71,6 +72,8 @@ class Compaction:
     """Number of the snapshot with the merged files; 0 if nothing was published."""
     problem: str = ""
     """Why the dataset was not changed; empty if it was."""
+    files_elsewhere: int = 0
+    """Small files that could be merged, but lie in a former output of the job, where nothing is written."""
 
     @property
     def files(self) -> int:
@@ -125,7 +128,7 @@ def compact(
             on_done(one)
         for urn, state in sorted(states.items()):
             compaction = work.plan(state) if dry_run else work.run(urn)
-            if compaction.merges or compaction.problem:
+            if compaction.merges or compaction.problem or compaction.files_elsewhere:
                 done.append(compaction)
                 on_done(compaction)
     return done
@@ -156,7 +159,10 @@ class _Compactor:
         """Find the files to merge; opens files if several small ones are in one folder."""
         try:
             held = self._store.load_snapshot(self._job.job, state.dataset_urn, state.snapshot)
-            return Compaction(state.dataset_urn, tuple(self._merges(held)))
+            merges = list(self._merges(held))
+            here = tuple(merge for merge in merges if is_below(merge.folder, self._root))
+            stay = sum(len(merge.files) for merge in merges if merge not in here)
+            return Compaction(state.dataset_urn, here, files_elsewhere=stay)
         except (GobblinDagsterError, OSError) as error:
             return Compaction(state.dataset_urn, (), problem=str(error))
 

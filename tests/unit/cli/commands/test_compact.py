@@ -35,6 +35,19 @@ def test_compact_tells_what_became_of_the_files(cli: Cli, three_files: Path) -> 
     assert cli("state", "history", "a", "-o", "json").json()["history"][-1]["why"] == "compaction"
 
 
+def test_files_in_a_former_output_stay(cli: Cli, three_files: Path) -> None:
+    """Their merged file was refused by the check of the commit's paths: exit code 1, each time."""
+    write_job(three_files, {"a": {"rows": 40}, "b/c": {"rows": 3}}, output={"path": "elsewhere"})
+    done = cli("compact", "numbers")
+    assert (done.code, done.out) == (0, "a: 3 small files in a former output left as they are\n")
+    for rows in (50, 60):
+        write_job(three_files, {"a": {"rows": rows}, "b/c": {"rows": 3}}, output={"path": "elsewhere"})
+        assert cli("run").code == 0
+    done = cli("compact", "numbers", "-o", "json")
+    (dataset,) = done.json()["datasets"]
+    assert (done.code, dataset["files_elsewhere"], dataset["merges"][0]["rows"]) == (0, 3, 20)
+
+
 def test_compact_json_names_the_files(cli: Cli, three_files: Path) -> None:
     document = cli("compact", "numbers", "a", "--output", "json").json()
     (dataset,) = document["datasets"]
