@@ -10,6 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from gobblin_dagster.core.utils.text import lower_ascii
+
 _PATH = "$path"
 """Key of a JSON object `{"$path": ...}` that holds a stored path, to tell paths from other texts."""
 
@@ -102,8 +104,12 @@ def is_same_place(one: str, other: str) -> bool:
     Example:
         >>> is_same_place("kafka://one:9092,two:9092/clicks", "kafka://two:9092,three:9092/clicks")
         True
+        >>> is_same_place("sqlite:////lake/x.db#main.Orders", "sqlite:////lake/x.db#main.orders")
+        True
     """
     (scheme, servers, path), (scheme2, servers2, path2) = _parts(one), _parts(other)
+    if scheme == scheme2 == "sqlite":
+        path, path2 = _folded(path), _folded(path2)
     return (scheme, path) == (scheme2, path2) and (servers == servers2 or bool(servers & servers2))
 
 
@@ -129,6 +135,12 @@ def _parts(place: str) -> tuple[str, set[str], str]:
         return "", set(), place
     servers, _, path = rest.partition("/")
     return scheme, {*servers.split(",")}, path
+
+
+def _folded(path: str) -> str:
+    """Return the path of a table in SQLite, which compares names without case; that of its file has case."""
+    file, mark, table = path.rpartition("#")
+    return f"{file}{mark}{lower_ascii(table)}" if mark else path
 
 
 def _inside(path: str, folder: str) -> str | None:

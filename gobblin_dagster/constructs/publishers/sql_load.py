@@ -17,6 +17,7 @@ from gobblin_dagster.constructs.publishers.sql_copy import copy_rows
 from gobblin_dagster.constructs.publishers.sql_values import exact_values
 from gobblin_dagster.constructs.types.arrow import is_text
 from gobblin_dagster.core.errors import StepRefusedError
+from gobblin_dagster.core.utils.text import lower_ascii
 
 _ROW = "gobblin_row"
 """Column of the temporary table with the order of rows."""
@@ -122,12 +123,13 @@ def _problem_of_key(connection: sa.Connection, table: sa.Table, key: Sequence[st
     A fault for a person: a table keeps its rows unique by these very columns, or `ON CONFLICT` fails each time.
     """
     inspector = sa.inspect(connection)
-    unique = [inspector.get_pk_constraint(table.name, table.schema)["constrained_columns"]]
-    unique += [one["column_names"] for one in inspector.get_unique_constraints(table.name, table.schema)]
+    name = _name_as_made(inspector, table) if connection.dialect.name == "sqlite" else table.name
+    unique = [inspector.get_pk_constraint(name, table.schema)["constrained_columns"]]
+    unique += [one["column_names"] for one in inspector.get_unique_constraints(name, table.schema)]
     unique += [
-        [name or "" for name in one["column_names"]]
-        for one in inspector.get_indexes(table.name, table.schema)
-        if one["unique"] and not any(name.endswith("_where") for name in one.get("dialect_options", {}))
+        [column or "" for column in one["column_names"]]
+        for one in inspector.get_indexes(name, table.schema)
+        if one["unique"] and not any(option.endswith("_where") for option in one.get("dialect_options", {}))
     ]
     if any(set(columns) == set(key) for columns in unique):
         return ""
@@ -138,6 +140,12 @@ def _problem_of_key(connection: sa.Connection, table: sa.Table, key: Sequence[st
         f"key. If each key is there once, make one (`CREATE UNIQUE INDEX ... ON {preparer.format_table(table)} "
         f"({columns})`), then `gobblin commit recover`; else give the branch another table"
     )
+
+
+def _name_as_made(inspector: sa.Inspector, table: sa.Table) -> str:
+    """Return a table's name in the case in which it was made: SQLAlchemy finds SQLite's constraints by no other."""
+    names = inspector.get_table_names(table.schema)
+    return next((name for name in names if lower_ascii(name) == lower_ascii(table.name)), table.name)
 
 
 def _require_key(connection: sa.Connection, table: str, staged: sa.Table, key: Sequence[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import string
 import sys
 from collections.abc import Callable, Collection, Iterable
 
@@ -11,11 +10,10 @@ from sqlalchemy.dialects import mysql
 
 from gobblin_dagster.constructs.clients.sql import MYSQL
 from gobblin_dagster.core.utils.duplicates import alike
+from gobblin_dagster.core.utils.text import lower_ascii
 
 _EXACT_CASE = ("postgresql", "oracle")
 """Databases that distinguish quoted names by case."""
-_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-"""SQLite takes `Ä` and `ä` for two letters."""
 _LONGEST = {"postgresql": (63, "bytes"), **dict.fromkeys(MYSQL, (64, "characters"))}
 """Longest names of schemas, tables and columns. PostgreSQL cuts longer ones silently, MySQL refuses them."""
 
@@ -71,16 +69,12 @@ def possible_table_fold(backend: str) -> Fold:
     """
     if backend in _EXACT_CASE:
         return str
-    return _lower_ascii if backend == "sqlite" else _lower
+    return lower_ascii if backend == "sqlite" else _lower
 
 
 def _lower(name: str) -> str:
     """Lower each letter on its own, as MySQL does: a sigma at the end of a word too; `İ` is `i`, `ß` is not `ss`."""
     return "".join(letter.lower()[0] for letter in name)
-
-
-def _lower_ascii(name: str) -> str:
-    return name.translate(_ASCII_LOWER)
 
 
 def own_name(full_name: str, fold: Fold) -> str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import string
+
+_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+
 
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, at most 300 characters; its class name if it has no message."""
@@ -11,6 +15,16 @@ def first_line(error: BaseException) -> str:
 def count(number: int, noun: str, plural: str = "") -> str:
     """Show a count with its noun: `1 file`, `2 files`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def lower_ascii(text: str) -> str:
+    """Lower the letters A to Z alone, as SQLite compares names: `Ä` and `ä` are two letters to it.
+
+    Example:
+        >>> lower_ascii("ÄB")
+        'Äb'
+    """
+    return text.translate(_ASCII_LOWER)
 
 
 def printable(text: str) -> str:

@@ -29,12 +29,14 @@ def table(url: str, name: str) -> dict[str, Any]:
     [
         (SQL | {"url": "sqlite:///x.db", "tables": ["t"]}, table("sqlite:///x.db", "main.t")),
         (SQL | {"url": "sqlite:///x.db", "include": [".*"]}, table("sqlite:///./x.db", "x_{dataset}")),
+        (SQL | {"url": "sqlite:///x.db", "tables": ["orders"]}, table("sqlite:///x.db", "Main.Orders")),
+        (SQL | {"url": "sqlite:///x.db", "include": [r"main\.ord.*"]}, table("sqlite:///x.db", "Orders")),
         (SQL | {"url": "postgresql://u:w@localhost/d", "tables": ["t"]}, table("postgres://127.0.0.1:5432/d", "t")),
         (SQL | {"url": "mysql://h/d", "tables": ["d.t"]}, table("mariadb+pymysql://H:3306/d", "t")),
         ({"type": "kafka", "brokers": "LOCALHOST:9092", "topics": ["or.*"]}, TOPIC),
         ({"type": "kafka", "brokers": "b:1", "exclude": ["orders"]}, TOPIC),  # the notes of commits are left
     ],
-    ids=["table", "pattern", "ports", "backends", "topic", "notes"],
+    ids=["table", "pattern", "case", "case of a pattern", "ports", "backends", "topic", "notes"],
 )
 def test_source_that_reads_the_jobs_own_table_or_topic_is_refused(
     tmp_path: Path, source: dict[str, Any], publisher: dict[str, Any]
@@ -48,6 +50,7 @@ def test_source_that_reads_the_jobs_own_table_or_topic_is_refused(
     [
         (SQL | {"url": "sqlite:///x.db", "tables": ["s"]}, table("sqlite:///x.db", "t")),
         (SQL | {"url": "sqlite:///y.db", "tables": ["t"]}, table("sqlite:///x.db", "t")),
+        (SQL | {"url": "postgresql://h/d", "tables": ["t"]}, table("postgresql://h/d", "T")),
         (SQL | {"url": "sqlite:///x.db", "query": "select id from t"}, table("sqlite:///x.db", "t")),
         (
             SQL | {"url": "sqlite:///x.db", "include": [".*"], "exclude": [r"main\.(t|gobblin_commits)"]},
@@ -56,7 +59,7 @@ def test_source_that_reads_the_jobs_own_table_or_topic_is_refused(
         ({"type": "kafka", "brokers": "127.0.0.1:9092", "topics": ["other"]}, TOPIC),
         ({"type": "kafka", "brokers": "c:1"}, TOPIC),
     ],
-    ids=["table", "database", "query", "excluded", "topic", "cluster"],
+    ids=["table", "database", "case in PostgreSQL", "query", "excluded", "topic", "cluster"],
 )
 def test_other_tables_and_topics_are_read(tmp_path: Path, source: dict[str, Any], publisher: dict[str, Any]) -> None:
     check(tmp_path, source, publisher)

@@ -22,6 +22,7 @@ from gobblin_dagster.constructs.sources.query.upper_bound import NOTHING, caps, 
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.errors import StartpointError, UsageError
 from gobblin_dagster.core.extract import Extract, ExtractType
+from gobblin_dagster.core.places import is_same_place
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
@@ -173,10 +174,11 @@ class QuerySource:
         server, mark, table = path.rpartition("#")
         if options.query or not mark or not table_place(url, table).startswith(f"{server}#"):
             return False
-        names = {table_place(url, name) for name in options.tables}
-        if table_place(url, table) not in names and not any(re.fullmatch(one, table) for one in options.include):
+        is_named = any(is_same_place(table_place(url, table), table_place(url, name)) for name in options.tables)
+        flags = re.IGNORECASE if url.get_backend_name() == "sqlite" else re.NOFLAG  # which has names as they were made
+        if not is_named and not any(re.fullmatch(one, table, flags) for one in options.include):
             return False
-        return not any(re.fullmatch(one, table) for one in options.exclude)
+        return not any(re.fullmatch(one, table, flags) for one in options.exclude)
 
     def named_datasets(self) -> Sequence[str]:
         return ()

@@ -150,6 +150,14 @@ def test_table_without_the_key_is_refused_until_it_has_one(tmp_path: Path, befor
     assert table_ids(tmp_path) == [0, 1, 2, 3, 4]
 
 
+def test_key_of_a_table_that_was_made_in_another_case_is_found(tmp_path: Path) -> None:
+    """It was "NoSuchTableError: numbers": SQLAlchemy looks for SQLite's constraints by the name as it was made."""
+    with closing(sqlite3.connect(tmp_path / "warehouse.db")) as database:
+        database.execute("CREATE TABLE NUMbers (id INTEGER PRIMARY KEY, value TEXT)")
+    run(tmp_path, table_job(APPEND | {"mode": "upsert", "key": ["id"]}, {"c": {"rows": 3}}))
+    assert table_ids(tmp_path) == [0, 1, 2]
+
+
 def test_branch_that_was_renamed_gets_its_table_back_as_its_error_says(tmp_path: Path) -> None:
     table = APPEND | {"mode": "replace"}
 
