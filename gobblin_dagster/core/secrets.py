@@ -17,6 +17,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
@@ -26,17 +27,39 @@ _WORDS = frozenset({"true", "false", "null", "none"})
 """Values that are not hidden, as they are ordinary words."""
 _SHORTEST_UNNAMED = 6
 """The same, and no plain words, for values that no file of the project refers to."""
-_SECRET_VARIABLE = re.compile(r"passw|passphrase|secret|credential|token|salt|(?:^|_)(?:key|pwd|pass)$", re.IGNORECASE)
-"""Names of variables whose values are secrets."""
-_NO_SECRET_VARIABLE = re.compile(r"_(?:file|path|dir|url|uri|name|type|provider|id|env)$", re.IGNORECASE)
-"""Names of variables that hold the place or the kind of a secret."""
+_SECRET_NAME = re.compile(
+    r"passw|passphrase|secret|credential|token(?!iz)|(?:^|_)(?:pass|pwd|salt)(?:_|$)|connection_?string"
+    r"|(?:account|access|api|sas|private|master)_?key|store_key$|key_pem$|(?:^|_)(?:authorization|cookie)$"
+    r"|auth_user_info$|bearer_config$|^sig$|amz_signature$"
+)
+"""Names of secrets, in small letters with `_` between words.
+
+A `key` alone is none: that is a column to merge by, or the beginning of `keyspace`."""
+_NO_SECRET_NAME = re.compile(
+    r"_(?:file|path|dir|location|url|uri|endpoint|name|type|provider|class|source|env|header|column)$"
+    r"|_(?:minutes|seconds|ms|limit|enabled)$|_expires_"
+    r"|(?<!secret)_id$"  # `access_key_id` and `token_id` are names; Vault's `secret_id` is a secret
+    r"|(?:max|min|num|page|next|continuation|sync)_tokens?$"  # numbers of words, and places in lists of pages
+    r"|application_credentials$"  # a file
+    r"|s3[an]_(?:\w+_)?access_key$"  # Hadoop's name of what AWS calls `access_key_id`
+)
+"""Names that say where a secret is, of which kind it is, or how long it lasts."""
+_KEY_VARIABLE = re.compile(r"(?:^|_)key$", re.IGNORECASE)
+"""Names of variables whose values are secrets too: hiding too much harms less than refusing a setting does."""
+_BETWEEN_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 _PLACE = re.compile(r"[/~.]|[A-Za-z]:\\|[a-z0-9+]+://")
 """The beginning of a path or URL, for which people search; the password of a URL is hidden by itself."""
 _CUT = r"(?=…|\.\.\.|\\?' at line \d|$)"
 """The end of a shortened text; the beginning of a value may stand before it. MySQL cuts statements without a sign."""
-_PASSWORD = re.compile(r"[?&;](?:password|passwd|pwd|token)=([^&;]+)", re.IGNORECASE)
+_SETTING = re.compile(r"[?&;]\s*([\w.-]+)=([^&;]+)")
+"""A setting in a URL (`?user=u&password=p`), or in a line of settings (`AccountName=a;AccountKey=k`)."""
+_OF_JAAS = re.compile(r"""(\w+)\s*=\s*("[^"]*"|'[^']*'|[^\s;]+)""")
 _LOGIN = re.compile(r"://[^:/]*:([^@]*)@")
 """The password of a URL as SQLAlchemy reads it: it may hold `/`, `?` and `#`."""
+_LITERAL_LOGIN = re.compile(r"://[^/?#]*:([^/@]+)@|://[^:/\s\[]*:(?!\d+(?:[/?#,]|$))([^@\s]+)@")
+"""The same in a text of which nobody knows yet whether it is a URL: `http://host:80/x@y` has none."""
+_ORACLE = re.compile(r"\bjdbc:oracle:\w+:[^/@]+/([^@]+)@")
+_REFERENCE = re.compile(r"\$\{[^{}]*\}")
 
 _ENCODED = re.compile("%[0-9A-F]{2}")
 
@@ -83,7 +106,7 @@ def hide_environment() -> None:
     """
     for name, value in os.environ.items():
         found = passwords(value)
-        if _SECRET_VARIABLE.search(name) and not _NO_SECRET_VARIABLE.search(name) and not _PLACE.match(value):
+        if (is_secret_name(name) or _KEY_VARIABLE.search(name)) and not _PLACE.match(value):
             found.append(value)
         for secret in found:
             if len(secret) >= _SHORTEST_UNNAMED and not secret.isalpha() and _is_long(secret):
@@ -222,13 +245,41 @@ def _name(reference: str) -> str:
     return reference.removeprefix("${").partition(":-")[0].removesuffix("}")
 
 
+def is_secret_name(name: str) -> bool:
+    """Return whether a setting, or a variable, of this name holds a secret; its words may be written in any way.
+
+    This is the only list of such words: checks of job files and flows, and what hides values, all ask it.
+
+    Example:
+        >>> [is_secret_name(one) for one in ("ssl.keystore.password", "accountKey", "AWS_ACCESS_KEY_ID", "keyspace")]
+        [True, True, False, False]
+    """
+    words = _BETWEEN_WORDS.sub("_", name).lower()
+    return _SECRET_NAME.search(words) is not None and _NO_SECRET_NAME.search(words) is None
+
+
+def has_literal_password(text: str) -> bool:
+    """Return whether a text has a password, in a URL or among settings, that is not taken from a `${NAME}`."""
+    written = _REFERENCE.sub("\0", text)
+    found = [*_secret_settings(written), *_ORACLE.findall(written), *map("".join, _LITERAL_LOGIN.findall(written))]
+    return any("\0" not in one for one in found)
+
+
 def passwords(value: str) -> list[str]:
-    """Return the passwords of a URL, percent-encoded and decoded; empty if the value is no URL."""
-    if "://" not in value:
-        return []
-    try:
-        written = urlsplit(value).password or ""
-    except ValueError:
-        written = ""
-    found = [written, *_LOGIN.findall(value), *_PASSWORD.findall(value)]
+    """Return the passwords of a URL or of a line of settings, percent-encoded and decoded; empty if it has none."""
+    found = [*_secret_settings(value), *_ORACLE.findall(value)]
+    if "://" in value:
+        with suppress(ValueError):
+            found.insert(0, urlsplit(value).password or "")
+        found += _LOGIN.findall(value)
     return [form for one in found if one for form in dict.fromkeys((one, unquote(one)))]
+
+
+def _secret_settings(text: str) -> Iterator[str]:
+    """Yield the values of secrets among the settings of a URL, of a line, or of Java's JAAS."""
+    pairs = _SETTING.findall(text)
+    if "LoginModule" in text:
+        pairs += _OF_JAAS.findall(text)
+    for name, value in pairs:
+        if is_secret_name(name) and value.lower() not in _WORDS:
+            yield value.strip("\"'")

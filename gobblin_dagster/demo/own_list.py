@@ -15,11 +15,10 @@ from gobblin_dagster.constructs.sources.rest.paging import dig
 from gobblin_dagster.constructs.types.inference import ColumnGuess
 from gobblin_dagster.constructs.types.json_shapes import JSON, RecordShape
 from gobblin_dagster.core.errors import GobblinDagsterError, UsageError
-from gobblin_dagster.core.secrets import remember
+from gobblin_dagster.core.secrets import is_secret_name, remember
 from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.demo.own_data import FoundJob, job_body, name_of
 from gobblin_dagster.spec.env import expand
-from gobblin_dagster.spec.secrets import SECRET_NAME
 
 _URLS = ("next", "next_url", "nextUrl", "next_page_url", "links.next", "paging.next", "meta.next", "@odata.nextLink")
 """Places at which APIs put the URL of the next page."""
@@ -99,7 +98,7 @@ def _parted(written: str) -> tuple[str, str, dict[str, str], dict[str, str]]:
         )
     params = dict(pairs)
     for name, value in params.items():
-        if SECRET_NAME.search(name) and "${" not in value:
+        if is_secret_name(name) and "${" not in value:
             raise UsageError(
                 problem=f"The parameter {name!r} holds a secret, which a job file must not.",
                 hint=f"Put it into a variable of the environment: `{name}=${{API_KEY}}` in quotes.",

@@ -359,11 +359,7 @@ def _construct_faults(
             continue
         for inner, problem in check(kind, node["type"], options) if check else ():
             yield (*loc, *inner), problem
-    for loc, _, node in constructs(data):
-        yield from literal_secrets(loc, node, written)
-    output = data.get("output") if isinstance(data, dict) else None
-    if isinstance(output, dict):
-        yield from literal_secrets(("output",), output, written)
+    yield from literal_secrets((), data, written)
 
 
 def _modules(node: dict[str, Any], at: Loc) -> Iterator[tuple[Loc, str]]:

@@ -6,20 +6,18 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gobblin_dagster.core.secrets import passwords
+from gobblin_dagster.core.secrets import has_literal_password, is_secret_name, passwords
 from gobblin_dagster.spec.document import Document, Loc
 
-SECRET_NAME = re.compile(
-    r"password|passphrase|secret|credential|token(?!-expires)|(account|sas|api).?key", re.IGNORECASE
-)
-"""Names of settings whose values are secrets."""
 _SHOWN = frozenset(
     {"job", "path", "table", "tables", "namespace", "topics", "brokers", "branch", "name", "state", "jobs"}
 )
 """Keys whose values are not hidden, as people search for them (paths, tables and so on)."""
-_NO_SECRET = ("_env", ".provider", ".class")
-"""Ends of option names that are not secrets, although `SECRET_NAME` matches."""
-_IN_URL = re.compile(r"://[^/?#]*:([^/@]+)@|[?&;](?:password|pwd)=([^&;]+)", re.IGNORECASE)
+_OPTIONS = frozenset({"options", "params", "newest_params", "body"})
+"""Keys whose mappings are handed on as they are. Constructs check `config`, `catalog` and `storage_options` themselves,
+because they name the key that takes a variable. In other mappings (`columns`) names are those of data."""
+_TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+"""The type of a construct that is the user's own class."""
 _REFUSED = "must not hold a password; take it from the environment: ${NAME}"
 
 
@@ -73,21 +71,25 @@ def named_variables(node: Any, *, is_name: bool = False) -> Iterator[str]:
             yield node
 
 
-def literal_secrets(loc: Loc, node: Mapping[str, Any], written: Mapping[Loc, str]) -> Iterator[tuple[Loc, str]]:
-    """Yield (place, problem) for each literal password of a construct, in a URL or as an option.
+def literal_secrets(loc: Loc, node: Any, written: Mapping[Loc, str]) -> Iterator[tuple[Loc, str]]:
+    """Yield (place, problem) for each literal password at any depth: in a URL, as an option, or for a user's own class.
 
     Args:
-        loc: place of the construct in the document.
-        node: the construct, with references replaced.
+        loc: place of the node in the document.
+        node: a part of the document, with references replaced.
         written: by place, the text of values that held references.
     """
-    for key, value in node.items():
-        here = (*loc, key)
-        if isinstance(value, dict):
-            yield from literal_secrets(here, value, written)
-        elif isinstance(value, str) and value:
-            text = written.get(here, value)
-            is_option = bool(loc) and loc[-1] == "options" and SECRET_NAME.search(key) is not None
-            is_secret = is_option and not key.endswith(_NO_SECRET) and "${" not in text
-            if is_secret or any("${" not in "".join(found) for found in _IN_URL.findall(text)):
+    if isinstance(node, list):
+        for number, part in enumerate(node):
+            yield from literal_secrets((*loc, number), part, written)
+    elif isinstance(node, dict):
+        names_secrets = bool(loc and loc[-1] in _OPTIONS) or _TARGET.fullmatch(str(node.get("type", ""))) is not None
+        for key, value in node.items():
+            here = (*loc, key)
+            is_given = isinstance(value, str | int) and not isinstance(value, bool) and value != ""
+            if names_secrets and is_given and is_secret_name(str(key)) and "${" not in written.get(here, ""):
                 yield here, _REFUSED
+            else:
+                yield from literal_secrets(here, value, written)
+    elif isinstance(node, str) and has_literal_password(written.get(loc, node)):
+        yield loc, _REFUSED

@@ -14,6 +14,7 @@ import typer
 
 from gobblin_dagster.cli.context import examples
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.secrets import passwords
 from gobblin_dagster.demo.project import refuse_in_use, write_demo, write_service
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
-_PASSWORD = re.compile(r"(?i)://[^:/]*:[^@]*@|[?&;](?:password|passwd|pwd)=")
-"""A password in a URL, as SQLAlchemy reads it: the user may hold `@`, and the password `/`, `?` or `#`."""
 
 
 class Template(StrEnum):
@@ -169,7 +168,7 @@ def _found_jobs(name: Path, source: SourceKind, where: str, header: list[str]) -
         headers = dict(_header(text) for text in header)
         return [own_list.job_of_list(where, namespace, headers)]
     variable = _VARIABLE.fullmatch(where)
-    if variable is None and _PASSWORD.search(where):
+    if variable is None and passwords(where):
         raise UsageError(
             problem="The URL holds a password, which a job file must not.",
             hint="Put the URL into a variable of the environment: `--from '${SHOP_URL}'`.",

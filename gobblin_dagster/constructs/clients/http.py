@@ -18,7 +18,7 @@ from pydantic import Field, field_validator, model_validator
 
 from gobblin_dagster.constructs.clients.environment import from_environment
 from gobblin_dagster.core.errors import ExtractError, TransientError
-from gobblin_dagster.core.secrets import as_written
+from gobblin_dagster.core.secrets import as_written, is_secret_name
 from gobblin_dagster.core.utils.json_text import object_of
 from gobblin_dagster.spec.job import SpecModel
 
@@ -31,7 +31,6 @@ _PARAMETERS = r'(?:\s*;\s*(?:[^\s;,="]+\s*(?:=\s*(?:"(?:[^"\\]|\\.)*"|[^;,"]*))?
 _LINK = re.compile(rf"[\s,]*<([^>]*)>({_PARAMETERS})\s*(?:,|$)")
 """One link of a header `Link`, with its parameters, of which URLs and quoted texts may hold any of `;,=`."""
 _PARAMETER = re.compile(r';\s*([^\s;,="]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^;,"]*)')
-_SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key"})
 
 
 class ClientCredentials(SpecModel):
@@ -84,7 +83,7 @@ class HttpOptions(SpecModel):
     @field_validator("headers")
     @classmethod
     def _no_secrets(cls, headers: dict[str, str]) -> dict[str, str]:
-        secret = sorted(name for name in headers if name.lower() in _SECRET)
+        secret = sorted(name for name in headers if is_secret_name(name))
         if secret:
             raise ValueError(f"{', '.join(secret)} must not be in a job file; name its variable in `headers_env`")
         return headers

@@ -14,7 +14,7 @@ from pydantic import Field, field_validator, model_validator
 
 from gobblin_dagster.constructs.clients.environment import from_environment
 from gobblin_dagster.core.errors import EnvironmentFaultError, ExtractError, TransientError
-from gobblin_dagster.core.secrets import hidden
+from gobblin_dagster.core.secrets import hidden, is_secret_name
 from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.spec.job import SpecModel
 
@@ -55,7 +55,6 @@ _NUMBER = re.compile(r"\d+")
 _LOG.addFilter(OnceAMinute())
 _CALLABLES = {"default.topic.config", "logger", "on_commit", "on_delivery"}
 """Settings that hold Python objects, beside those that end in `_cb`."""
-_SECRET = ("password", "passphrase", "secret", ".pem", "oauthbearer.config")
 
 
 class KafkaConnection(SpecModel):
@@ -89,7 +88,7 @@ class KafkaConnection(SpecModel):
     @field_validator("config")
     @classmethod
     def _no_secrets(cls, config: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
-        secret = sorted(name for name in config if name.endswith(_SECRET))
+        secret = sorted(name for name in config if is_secret_name(name))
         if secret:
             raise ValueError(f"{', '.join(secret)} must not be in a job file; name its variable in `config_env`")
         return config

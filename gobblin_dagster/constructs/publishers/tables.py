@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -25,15 +24,14 @@ from gobblin_dagster.constructs.types.plain_parquet import plain_batches
 from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
 from gobblin_dagster.core.errors import StepRefusedError, StorageError, UsageError
+from gobblin_dagster.core.secrets import has_literal_password, is_secret_name
 from gobblin_dagster.core.utils.duplicates import alike
-from gobblin_dagster.spec.secrets import SECRET_NAME
 from gobblin_dagster.storage.arrow import arrow_files
 
 OptionsT = TypeVar("OptionsT", bound=BaseModel)
 TRIES = 12
 """Number of attempts against other writers of one table; after that, the next run publishes."""
 _LONGEST_WAIT_S = 2.0
-_URL_WITH_PASSWORD = re.compile(r"://[^/@\s]*:[^/\s]+@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +244,7 @@ def without_secrets(settings: dict[str, str], env_option: str) -> dict[str, str]
 
     Raises ValueError, without the value, if one is secret.
     """
-    secret = sorted(
-        name for name, value in settings.items() if SECRET_NAME.search(name) or _URL_WITH_PASSWORD.search(value)
-    )
+    secret = sorted(name for name, value in settings.items() if is_secret_name(name) or has_literal_password(value))
     if secret:
         raise ValueError(f"{', '.join(secret)} must hold no secret; name the environment variable in `{env_option}`")
     return settings

@@ -9,7 +9,6 @@ import functools
 import json
 import logging
 import os
-import re
 import shlex
 import sys
 import tempfile
@@ -34,7 +33,7 @@ from gobblin_dagster.constructs.sources.spark.errors import said_by_spark, spark
 from gobblin_dagster.core.constructs import FrameSource
 from gobblin_dagster.core.errors import EnvironmentFaultError, SparkLostError
 from gobblin_dagster.core.failure import describe_failure
-from gobblin_dagster.core.secrets import hidden
+from gobblin_dagster.core.secrets import hidden, is_secret_name
 from gobblin_dagster.core.serialization import from_json, to_json
 from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState
 from gobblin_dagster.core.utils.environment import lasting
@@ -63,8 +62,6 @@ _READING = {
     "spark.sql.session.timeZone": "UTC",
 }
 """Settings of a session that reads with Spark itself; task runs alone do not need them."""
-_SECRET_SETTING = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
-"""Settings that Spark itself redacts (`spark.redaction.regex`)."""
 _SUBMIT = "PYSPARK_SUBMIT_ARGS"
 """The variable with what pyspark adds to the command line of `spark-submit`."""
 
@@ -368,7 +365,7 @@ def _launch(settings: Mapping[str, str], log_file: Path | None) -> Any:
     Secrets reach it by a file that only this user can read: all users of a machine see command lines.
     """
     _Jvm.environment = lasting(os.environ)
-    secret = {key: text for key, text in settings.items() if hidden(text) != text or _SECRET_SETTING.search(key)}
+    secret = {key: text for key, text in settings.items() if hidden(text) != text or is_secret_name(key)}
     conf = SparkConf(loadDefaults=False).setAll([one for one in settings.items() if one[0] not in secret])
     with (log_file or Path(os.devnull)).open("ab") as log, _given_by_file(secret):
         process = _WithoutForkHooks(stderr=log, stdout=log, start_new_session=True)

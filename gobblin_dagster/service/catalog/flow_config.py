@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from gobblin_dagster.core.errors import InvalidFlowError, SpecFault, UsageError
-from gobblin_dagster.core.secrets import passwords
+from gobblin_dagster.core.secrets import is_secret_name, passwords
 from gobblin_dagster.service.cron import Cron, CronError
 from gobblin_dagster.service.model import FailureOption, FlowConfig, FlowId, Schedule
 from gobblin_dagster.spec.gobblin.entries import ENCRYPTED
@@ -177,9 +177,6 @@ SETTINGS = frozenset(
 """Properties that the service reads; all others are parameters of the template."""
 KEPT = ("flow.", "job.", "gobblin.", "user.")
 """Beginnings of Gobblin's properties that are kept, and left alone if no template takes them."""
-_SECRET_NAME = re.compile(
-    r"(?:password|passwd|pwd|passphrase|secret|credentials?|token|(?:api|access|secret)[._-]?key)$", re.IGNORECASE
-)
 
 
 class _Settings:
@@ -365,16 +362,16 @@ def _property_faults(properties: Any) -> Iterator[SpecFault]:
             yield SpecFault(f"/properties/{name[:80]}", problem)
         elif "\0" in name + value or _has_half_character(name + value):
             yield SpecFault(f"/properties/{name[:80]!r}", "holds a NUL or half a unicode character")
-        elif name.startswith(KEPT) and _is_secret(name, value):
+        elif name.startswith(KEPT) and is_literal_secret(name, value):
             problem = "must hold no secret, as flows are shown; let the template take it from the environment: ${NAME}"
             yield SpecFault(f"/properties/{name}", problem)
 
 
-def _is_secret(name: str, value: str) -> bool:
+def is_literal_secret(name: str, value: str) -> bool:
     """Tell whether a property that no construct checks holds a secret as it is."""
-    if not value or "${" in value or ENCRYPTED.fullmatch(value):
+    if not value or value in ("true", "false") or "${" in value or ENCRYPTED.fullmatch(value):
         return False
-    return _SECRET_NAME.search(name) is not None or bool(passwords(value))
+    return is_secret_name(name) or bool(passwords(value))
 
 
 def _schedule_faults(schedule: Any) -> Iterator[SpecFault]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from gobblin_dagster.core.errors import SpecFault, UsageError
-from gobblin_dagster.service.catalog.flow_config import ExecutorName
+from gobblin_dagster.service.catalog.flow_config import ExecutorName, is_literal_secret
 from gobblin_dagster.service.catalog.templates import TemplateCatalog, TemplateError, value_problem
 from gobblin_dagster.service.topology.graph import FlowGraph, free_cycles
 from gobblin_dagster.service.topology.model import KINDS, Part, TopologyFile
@@ -75,14 +75,16 @@ def topology_files(folder: Path) -> list[Path]:
 
 
 def read_topology(
-    folder: Path, templates: TemplateCatalog | None = None, more: Mapping[str, str] | None = None
+    folder: Path, templates: TemplateCatalog | None = None, more: Mapping[str, str] | None = None, new: str = ""
 ) -> TopologyFolder:
     """Read all files of a folder.
 
     Args:
         folder: the folder; its files are read with those of the folders below it.
         templates: where the edges' templates must be; None: they are not looked for.
-        more: files that are not in the folder, as texts by the names under which faults tell them.
+        more: files that are not in the folder, as texts by the names under which faults tell them. Secrets in them are
+            no fault, as files that are stored already stay valid.
+        new: the one of these that is not stored yet; secrets in it are faults, as in the folder's files.
 
     Raises:
         UsageError: there is no such folder, and no other file.
@@ -99,6 +101,7 @@ def read_topology(
         _read_text(reading, name, text.encode())
     graph = FlowGraph(reading.parts["nodes"], reading.parts["edges"], reading.parts["executors"])
     _check_executors(reading, graph)
+    _check_secrets(reading, graph, {*(more or {})} - {new})
     _check_edges(reading, graph)
     _check_cycles(reading, graph)
     if templates is not None:
@@ -177,6 +180,19 @@ def _check_executors(reading: _Reading, graph: FlowGraph) -> None:
     for name, executor in graph.executors.items():
         if executor.type != "embedded" and name in {one.value for one in ExecutorName}:
             reading.fault("executors", name, f"{name!r} is the name of an executor of the service; choose another")
+
+
+def _check_secrets(reading: _Reading, graph: FlowGraph, stored: Set[str]) -> None:
+    """Note secrets that stand in files as they are: topologies are shown, and their values go into jobs."""
+    values = {
+        **{("nodes", name, "properties"): node.properties for name, node in graph.nodes.items()},
+        **{("edges", name, "values"): edge.values for name, edge in graph.edges.items()},
+    }
+    problem = "must hold no secret, as topologies are shown; take it from the executor's environment: ${NAME}"
+    for (kind, name, key), texts in values.items():
+        for one in texts if reading.owner[kind, name] not in stored else ():
+            if is_literal_secret(one, texts[one]):
+                reading.fault(kind, name, problem, key, one)
 
 
 def _check_edges(reading: _Reading, graph: FlowGraph) -> None:

@@ -86,7 +86,7 @@ class StoredTopology:
             version = save_file(transaction, name, body, by, self._store.now(transaction))
             texts = texts_of(list_files(transaction))
             if self._folder.is_dir() or texts:
-                found = read_topology(self._folder, self._templates, texts)
+                found = read_topology(self._folder, self._templates, texts, new=_shown(name))
                 if faults := found.faults or tuple(self._not_allowed(found, _shown(name))):
                     raise InvalidSpecError(file="the topology", faults=faults)
             note(transaction)

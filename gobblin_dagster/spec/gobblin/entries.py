@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from gobblin_dagster.core.errors import SpecFault
 from gobblin_dagster.spec.explain import nearest
 
-SECRET_KEY = re.compile(r"(?i)password|passwd|secret|credential|token|api\.?key|private\.?key|\bencrypt\.")
-"""Keys whose values are never shown, and must come from the environment."""
 ENCRYPTED = re.compile(r"ENC\(.*\)", re.DOTALL)
 """A value encrypted with Gobblin's master password."""
 

@@ -15,11 +15,12 @@ from types import MappingProxyType
 from typing import Any
 
 from gobblin_dagster.core.errors import SpecFault
+from gobblin_dagster.core.secrets import is_secret_name
 from gobblin_dagster.spec.document import Loc
 from gobblin_dagster.spec.gobblin import classes as tables
 from gobblin_dagster.spec.gobblin import combine, lookup, values
 from gobblin_dagster.spec.gobblin.constructs import ClassError, Construct, construct_of, snake
-from gobblin_dagster.spec.gobblin.entries import ENCRYPTED, SECRET_KEY, Entries, Entry
+from gobblin_dagster.spec.gobblin.entries import ENCRYPTED, Entries, Entry
 from gobblin_dagster.spec.gobblin.files import read_entries
 from gobblin_dagster.spec.gobblin.keys import KEYS, Key
 from gobblin_dagster.spec.gobblin.lookup import FIELD
@@ -146,7 +147,7 @@ class _Conversion:
                 entry, "values in ENC(...) are not read; put the secret into the environment, write ${env:NAME}"
             )
             return False
-        if SECRET_KEY.search(entry.key) and not _ONLY_REFERENCES.fullmatch(entry.text):
+        if is_secret_name(entry.key) and not _ONLY_REFERENCES.fullmatch(entry.text):
             self._fault(entry, "a secret must not stand in a job file; put it into the environment, write ${env:NAME}")
             return False
         return True

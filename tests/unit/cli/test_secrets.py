@@ -75,6 +75,9 @@ def test_secret_from_a_file_is_used_and_is_nowhere(
     assert read.get("n", len(key)) == len(key)
 
 
+JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required username='u'"
+
+
 @pytest.mark.parametrize(
     ("source", "place"),
     [
@@ -88,6 +91,17 @@ def test_secret_from_a_file_is_used_and_is_nowhere(
         (
             {"type": "spark", "format": "jdbc", "options": {"url": "jdbc:x://h/d;password=word"}},
             "source.options.url",
+        ),
+        ({"type": "query", "url": "postgresql://reader:wo/rd@h/shop", "tables": ["t"]}, "source.url"),
+        (
+            {"type": "rest", "url": "https://h", "datasets": ["x"], "params": {"api_key": "word"}},
+            "source.params.api_key",
+        ),
+        ({"type": "rest", "url": "https://h", "datasets": ["x?token=word"]}, "source.datasets[0]"),
+        ({"type": "shop:Orders", "passwd": 12345}, "source.passwd"),
+        (
+            {"type": "spark", "format": "kafka", "options": {"kafka.sasl.jaas.config": JAAS + " password='word';"}},
+            "source.options.kafka.sasl.jaas.config",
         ),
     ],
 )

@@ -10,8 +10,10 @@ from gobblin_dagster.core.errors import ConvertError, TransientError
 from gobblin_dagster.core.secrets import (
     as_written,
     give,
+    has_literal_password,
     hidden,
     hide_environment,
+    is_secret_name,
     known_in,
     known_values,
     remember,
@@ -162,3 +164,51 @@ def test_variable_that_is_set_goes_before_one_that_was_given_and_a_given_one_is_
     assert (variable("SET"), variable("GIVEN"), variable("OTHER")) == ("of the environment", "value of GIVEN", None)
     assert asked == ["GIVEN"]
     assert hidden("got value of GIVEN") == "got ${GIVEN}"
+
+
+def test_names_of_secrets_are_known_however_they_are_written() -> None:
+    secret = """
+    password DB_PASSWORD passwd pwd sslpassword trustStorePassword es.net.http.auth.pass ssl.keystore.password
+    passphrase token kafka.security.token accessToken gcs.oauth2.token sas_token adls.sas-token.shop PRIVATE-TOKEN
+    X-Api-Key Authorization header.Authorization Set-Cookie account_key fs.azure.account.key.shop.dfs.core.windows.net
+    AZURE_STORAGE_ACCESS_KEY fs.s3a.secret.key s3.secret-access-key private_key pem_private_key ssl.keystore.key
+    ssl.key.pem sasl.oauthbearer.config adls.connection-string basic.auth.user.info client_secret VAULT_SECRET_ID salt
+    """
+    shown = """
+    key primary_key sort_key keyspace key.deserializer access_key_id AWS_ACCESS_KEY_ID fs.s3a.access.key ssl_key keytab
+    fs.s3a.bucket.shop.access.key max_tokens page_token nextPageToken tokenizer token_type token_column token_env
+    password_file ssl.key.location ssl.ca.pem google_application_credentials azure_federated_token_file
+    fs.s3a.security.credential.provider.path fs.s3a.aws.credentials.provider basic.auth.credentials.source
+    sasl.oauthbearer.token.endpoint.url sasl.oauthbearer.assertion.private.key.file gcs.oauth2.token-expires-at
+    adls.sas-token-expires-at-ms.shop sasl.username encrypt.key.loc gobblin.yarn.token.renew.minutes compass bypass
+    """
+    assert [one for one in secret.split() if not is_secret_name(one)] == []
+    assert [one for one in shown.split() if is_secret_name(one)] == []
+
+
+JAAS = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true keyTab='/k'"
+
+
+def test_passwords_that_stand_in_a_text_are_told_from_what_only_looks_alike() -> None:
+    literal = [
+        "postgresql://u:word@h/d",
+        "postgresql://u:wo/rd@h/d",
+        "postgresql://${USER:-reader}:word@h/d",
+        "jdbc:postgresql://h/d?user=u&sslpassword=word",
+        "jdbc:oracle:thin:scott/word@//h:1521/d",
+        "AccountName=shop;AccountKey=word",
+        "https://h/x?sv=1&sig=word",
+        JAAS.replace("keyTab", "password"),
+    ]
+    fine = [
+        "postgresql://u:${PW}@h/d",
+        "postgresql://${USER:-reader}@h/d",
+        "https://h:8080/a@b",
+        "hdfs://nn:8020/x@y",
+        "http://[::1]:80/x@y",
+        "orders?page_token=1",
+        "AccountName=shop;AccountKey=${KEY}",
+        JAAS,
+    ]
+    assert [one for one in literal if not has_literal_password(one)] == []
+    assert [one for one in fine if has_literal_password(one)] == []

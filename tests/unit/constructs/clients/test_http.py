@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl
 
 import pytest
+from pydantic import ValidationError
 
 from gobblin_dagster.constructs.clients.http import Answer, HttpClient, HttpOptions
 from gobblin_dagster.constructs.sources.rest.paging import CursorPaging, LinkPaging, PageNumberPaging, read_pages
@@ -119,6 +120,13 @@ def test_header_of_the_environment_is_sent_whatever_netrc_holds(
             client.get("/", {})
             client.close()
     assert [request.headers.get("Authorization") for request in api.asked] == ["Bearer our-word", None]
+
+
+@pytest.mark.parametrize("name", ["authorization", "PRIVATE-TOKEN", "X-Auth-Token", "Cookie"])
+def test_secret_header_is_refused_and_not_shown(name: str) -> None:
+    with pytest.raises(ValidationError, match=f"{name} must not be in a job file; name its variable") as caught:
+        HttpOptions(url="http://127.0.0.1:9", headers={"Accept": "text/csv", name: "hunter2"})
+    assert "hunter2" not in caught.value.errors()[0]["msg"]
 
 
 @pytest.mark.parametrize("secret", ["hunter2\n", " hunter2", "hunter2…"], ids=["line break", "blank", "letter"])

@@ -93,6 +93,16 @@ def test_references_to_variables_stay_for_the_executor(write: Write, monkeypatch
     assert found.graph.nodes["lake"].properties == {"bucket": "${BUCKET}"}
 
 
+def test_secrets_in_a_folder_are_faults_each_with_its_line(write: Write) -> None:
+    text = SOUND.replace("properties: {path: landing}", "properties: {api_key: hunter2}")
+    found = told(write(a=text.replace("cost: 2", "values: {db.password: hunter2}")))
+    problem = "must hold no secret, as topologies are shown; take it from the executor's environment: ${NAME}"
+    assert found == [
+        f"topology/a.yaml:2: nodes.landing.properties.api_key: {problem}",
+        f"topology/a.yaml:10: edges.out.values.db.password: {problem}",
+    ]
+
+
 def test_folder_that_is_not_there_is_refused_and_an_empty_file_is_an_empty_topology(write: Write) -> None:
     with pytest.raises(UsageError, match="There is no folder nowhere"):
         read_topology(Path("nowhere"))

@@ -82,6 +82,32 @@ def test_file_with_which_the_topology_has_a_fault_is_refused_and_not_stored(node
     nodes.store.close()
 
 
+def test_file_with_a_secret_is_refused_and_one_that_an_older_version_stored_stays(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = "must hold no secret, as topologies are shown; take it from the executor's environment"
+    body = """\
+nodes: {{cellar: {{type: lake, properties: {{{0}: "{1}"}}}}}}
+edges: {{down: {{source: lake, destination: cellar, template: "FS:///in.template", executors: [there]}}}}
+"""
+    for key, value in (("db.password", "hunter2"), ("url", "postgresql://u:hunter2@h/d")):
+        with pytest.raises(InvalidSpecError) as raised:
+            nodes.stored.put("west", body.format(key, value), "me", no_note)
+        assert [(one.path, one.problem) for one in raised.value.faults] == [
+            (f"nodes.cellar.properties.{key}", f"{told}: ${{NAME}}")
+        ]
+        assert "hunter2" not in str(raised.value)
+    nodes.stored.put("west", body.format("db.password", "${PASSWORD}"), "me", no_note)
+
+    with monkeypatch.context() as older:
+        older.setattr("gobblin_dagster.service.topology.files.is_literal_secret", lambda *_: False)
+        nodes.stored.put("west", body.format("db.password", "hunter2"), "me", no_note)
+    nodes.stored.put("east", "nodes: {attic: {type: lake}}", "me", no_note)
+    assert nodes.catalog.refresh()
+    assert (nodes.catalog.problem, "attic" in nodes.catalog.graph.nodes) == ("", True)
+    nodes.store.close()
+
+
 def test_names_and_texts_that_no_file_can_have_are_refused(nodes: Nodes) -> None:
     with pytest.raises(UsageError, match="no name of a topology file"):
         nodes.stored.put("../west", MORE, "me", no_note)
