@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal
 import dagster as dg
 from pydantic import ValidationError
 
-from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.registry import registry
+from gobblin_dagster.core.allow import EVERYTHING
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.core.secrets import remember
 from gobblin_dagster.engine.allowed import require_allowed
@@ -25,12 +26,10 @@ from gobblin_dagster.orchestration.translator import BranchData, GobblinTranslat
 from gobblin_dagster.spec.document import show_loc
 from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import JobSpec
-from gobblin_dagster.spec.load import GOBBLIN_SUFFIXES, GobblinFiles, constructs, find_project, load_job
+from gobblin_dagster.spec.load import GOBBLIN_SUFFIXES, GobblinFiles, construct_faults, find_project, load_job, texts
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.spec.secret_values import Variables
 from gobblin_dagster.spec.secrets import is_shown
-
-_POLICY_FIELDS = {"type", "name", "on_violation", "enforce"}
 
 
 def _resolve_folder(context: dg.ResolutionContext, value: str | None) -> Path | None:
@@ -150,11 +149,9 @@ class _ComponentTranslator(GobblinTranslator):
 def _inline_job(context: dg.ResolutionContext, raw: Mapping[str, Any]) -> JobSpec:
     """Check a job written into a `defs.yaml`; raises InvalidSpecError with all faults and their lines."""
     data = _render(context, raw)
-    found = [
-        ((*loc, *inner), problem)
-        for loc, kind, node in constructs(data)
-        for inner, problem in registry.check(ConstructKind(kind), node["type"], _options(kind, node))
-    ]
+    # What a template brought in is no literal.
+    written = {loc: _TEMPLATE.sub("${TEMPLATE}", text) for loc, text in texts(raw, ()) if "{{" in text}
+    found = list(construct_faults(data, registry.check, EVERYTHING, written))
     spec = None
     try:
         spec = JobSpec.model_validate(data)
@@ -171,11 +168,7 @@ def _inline_job(context: dg.ResolutionContext, raw: Mapping[str, Any]) -> JobSpe
     raise InvalidSpecError(file=tree.position.filename if tree else "defs.yaml", faults=faults)
 
 
-def _options(kind: str, node: Mapping[str, Any]) -> dict[str, Any]:
-    own = _POLICY_FIELDS if kind.endswith("_policy") else {"type"}
-    return {key: value for key, value in node.items() if key not in own}
-
-
+_TEMPLATE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _VARIABLE = re.compile(r"\benv\s*[.\[(]\s*['\"]?(\w+)")
 """A variable in a template of Dagster: `env.NAME`, `env('NAME')`."""
 

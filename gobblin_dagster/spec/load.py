@@ -189,9 +189,9 @@ def job_text_faults(content: bytes, check: ConstructCheck, allow: AllowLists = E
     faults = [document.fault(*fault) for fault in document.faults]
     if faults or document.data is None:
         return faults
-    unknown = {loc for loc, text in _texts(document.data, ()) if "$" in text}
-    written = {loc: text for loc, text in _texts(document.data, ()) if loc in unknown}
-    found = list(_construct_faults(document.data, check, allow, written))
+    unknown = {loc for loc, text in texts(document.data, ()) if "$" in text}
+    written = {loc: text for loc, text in texts(document.data, ()) if loc in unknown}
+    found = list(construct_faults(document.data, check, allow, written))
     try:
         JobSpec.model_validate(document.data)
     except ValidationError as error:
@@ -199,12 +199,13 @@ def job_text_faults(content: bytes, check: ConstructCheck, allow: AllowLists = E
     return [document.fault(loc, problem) for loc, problem in found if loc not in unknown]
 
 
-def _texts(data: Any, at: Loc) -> Iterator[tuple[Loc, str]]:
+def texts(data: Any, at: Loc) -> Iterator[tuple[Loc, str]]:
+    """Yield (place, text) of each text at any depth."""
     if isinstance(data, str):
         yield at, data
     elif isinstance(data, dict | list):
         for key, value in data.items() if isinstance(data, dict) else enumerate(data):
-            yield from _texts(value, (*at, key))
+            yield from texts(value, (*at, key))
 
 
 def load_jobs(
@@ -331,14 +332,14 @@ def _load_job(
         return document
 
     def faults(data: Any) -> Iterator[tuple[Loc, str]]:
-        return _construct_faults(data, check, gobblin.allow, written)
+        return construct_faults(data, check, gobblin.allow, written)
 
     spec, document = _load(path, JobSpec, environ, faults, read_it)
     lines = {one.name: document.line(("fork", "branches", at)) for at, one in enumerate(spec.fork.branches)}
     return LoadedJob(spec, path, tuple(document.warnings), lines), document
 
 
-def _construct_faults(
+def construct_faults(
     data: Any, check: ConstructCheck | None, allow: AllowLists, written: Mapping[Loc, str]
 ) -> Iterator[tuple[Loc, str]]:
     """Yield the faults of a job's constructs, and secrets that stand in the job as they are.

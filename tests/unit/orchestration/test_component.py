@@ -165,6 +165,17 @@ def test_inline_job_faults_are_reported_together_with_their_lines(sandbox: DefsF
     assert "defs.yaml:7: job.outputs: unknown key; did you mean 'output'?" in message
 
 
+def test_inline_job_takes_and_refuses_what_a_job_file_does(
+    sandbox: DefsFolderSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("URL", "postgresql://reader:hunter2@h/shop")
+    text = JOB + "converters: [{type: drop, columns: [id], name: lean, on_error: skip, max_errors: 3}]\ndescription: "
+    assert names(load(sandbox, inline(text + "'of {{ env.URL }}'"))) == ["test/numbers/main"]
+    with create_defs_folder_sandbox() as another:
+        message = error(another, inline(text + "of postgresql://reader:hunter2@h/shop"))
+    assert "defs.yaml:9: job.description: must not hold a password; take it from the environment" in message
+
+
 def test_unknown_attribute_is_refused_with_its_line(sandbox: DefsFolderSandbox) -> None:
     assert "folders at " in error(sandbox, TYPE + "attributes: {folders: x}\n")
 
