@@ -64,14 +64,20 @@ class Project:
     that fits; None: nobody knows of such jobs. Raises TransientError, StorageError."""
     changed_elsewhere: Callable[[str], datetime | None] | None = field(default=None, kw_only=True, compare=False)
     """Tells when the flow of such a job was changed last, or posted again; None: it has no flow. Raises as that."""
+    twin_elsewhere: Callable[[str, str], bool] | None = field(default=None, kw_only=True, compare=False)
+    """Tells whether two such jobs, the first one's flow being there, publish the same rows. Raises as that."""
     is_as_ordered: bool = field(default=False, kw_only=True, compare=False)
-    """Whether both tell what an order said of the flows of a service elsewhere; messages say so."""
+    """Whether all three tell what an order said of the flows of a service elsewhere; messages say so."""
 
     def has(self, job: str, fits: Fits = lambda _: True) -> bool:
         """Return whether the project has a job of this name now, and it fits; one that cannot be read does."""
         if job in self.lines:
             return all(fits(one) for one in self.jobs if one.job == job)
         return self.has_elsewhere is not None and self.has_elsewhere(job, fits)
+
+    def has_twin(self, job: str, other: str) -> bool:
+        """Return whether another job of a flow publishes the same rows as one does, as far as that is known."""
+        return self.twin_elsewhere is not None and self.twin_elsewhere(job, other)
 
     def startpoint_command(self, *, is_of_flow: bool) -> str:
         """Return what sets a startpoint of a job, in the words of messages."""

@@ -54,6 +54,7 @@ def with_flows(project: Project) -> Project:
         project,
         has_elsewhere=lambda job, fits: _has(project, url, job, fits),
         changed_elsewhere=lambda job: _changed_at(project, url, job),
+        twin_elsewhere=lambda job, other: _is_twin(project, url, job, other),
     )
 
 
@@ -73,6 +74,7 @@ def with_order(project: Project, around: FlowsAround | None) -> Project:
         project,
         has_elsewhere=has,
         changed_elsewhere=lambda _: around.changed_at,
+        twin_elsewhere=lambda _, other: around.has_twin(other),
         is_as_ordered=True,
     )
 
@@ -113,6 +115,13 @@ def _changed_at(project: Project, url: str, job: str) -> datetime | None:
 
     with _read(project, url) as transaction:
         return flow_changed_at(transaction, job)
+
+
+def _is_twin(project: Project, url: str, job: str, other: str) -> bool:
+    from gobblin_dagster.service.store.place_rows import jobs_beside  # noqa: PLC0415 - as in `_read`
+
+    with _read(project, url) as transaction:
+        return jobs_beside(transaction, job).get(other, False)
 
 
 @contextmanager

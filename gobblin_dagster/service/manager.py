@@ -28,7 +28,7 @@ from gobblin_dagster.service.catalog.flow_config import (
     parse_flow_config,
 )
 from gobblin_dagster.service.cron import NEVER
-from gobblin_dagster.service.executors.job_body import body_places
+from gobblin_dagster.service.executors.job_body import job_target
 from gobblin_dagster.service.model import (
     NO_EXECUTION,
     Change,
@@ -54,7 +54,7 @@ from gobblin_dagster.service.store.flow_rows import (
     unclaimed_fire,
     version_page,
 )
-from gobblin_dagster.service.store.place_rows import JobPlaces, save_places
+from gobblin_dagster.service.store.place_rows import Targets, save_places
 from gobblin_dagster.service.store.store import ServiceStore, Transaction, serialize_changes
 
 
@@ -73,8 +73,8 @@ class Checked:
 
     config: FlowConfig
     refusal: FlowCompileError | None
-    places: JobPlaces = field(default_factory=dict)
-    """Where its jobs publish."""
+    targets: Targets = field(default_factory=dict)
+    """Where its jobs publish, and what."""
 
     def require(self) -> None:
         """Raise FlowCompileError if it cannot be made into jobs."""
@@ -112,7 +112,7 @@ class FlowManager:
                 return Checked(config, error)
             return Checked(config, None)
         own = [job for job in dag.jobs if job.child is None]
-        return Checked(config, None, {job.name: body_places(job.name, job.body) for job in own})
+        return Checked(config, None, {job.name: job_target(job) for job in own})
 
     def create(
         self, transaction: Transaction, posted: Checked | FlowConfig, by: str, *, managed_by: str = ""
@@ -144,7 +144,7 @@ class FlowManager:
         now = self._store.now(transaction)
         spec = FlowSpec(_stored(config), 0, Change.CREATED, now, by, managed_by=managed_by)
         stored = save_flow(transaction, spec, next_fire_ms(spec, now), 0 if newest is None else newest.version)
-        save_places(transaction, spec.id, checked.places)
+        save_places(transaction, spec.id, checked.targets)
         return self._run(transaction, stored, now)
 
     def update(
@@ -196,7 +196,7 @@ class FlowManager:
             old.managed_by if managed_by is None else managed_by,
         )
         stored = self._replace(transaction, spec, now)
-        save_places(transaction, spec.id, checked.places)
+        save_places(transaction, spec.id, checked.targets)
         return self._run(transaction, stored, now)
 
     def delete(self, transaction: Transaction, flow: FlowId, by: str, *, version: int | None = None) -> FlowSpec:
@@ -254,7 +254,7 @@ class FlowManager:
         now = self._store.now(transaction)
         is_paused = newest.is_paused and newest.is_in_catalog
         spec = FlowSpec(older.config, 0, Change.ROLLED_BACK, now, by, is_paused, newest.managed_by)
-        save_places(transaction, flow, older.places)
+        save_places(transaction, flow, older.targets)
         return self._replace(transaction, spec, now)
 
     def in_version(self, flow: FlowId, version: int) -> FlowConfig:

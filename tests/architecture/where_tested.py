@@ -536,6 +536,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/store/migrations/versions/r0011_ways.py": ("unit/service/store/test_schema.py", "gobblin_ways"),
     "service/store/migrations/versions/r0012_jobs_of_flows.py": ("unit/service/store/test_schema.py", "of_version"),
     "service/store/migrations/versions/r0013_places.py": ("unit/service/store/test_place_rows.py", "0012"),
+    "service/store/migrations/versions/r0014_same_rows.py": ("unit/service/store/test_place_rows.py", "0013"),
     "service/store/state_place_rows.py": ("unit/service/orchestrator/test_moves.py", ""),
     "service/store/topology_rows.py": (
         "unit/service/topology/test_stored.py",

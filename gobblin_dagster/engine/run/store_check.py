@@ -93,7 +93,13 @@ def overtaken(opened: JobContext, waiting: Iterable[StoredSequence]) -> dict[str
         return {}
     from gobblin_dagster.engine.snapshots.former_jobs import Known, published_by_former_jobs  # noqa: PLC0415 - as below
 
-    known = {one.dataset_urn: Known(one.created_at) for one in prepared}
+    urns = [one.dataset_urn for one in prepared]
+    states, damaged = opened.store.load_readable_states(name, urns) if is_of_flow else ({}, {})
+    known = {
+        urn: Known(one.created_at, begins=urn not in states and urn not in damaged)
+        for one in prepared
+        if (urn := one.dataset_urn)
+    }
     others = opened.store.list_jobs(list(known), {*project.lines, name})
     found = published_by_former_jobs(opened, project, others, known, is_of_flow=is_of_flow)
     return {urn: f"{why} `gobblin commit abandon` gives this commit up." for urn, why in found.items()}
@@ -138,7 +144,7 @@ def _by_former_jobs(
         return {}
     from gobblin_dagster.engine.snapshots.former_jobs import Known, published_by_former_jobs  # noqa: PLC0415 - seldom
 
-    asked = {urn: Known(begun.get(urn)) for urn in new}
+    asked = {urn: Known(begun.get(urn), begins=True) for urn in new}
     for urn, state in states().items() if known else ():
         # A flow's job that got its former name again has states of the time before. Only flows that were changed since
         # are asked: their store may hold the jobs of thousands of others.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 
 from gobblin_dagster.core.commit import WAITING, PublishedFile, SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -32,6 +32,8 @@ class Known:
     """When it committed the dataset last, or a person said by a startpoint where it begins; None: never."""
     committed: CommittedRanges | None = None
     """What it published, or had put behind it; None if that does not matter."""
+    begins: bool = False
+    """Whether it never committed the dataset."""
 
 
 def published_by_former_jobs(
@@ -39,7 +41,8 @@ def published_by_former_jobs(
 ) -> dict[str, str]:
     """Return, by dataset.urn, why a run would publish rows twice: another job published them to the same place.
 
-    Jobs of the project that publish to one place side by side do so on purpose.
+    Jobs of the project that publish to one place side by side do so on purpose; but no flow begins beside another one
+    that publishes the same rows there.
 
     Args:
         opened: the job.
@@ -65,7 +68,12 @@ def published_by_former_jobs(
             if not what and urn in states and place.holds_more(states[urn], known[urn]):
                 what = f"published this dataset up to {states[urn].watermark} to the same place"
             mark = states[urn].watermark if urn in states else None
-            if what and (why := _why(place, name, what, mark, is_of_flow=is_of_flow)):
+            if not what:
+                continue
+            why = _why(place, name, what, mark, is_of_flow=is_of_flow)
+            if not why and is_of_flow and known[urn].begins and place.has_twin(name):
+                why = _why_twin(place, name, what, mark)
+            if why:
                 found[urn] = why
     return found
 
@@ -79,11 +87,9 @@ def _why(place: _Place, name: str, what: str, mark: Watermark | None, *, is_of_f
         command = place.project.startpoint_command(is_of_flow=is_of_flow)
         of_flow = "the flow or its template" if is_of_flow else "the job"
         other = "another flow, or has another template on purpose" if is_of_flow else "another job"
-        goes_on = f"{mark}: it goes on from there; " if mark is not None else ""
         return (
             f"job {name!r}, {gone}, {what}. If {of_flow} was renamed, these rows would come twice: "
-            f"give it its former name again. If it is {other}, {command} says where it begins "
-            f"({goes_on}`oldest`: its rows are published beside those)."
+            f"give it its former name again. If it is {other}, {command} says where it begins ({_begins(mark)})."
         )
     if not place.is_home_of(place.opened.job.job):
         return (
@@ -93,12 +99,28 @@ def _why(place: _Place, name: str, what: str, mark: Watermark | None, *, is_of_f
     return ""
 
 
+def _why_twin(place: _Place, name: str, what: str, mark: Watermark | None) -> str:
+    """Return why a flow must not begin beside another one that publishes the same rows."""
+    command = place.project.startpoint_command(is_of_flow=True)
+    return (
+        f"job {name!r} of another flow, which has the same source and the same steps, {what}. These rows would come "
+        "twice: delete one of the two flows. If this one is to take its place, delete that one first; then "
+        f"{command} says where it begins ({_begins(mark)})."
+    )
+
+
+def _begins(mark: Watermark | None) -> str:
+    goes_on = f"{mark}: it goes on from there; " if mark is not None else ""
+    return f"{goes_on}`oldest`: its rows are published beside those"
+
+
 class _Place:
     """The place that a job publishes to, and what other jobs have there."""
 
     def __init__(self, opened: PublishedJob, project: Project) -> None:
         self.opened, self.project = opened, project
         self.is_home_of = cache(self._is_home_of)
+        self.has_twin = cache(partial(project.has_twin, opened.job.job))
 
     @cached_property
     def _keepers(self) -> list[LedgerKeeper]:

@@ -30,11 +30,15 @@ class FlowsAround:
     """Digests of the jobs that publish to a place of the order's job, itself with them. Thousands may share a table."""
     changed_at: datetime | None
     """When the flow of the job was changed last."""
+    twins: frozenset[str] = frozenset()
+    """Those of `jobs`, as digests too, that publish the same rows as the order's job."""
 
     @classmethod
     def of(cls, transaction: Transaction, job: str) -> FlowsAround:
         """Return the flows around a job, as they are now."""
-        return cls(_digests(jobs_beside(transaction, job)), flow_changed_at(transaction, job))
+        beside = jobs_beside(transaction, job)
+        twins = [name for name, is_twin in beside.items() if is_twin]
+        return cls(_digests(beside), flow_changed_at(transaction, job), _digests(twins))
 
     @classmethod
     def read(cls, text: str) -> FlowsAround:
@@ -47,19 +51,25 @@ class FlowsAround:
     @classmethod
     def _of(cls, fields: Any) -> FlowsAround:
         jobs, changed_at = fields["jobs"], fields["changed_at"]
+        twins = fields.get("twins", [])  # services before revision 0014 tell none
         instant = None if changed_at is None else datetime.fromisoformat(changed_at)
-        if not isinstance(jobs, list) or (instant is not None and instant.tzinfo is None):
+        if not (isinstance(jobs, list) and isinstance(twins, list)) or (instant is not None and instant.tzinfo is None):
             raise TypeError
-        return cls(frozenset(map(str, jobs)), instant)
+        return cls(frozenset(map(str, jobs)), instant, frozenset(map(str, twins)))
 
     def write(self) -> str:
         """Return them as JSON."""
         changed_at = None if self.changed_at is None else self.changed_at.isoformat()
-        return json.dumps({"jobs": sorted(self.jobs), "changed_at": changed_at}, separators=(",", ":"))
+        fields = {"jobs": sorted(self.jobs), "changed_at": changed_at, "twins": sorted(self.twins)}
+        return json.dumps(fields, separators=(",", ":"))
 
     def has(self, job: str) -> bool:
         """Tell whether a flow has the job, and it publishes to a place of the order's job."""
         return _digest(job) in self.jobs
+
+    def has_twin(self, job: str) -> bool:
+        """Tell whether such a job publishes the same rows as the order's job."""
+        return _digest(job) in self.twins
 
 
 def with_flows_around(body: str, around: FlowsAround) -> str:

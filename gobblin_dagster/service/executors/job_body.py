@@ -19,6 +19,8 @@ from gobblin_dagster.engine.publishers import declared_places
 from gobblin_dagster.engine.validation import check_construct, check_parts
 from gobblin_dagster.service.catalog.templates import keys_of_body
 from gobblin_dagster.service.executors.flows_around import split_body
+from gobblin_dagster.service.model import DagJob
+from gobblin_dagster.service.store.place_rows import Target
 from gobblin_dagster.service.topology.capabilities import NO_NEEDS, Needs, job_needs
 from gobblin_dagster.spec.document import read_document
 from gobblin_dagster.spec.gobblin.document import to_yaml
@@ -70,17 +72,37 @@ def body_places(name: str, body: str) -> frozenset[str]:
     one place by different words have none in common.
     """
     document = _as_written(name, body)
+    return frozenset() if document is None else _places(document)
+
+
+def job_target(job: DagJob) -> Target:
+    """Return where a job of a flow publishes, as `body_places`, and what.
+
+    Two jobs publish the same rows if they have the same source, steps and executor: variables have other values at
+    another one.
+    """
+    document = _as_written(job.name, job.body)
     if document is None:
-        return frozenset()
+        return Target()
+    made_of = [job.executor, *(document.get(part) for part in _OF_ROWS)]
+    return Target(_places(document), _digest(json.dumps(made_of, sort_keys=True)))
+
+
+def _places(document: Mapping[str, Any]) -> frozenset[str]:
     try:
         places = declared_places(JobSpec.model_validate(document))
     except (AttributeError, LookupError, TypeError, ValueError):
         # A reference stands where a number must, or in the path of a branch: only the executor can read the job.
         places = [json.dumps({part: document.get(part) for part in _OF_PLACES}, sort_keys=True)]
     each = {server for place in places for server in each_server(place)}
-    return frozenset(hashlib.sha256(one.encode()).hexdigest()[:_DIGITS] for one in each)
+    return frozenset(map(_digest, each))
 
 
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+_OF_ROWS = ("source", "extract", "converters", "row_policies", "fork")
 _OF_PLACES = ("extract", "fork", "publisher", "output")
 _DIGITS = 24
 

@@ -21,7 +21,7 @@ from gobblin_dagster.core.utils.text import count, storable
 from gobblin_dagster.database.engine import refuses_values
 from gobblin_dagster.service.catalog.flow_config import Concurrency, FlowSettings
 from gobblin_dagster.service.compiler.kept_way import compile_keeping_way, former_way, save_ways
-from gobblin_dagster.service.executors.job_body import body_places
+from gobblin_dagster.service.executors.job_body import job_target
 from gobblin_dagster.service.logs import about
 from gobblin_dagster.service.model import (
     Dag,
@@ -76,7 +76,7 @@ from gobblin_dagster.service.store.job_rows import (
     update_job,
 )
 from gobblin_dagster.service.store.order_rows import add_orders
-from gobblin_dagster.service.store.place_rows import refresh_places
+from gobblin_dagster.service.store.place_rows import Target, refresh_places
 from gobblin_dagster.service.store.store import ServiceStore, Transaction, serialize_changes
 from gobblin_dagster.service.topology.graph import FlowGraph
 
@@ -586,11 +586,11 @@ class Orchestrator:
 
 
 def _note_places(transaction: Transaction, execution: Execution, dag: Dag) -> None:
-    """Keep where the jobs of a flow, and of its children, publish: a template or the topology may have changed."""
-    begun: dict[tuple[FlowId, int], dict[str, frozenset[str]]] = {}
+    """Keep where jobs of a flow and its children publish, and what: a template or the topology may have changed."""
+    begun: dict[tuple[FlowId, int], dict[str, Target]] = {}
     for job in dag.jobs:
         of_flow = begun.setdefault(job.child or (execution.id.flow, execution.version), {})
-        of_flow[job.name] = body_places(job.name, job.body)
+        of_flow[job.name] = job_target(job)
     refresh_places(transaction, begun)
 
 

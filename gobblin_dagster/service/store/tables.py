@@ -280,10 +280,11 @@ flow_places = Table(
     Column("place", Text, primary_key=True),
     Column("flow_group", Text, primary_key=True),
     Column("flow_name", Text, primary_key=True),
+    Column("rows_digest", Text, nullable=False, server_default=""),
     Index("gobblin_flow_places_of_flow", "flow_group", "flow_name"),
     Index("gobblin_flow_places_by_place", "place"),
 )
-"""Where the jobs of the flows of the catalog publish, as these were posted or began last."""
+"""Where the jobs of the flows of the catalog publish, and what, as these were posted or began last."""
 
 audit = Table(
     "gobblin_audit",

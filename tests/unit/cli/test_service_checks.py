@@ -83,7 +83,7 @@ def test_running_service_is_told_with_its_nodes(root: Path) -> None:
     assert told["service"].startswith(f"answers at {url}, version ")
     assert told["service"].endswith(", ready")
     assert told["service nodes"] == f"{core.node} at {url}, fires schedules"
-    assert told["service store"].endswith("service.db: schema version 0013")
+    assert told["service store"].endswith("service.db: schema version 0014")
     assert checked(root, ServiceSpec(port=1))["service nodes"] == "none runs", "it has ended"
 
 

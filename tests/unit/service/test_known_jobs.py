@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.core.commit import CommitSequence, SequenceState
 from gobblin_dagster.core.errors import StorageError
 from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.engine.commit.listener import CommitListener, SilentListener
 from gobblin_dagster.engine.listener import RunListener
 from gobblin_dagster.engine.plan.model import JobPlan
 from gobblin_dagster.engine.project import Project, open_project
@@ -63,7 +65,13 @@ def run(core: CoreServices, tmp_path: Path, request: pytest.FixtureRequest) -> C
     """Return what runs the one job of a flow as an execution, near the service's database or far from it."""
     numbers, is_far = iter(range(1, 9)), getattr(request, "param", "near") == "far"
 
-    def execute(flow: FlowId, *, is_deleted: bool = False, meanwhile: Callable[[], object] = lambda: None) -> RunResult:
+    def execute(
+        flow: FlowId,
+        *,
+        is_deleted: bool = False,
+        meanwhile: Callable[[], object] = lambda: None,
+        listener: CommitListener | None = None,
+    ) -> RunResult:
         with core.store.read() as transaction:
             stored = load_flow(transaction, flow)
         assert stored is not None
@@ -84,9 +92,19 @@ def run(core: CoreServices, tmp_path: Path, request: pytest.FixtureRequest) -> C
         else:
             project = with_flows(project)
         job = read_job_body(name, body, tmp_path, project.spec)
-        return run_job(project, job, runner=InlineRunner(), listeners=[_Planned(meanwhile)])
+        listeners = [_Planned(meanwhile)]
+        return run_job(project, job, runner=InlineRunner(), listeners=listeners, commit_listener=listener)
 
     return execute
+
+
+class _Killed(BaseException):
+    """Ends a run as a crash would."""
+
+
+class _KilledOncePrepared(SilentListener):
+    def prepared(self, sequence: CommitSequence) -> None:
+        raise _Killed
 
 
 class _Planned(RunListener):
@@ -225,9 +243,71 @@ def test_flow_that_is_renamed_while_it_runs_publishes_nothing_after_its_new_name
     says = "published this dataset up to 10 to the same place"
     is_told = f"job 'shop__bestellungen__rows' {says}" in problems(outer)
     assert is_told or (is_gone("shop__bestellungen__rows", outer) and says in problems(outer)), "in words of its worker"
-    store_flow(core, FORMER)
-    beside = run(FORMER, meanwhile=lambda: store_flow(core, FORMER))
+    store_flow(core, FORMER, rows="12")
+    beside = run(FORMER, meanwhile=lambda: store_flow(core, FORMER, rows="12"))
     assert beside.status is RunStatus.SUCCEEDED, "both flows are there"
+
+
+def is_twin(job: str, result: RunResult) -> bool:
+    """Return whether a run was refused because another flow publishes the same rows."""
+    return f"job {job!r} of another flow, which has the same source and the same steps," in problems(result)
+
+
+@BOTH
+def test_flow_that_is_posted_before_the_former_one_is_deleted_publishes_nothing_until_a_startpoint_says_where_it_begins(
+    core: CoreServices, run: Callable[..., RunResult]
+) -> None:
+    store_flow(core, FORMER)
+    run(FORMER)
+    store_flow(core, LATER)
+    assert is_twin("shop__orders__rows", run(LATER, meanwhile=lambda: delete(core, FORMER)))
+    assert is_gone("shop__orders__rows", run(LATER))
+    for urn in ("a", "b/c"):
+        core.datasets.set_startpoint(LATER, urn, "10", job=None, who="me", why="renamed", expires=timedelta(days=1))
+    store_flow(core, LATER, rows="12")
+    assert [one.rows_read for one in run(LATER).datasets] == [2, 2]
+
+
+@BOTH
+def test_of_two_new_flows_that_are_the_same_but_for_their_names_one_publishes(
+    core: CoreServices, run: Callable[..., RunResult]
+) -> None:
+    inner: list[RunResult] = []
+    store_flow(core, FORMER)
+    store_flow(core, LATER)
+    outer = run(FORMER, meanwhile=lambda: inner.append(run(LATER)))
+    assert inner[0].status is RunStatus.SUCCEEDED
+    assert is_twin("shop__bestellungen__rows", outer)
+    store_flow(core, LATER, rows="12")
+    assert [one.rows_read for one in run(LATER).datasets] == [2, 2], "the one that published goes on"
+
+
+@BOTH
+def test_commit_that_a_killed_run_left_is_not_finished_after_a_flow_with_the_same_rows_made_it(
+    core: CoreServices, run: Callable[..., RunResult]
+) -> None:
+    store_flow(core, FORMER)
+    store_flow(core, LATER)
+    with pytest.raises(_Killed):
+        run(FORMER, listener=_KilledOncePrepared())
+    for urn in ("a", "b/c"):
+        core.datasets.set_startpoint(LATER, urn, "oldest", job=None, who="me", why="it", expires=timedelta(days=1))
+    assert run(LATER).status is RunStatus.SUCCEEDED
+    recovered = run(FORMER).recovered
+    assert [one.state for one in recovered] == [SequenceState.PREPARED] * len(recovered) != []
+    assert "job 'shop__bestellungen__rows' of another flow, which has the same source" in recovered[0].reason
+
+
+@BOTH
+def test_flows_that_published_the_same_rows_before_they_were_told_apart_go_on(
+    core: CoreServices, run: Callable[..., RunResult]
+) -> None:
+    store_flow(core, FORMER)
+    store_flow(core, LATER, rows="9")
+    assert [run(flow).status for flow in (FORMER, LATER)] == [RunStatus.SUCCEEDED] * 2
+    for flow in (FORMER, LATER):
+        store_flow(core, flow, rows="12")
+    assert [run(flow).status for flow in (FORMER, LATER)] == [RunStatus.SUCCEEDED] * 2
 
 
 def test_flows_and_job_files_beside_each_other_are_no_renamed_ones(
@@ -236,7 +316,7 @@ def test_flows_and_job_files_beside_each_other_are_no_renamed_ones(
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "beside.yaml").write_text(JOB_FILE)
     store_flow(core, FORMER)
-    store_flow(core, LATER)
+    store_flow(core, LATER, rows="12")
     project = with_flows(open_project(tmp_path))
     assert run(FORMER).status is RunStatus.SUCCEEDED
     assert run_job(project, project.job("beside"), runner=InlineRunner()).status is RunStatus.SUCCEEDED

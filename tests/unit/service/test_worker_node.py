@@ -181,6 +181,8 @@ def test_worker_behind_https_knows_flows_beside_each_other_from_renamed_ones(
         former = run("former")
         refused = run("later")  # a flow that ran once is not there any more
         create(core, "lake", "former", Schedule(NEVER))
+        twin = run("later")
+        (root / "templates" / "rows.template").write_text(TEMPLATE.replace("rows: 5", "rows: 6"))
         beside = run("later")
     finally:
         core.stop(at_once=True)
@@ -188,7 +190,9 @@ def test_worker_behind_https_knows_flows_beside_each_other_from_renamed_ones(
     assert (former.processed_count, refused.status) == (5, ExecutionStatus.FAILED)
     says = f"job {former.job.name!r}, which no flow had here when this job was ordered, published this dataset up to 5"
     assert says in refused.message
-    assert (beside.status, beside.processed_count) == (ExecutionStatus.COMPLETE, 5)
+    assert twin.status is ExecutionStatus.FAILED
+    assert f"job {former.job.name!r} of another flow, which has the same source and the same steps" in twin.message
+    assert (beside.status, beside.processed_count) == (ExecutionStatus.COMPLETE, 6), "it publishes other rows"
 
 
 @pytest.mark.parametrize(

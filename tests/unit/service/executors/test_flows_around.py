@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,9 @@ JOB = {
     "extract": {"namespace": "test", "table": "rows"},
     "output": {"path": "lake"},
 }
-AROUND = FlowsAround(frozenset({"0123456789ab"}), datetime(2026, 11, 27, 12, tzinfo=UTC))
+AROUND = FlowsAround(
+    frozenset({"0123456789ab", "ba9876543210"}), datetime(2026, 11, 27, 12, tzinfo=UTC), frozenset({"0123456789ab"})
+)
 
 
 @pytest.mark.parametrize("body", [json.dumps(JOB), keys_body({"source.class": "Source", "service": "x"})])
@@ -38,9 +41,16 @@ def test_body_is_read_as_it_was_without_what_is_around_it(body: str) -> None:
 def test_job_is_read_from_an_order_with_flows_and_one_that_cannot_be_read_is_a_fault_of_its_key(tmp_path: Path) -> None:
     spec, told = ProjectSpec(project="east"), with_flows_around(json.dumps(JOB), AROUND)
     assert read_job_body("rows", told, tmp_path, spec) == read_job_body("rows", json.dumps(JOB), tmp_path, spec)
-    for odd in ({}, {"jobs": 3, "changed_at": None}, {"jobs": [], "changed_at": "2026-11-27T12:00:00"}, ["jobs"], 7):
+    none: dict[str, Any] = {"jobs": [], "changed_at": None}
+    for odd in ({}, none | {"jobs": 3}, none | {"changed_at": "2026-11-27T12:00:00"}, none | {"twins": 3}, ["jobs"], 7):
         with pytest.raises(InvalidSpecError, match="service"):
             read_job_body("rows", json.dumps(JOB | {"service": odd}), tmp_path, spec)
+
+
+def test_order_of_an_older_service_tells_no_twin() -> None:
+    older = '{"jobs":["0123456789ab","ba9876543210"],"changed_at":"2026-11-27T12:00:00+00:00"}'
+    assert FlowsAround.read(older) == FlowsAround(AROUND.jobs, AROUND.changed_at)
+    assert FlowsAround.read(AROUND.write()) == AROUND
 
 
 def test_flows_around_a_job_are_those_of_the_catalog_that_publish_to_its_place(tmp_path: Path) -> None:
@@ -52,6 +62,11 @@ def test_flows_around_a_job_are_those_of_the_catalog_that_publish_to_its_place(t
         store_flow(core, FlowId("shop", "other"), folder="elsewhere")
         assert around(core.store).has("shop__two__rows")
         assert not around(core.store).has("shop__other__rows")
+        assert around(core.store).has_twin("shop__two__rows")
+        assert not around(core.store).has_twin("shop__one__rows"), "the job itself"
+        store_flow(core, two, rows="12")
+        assert around(core.store).has("shop__two__rows")
+        assert not around(core.store).has_twin("shop__two__rows"), "it publishes other rows"
         store_flow(core, two, folder="elsewhere")
         assert not around(core.store).has("shop__two__rows"), "it has not run since it was changed"
         with core.store.write() as transaction:

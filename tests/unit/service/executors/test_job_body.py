@@ -12,7 +12,9 @@ from gobblin_dagster.core.errors import InvalidSpecError
 from gobblin_dagster.core.secrets import hidden, variable
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.service.catalog.templates import keys_body
-from gobblin_dagster.service.executors.job_body import body_places, read_job_body
+from gobblin_dagster.service.executors.job_body import body_places, job_target, read_job_body
+from gobblin_dagster.service.model import DagJob
+from gobblin_dagster.service.store.place_rows import Target
 from gobblin_dagster.spec.project import ProjectSpec
 
 BODY = json.dumps(
@@ -83,6 +85,25 @@ def test_jobs_that_publish_to_one_place_have_a_digest_in_common() -> None:
     )
     assert place(publisher=TABLE | {"url": "${SHOP}"}) == place(publisher=TABLE | {"url": "${SHOP}"}) != table
     assert place(publisher=TOPIC) & place(publisher=TOPIC | {"brokers": "two:9092,three:9092"})
+
+
+def test_jobs_with_the_same_source_and_steps_have_the_digest_of_their_rows_in_common() -> None:
+    def rows(executor: str = "east", **parts: Any) -> str:
+        target = job_target(DagJob("rows", executor, json.dumps(PLACED | parts)))
+        assert target.places == place(**parts)
+        return target.rows
+
+    assert rows(job="other", output={"path": "other"}, commit={"keep_snapshots": 3}, description="x") == rows() != ""
+    assert rows(executor="west") != rows(), "a variable may have another value there"
+    others: list[dict[str, Any]] = [
+        {"source": PLACED["source"] | {"path": "in/{dataset}.txt"}},
+        {"extract": {"namespace": "test", "table": "other"}},
+        {"converters": [{"type": "drop", "columns": ["a"]}]},
+        {"row_policies": [{"name": "one", "type": "not_null", "columns": ["a"]}]},
+        {"fork": {"branches": [{"name": "a"}]}},
+    ]
+    assert len({rows(**other) for other in others} | {rows()}) == 1 + len(others)
+    assert job_target(DagJob("rows", "east", "[")) == Target(), "nobody knows"
 
 
 def test_job_that_only_its_executor_can_read_has_a_place_by_its_words() -> None:
