@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,46 @@ def test_source_that_reads_the_jobs_own_table_or_topic_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=r"would read what branch 'main' publishes \((?!.*:w@).*\), again and again"):
         check(tmp_path, source, publisher)
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "is_refused"),
+    [
+        ("lake/n/t/main/n.t", {}, True),
+        ("lake/n/t/main/n.t/", {}, True),
+        ("file://{root}/lake/n/t/ma*/n.t", {}, True),
+        ("lake/n/t/main/{dataset}", {"datasets": ["a", "b"]}, True),
+        ("lake/n/t/main/n.t/*.parquet", {}, True),
+        ("lake/n", {"options": {"recursiveFileLookup": True}}, True),
+        ("lake/n", {}, False),  # Spark reads no folders below but those of partitions
+        ("lake/n/t/main/n.t/*.csv", {}, False),
+        ("lake/n/u/main/n.t", {}, False),
+        ("s3a://bucket/lake", {}, False),
+    ],
+)
+def test_spark_reads_no_folder_that_the_job_publishes_to(
+    tmp_path: Path, path: str, more: dict[str, Any], is_refused: bool
+) -> None:
+    """Each run read what the last one wrote: 2, 4, 8 rows."""
+    source = {"type": "spark", "format": "parquet", "path": path.replace("{root}", str(tmp_path))} | more
+    mark = {"watermark": {"column": "id", "type": "long"}}
+    with pytest.raises(UsageError, match="would read what branch 'main' publishes") if is_refused else nullcontext():
+        check(tmp_path, source | mark, {"type": "append"})
+
+
+def test_spark_reads_no_bucket_that_the_job_publishes_to_under_another_scheme(tmp_path: Path) -> None:
+    spark = {"type": "spark", "format": "parquet", "path": "s3a://b/lake/n/t/main/n.t", "watermark": SQL["watermark"]}
+    body = {"job": "j", "source": spark, "extract": {"namespace": "n", "table": "t"}, "output": {"path": "s3://b/lake"}}
+    with pytest.raises(UsageError, match="would read what branch 'main' publishes"):
+        check_parts(JobSpec.model_validate(body), tmp_path)
+
+
+def test_spark_reads_no_partitions_that_the_job_publishes(tmp_path: Path) -> None:
+    spark = {"type": "spark", "format": "parquet", "path": "lake/n/t/main/n.t", "watermark": SQL["watermark"]}
+    writer = {"type": "parquet", "partition_by": ["id"]}
+    body = {"job": "j", "source": spark, "writer": writer, "extract": {"namespace": "n", "table": "t"}}
+    with pytest.raises(UsageError, match="would read what branch 'main' publishes"):
+        check_parts(JobSpec.model_validate(body | {"output": {"path": "lake"}}), tmp_path)
 
 
 @pytest.mark.parametrize(

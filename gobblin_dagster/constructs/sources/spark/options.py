@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo
 
@@ -13,6 +14,7 @@ from gobblin_dagster.constructs.options.targets import Target
 from gobblin_dagster.constructs.options.zones import ZoneName
 from gobblin_dagster.constructs.sources.incremental.cursor import Cursor, CursorType
 from gobblin_dagster.constructs.sources.incremental.options import Value, check_cursor_options
+from gobblin_dagster.core.allow import names_below
 from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.spec.job import SpecModel
 
@@ -119,6 +121,21 @@ class SparkOptions(ReadOptions):
     spark_partitions: int | None = Field(default=None, ge=1, le=10_000)
     """Most Spark partitions of a work unit, by `coalesce`; each writes a file per branch. Default: Spark's own
     number."""
+
+    def would_load(self, file: str, dataset: str, base_dir: str) -> bool:
+        """Return whether Spark would read a file at an absolute path or URL as one of `path`; it need not exist.
+
+        Spark reads the files of a folder and of its partition folders (`day=1`), with `recursiveFileLookup` all below.
+        """
+        parts = self.path.replace(DATASET, dataset).split("/")
+        fixed = next((number for number, part in enumerate(parts) if _GLOBS & set(part)), len(parts))
+        names = names_below(file, "/".join(parts[:fixed]) or "/", base_dir) if self.path else None
+        globs = [part for part in parts[fixed:] if part]
+        if names is None or not all(map(fnmatchcase, names, globs)) or len(names) < len(globs):
+            return False
+        options = {name.lower(): str(value).lower() for name, value in self.options.items()}
+        is_recursive = options.get("recursivefilelookup") == "true"
+        return is_recursive or all("=" in folder for folder in names[len(globs) : -1])
 
     @property
     def cursor(self) -> Cursor:

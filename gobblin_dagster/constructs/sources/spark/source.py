@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -82,6 +82,14 @@ class SparkSource:
 
         urns = [urn for urn in self._urns(session, context.extract) if context.is_selected(urn)]
         yield from in_parallel(offer, urns, _PLANS_AT_ONCE)
+
+    def would_read(self, path: str) -> bool:
+        # A `query` may compare what is new with what is published, so its tables and views are its own affair.
+        names = self._options.datasets or ("",)
+        return any(self._options.would_load(path, name, self._context.base_dir) for name in names)
+
+    def named_datasets(self) -> Sequence[str]:
+        return self._options.datasets
 
     def check_extract(self, extract: Extract) -> None:
         if self._options.watermark is None:
