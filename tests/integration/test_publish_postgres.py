@@ -44,6 +44,14 @@ def query(url: str, statement: str) -> list[Any]:
     return rows
 
 
+def execute(url: str, *statements: str) -> None:
+    engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg2"))
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+    engine.dispose()
+
+
 def test_rows_are_in_the_table_once_whatever_fails(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def ids() -> list[int]:
         return [row[0] for row in query(url, "SELECT id FROM numbers ORDER BY id")]
@@ -98,6 +106,34 @@ def test_newest_row_of_a_key_counts(tmp_path: Path, url: str, table: str) -> Non
     for rows, newest in ((10, [8, 9, 6, 7]), (12, [8, 9, 10, 11])):
         run(tmp_path, table_job(upsert, {"c": {"rows": rows}}, **slots))
         assert query(url, f"SELECT id FROM {table} ORDER BY slot") == [(one,) for one in newest]
+
+
+def test_keys_that_the_table_takes_for_equal_are_one_and_its_types_take_texts(tmp_path: Path, url: str) -> None:
+    execute(
+        url,
+        "CREATE COLLATION any_case (PROVIDER = icu, LOCALE = 'und-u-ks-level2', DETERMINISTIC = false)",
+        "CREATE TYPE mood AS ENUM ('sad', 'happy')",
+        'CREATE TABLE numbers (name text COLLATE any_case PRIMARY KEY, mood mood, doc jsonb, "50%%" bigint)',
+    )
+    upsert = APPEND | {"mode": "upsert", "key": ["name"]}
+    select = "CASE WHEN id % 2 = 0 THEN 'a' ELSE 'A' END AS name, 'sad' AS mood, '{}' AS doc, id AS \"50%\""
+    for rows in (4, 7):
+        run(tmp_path, table_job(upsert, {"c": {"rows": rows}}, converters=[{"type": "sql", "select": select}]))
+        assert query(url, 'SELECT lower(name), mood, doc, "50%" FROM numbers') == [("a", "sad", {}, rows - 1)]
+
+
+def test_rows_of_tables_that_inherit_from_one_that_is_replaced_stay(tmp_path: Path, url: str) -> None:
+    execute(
+        url,
+        "CREATE TABLE numbers (id bigint); CREATE TABLE others () INHERITS (numbers); INSERT INTO others VALUES (99)",
+        "CREATE TABLE parts (id bigint) PARTITION BY RANGE (id)",
+        "CREATE TABLE part PARTITION OF parts FOR VALUES FROM (0) TO (100); INSERT INTO parts VALUES (99)",
+    )
+    only_id = {"converters": [{"type": "sql", "select": "id"}]}
+    for name, left in (("numbers", [0, 1, 99]), ("parts", [0, 1])):
+        replace = APPEND | {"mode": "replace", "table": name if name == "parts" else f"public.{name}"}
+        run(tmp_path, table_job(replace, {"c": {"rows": 2}}, job=name, **only_id))
+        assert query(url, f"SELECT id FROM {name} ORDER BY id") == [(one,) for one in left]
 
 
 def test_newer_row_of_a_key_stays_whatever_comes_late(tmp_path: Path, url: str) -> None:
@@ -190,6 +226,7 @@ def test_server_that_ends_the_connection_in_copy_is_told_once_in_its_own_words(
         ("TIME(0)", "TIME '10:00:00.7'", "fractions of seconds would be rounded"),
         ("VARCHAR(3)", "'ab   '", "some texts end with blanks"),
         ("tenths", "1.239::DECIMAL(7,3)", "it would be rounded"),
+        ("BYTEA", r"'C:\101'", "some texts have backslashes"),
     ],
 )
 def test_value_that_a_table_would_change_is_refused(

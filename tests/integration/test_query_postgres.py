@@ -885,6 +885,20 @@ def test_domains_are_read_as_what_they_are_made_of(url: str, connect: Connect) -
     assert rows == [{"id": 7, "on_day": date(2013, 1, 31), "doc": "<a/>"}]
 
 
+def test_rows_without_a_position_are_told_where_not_null_is_not_enforced(url: str, connect: Connect) -> None:
+    owner = connect()
+    with owner.cursor() as cursor:
+        cursor.execute("CREATE TABLE parents (id bigint NOT NULL); CREATE TABLE heirs () INHERITS (parents)")
+        cursor.execute("ALTER TABLE heirs ALTER id DROP NOT NULL; INSERT INTO heirs VALUES (NULL)")
+        cursor.execute("CREATE DOMAIN number AS bigint NOT NULL; CREATE TABLE marks (id number)")
+        cursor.execute("CREATE VIEW missed AS SELECT marks.id FROM heirs LEFT JOIN marks ON marks.id = heirs.id")
+    owner.commit()
+    context = SourceContext(Extract("shop", "all"), {}, lambda urn: True, SystemClock())
+    offers = list(source(url, tables=["parents", "missed"]).plan(context))
+    assert len(offers) == 2
+    assert all("1 row(s) have NULL in the watermark column id" in offer.problem for offer in offers)
+
+
 def test_schema_with_a_dot_in_its_name_is_refused_by_the_plan(url: str, connect: Connect) -> None:
     owner = connect()
     with owner.cursor() as cursor:

@@ -104,7 +104,7 @@ def merge_rows(
     staged = sa.Table(
         _staged_name(table.name), sa.MetaData(), *columns, sa.Column(_ROW, sa.BigInteger), prefixes=["TEMPORARY"]
     )
-    staged.create(connection)
+    _make_staged(connection, table, staged)
     load_rows(connection, staged, _numbered(batches))
     _require_key(connection, table.name, staged, key)
     # Not as `sa.text`, in which `:b` of a name would be a parameter.
@@ -115,6 +115,23 @@ def merge_rows(
 def _staged_name(table: str) -> str:
     """Return a name that no table has: a temporary table would hide it. It is short, however long the table's is."""
     return f"gobblin_{hashlib.sha256(table.encode()).hexdigest()[:32]}"
+
+
+def _make_staged(connection: sa.Connection, table: sa.Table, staged: sa.Table) -> None:
+    """Make the temporary table; in PostgreSQL with the types and collations of the table's own columns.
+
+    So it takes the same keys for equal (`citext`, a collation that ignores case), and takes a text for an enum or a
+    uuid as a load without key does: an INSERT from columns of text is refused for these.
+    """
+    if connection.dialect.name != "postgresql":
+        staged.create(connection)
+        return
+    preparer = connection.dialect.identifier_preparer
+    names = ", ".join(preparer.quote(column.name) for column in table.columns)
+    connection.exec_driver_sql(
+        f"CREATE TEMPORARY TABLE {preparer.format_table(staged)} AS "  # noqa: S608  # names are quoted
+        f"SELECT {names}, CAST(0 AS bigint) AS {_ROW} FROM {preparer.format_table(table)} WITH NO DATA"
+    )
 
 
 def _problem_of_key(connection: sa.Connection, table: sa.Table, key: Sequence[str]) -> str:

@@ -331,7 +331,7 @@ class LoadSqlTableStep:
             wait_for_turn(connection, self.schema, self.table)
             self._require_alone(connection)
         if self.mode == "replace" and _columns(connection, self._table()) is not None:
-            connection.execute(sa.delete(self._table()))
+            connection.execute(_all_rows_deleted(connection, self._table()))
         if table is None:
             return
         there, dialect = _columns(connection, table) or {}, connection.dialect.name
@@ -595,6 +595,23 @@ def _make(connection: sa.Connection, table: sa.Table) -> None:
             if not is_there:
                 raise
             connection.rollback()
+
+
+def _all_rows_deleted(connection: sa.Connection, table: sa.Table) -> sa.Delete:
+    """Return the statement that deletes all rows of a table.
+
+    PostgreSQL would delete those of tables that inherit from it too, which are others' rows unless they are its
+    partitions.
+    """
+    deleted = sa.delete(table)
+    if connection.dialect.name != "postgresql":
+        return deleted
+    is_partitioned = sa.text(
+        "SELECT relkind = 'p' FROM pg_class WHERE oid = "
+        "CAST(concat_ws('.', quote_ident(CAST(:schema AS text)), quote_ident(:name)) AS regclass)"
+    )
+    names = {"schema": table.schema, "name": table.name}
+    return deleted if connection.scalar(is_partitioned, names) else deleted.with_hint("ONLY")
 
 
 def _check_types(view: PublishView) -> None:

@@ -91,6 +91,9 @@ def _lost(array: pa.Array, theirs: sa.types.TypeEngine[Any], dialect: str) -> st
             cuts = pa.scalar(value=True)
         is_cut = pc.any(pc.and_(ends, cuts)).as_py()
         return f"is {theirs}, and some texts end with blanks: they would be cut" if is_cut else ""
+    if dialect == "postgresql" and isinstance(theirs, sa.LargeBinary) and is_text(kind):
+        is_escaped = pc.any(pc.match_substring(array, "\\")).as_py()
+        return f"is {theirs}, and some texts have backslashes: they would be read as escapes" if is_escaped else ""
     digits = time_digits(theirs)
     if digits is not None and digits < 6 and _has_time(kind):
         step = 10 ** (6 - digits)

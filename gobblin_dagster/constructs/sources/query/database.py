@@ -57,9 +57,13 @@ _SAMPLE_ROWS = 100
 _PASSING_CODES = (1040, 1053, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1317, 1927, 2002, 2003, 2006, 2013, 2055)
 """Temporary errors of MySQL and MariaDB: too many connections, shutdown, connection lost, deadlock, unreachable."""
 
-_PARTITIONS = sa.text("""
-    SELECT nspname, relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE relispartition
+_NOT_PLAIN = sa.text("""
+    SELECT nspname, relname, relispartition FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE relispartition OR relhassubclass OR relkind IN ('v', 'm', 'f')
 """)
+"""All but tables whose rows are all their own. Only those of such a table keep its `NOT NULL` for certain: a table that
+inherits from it may lack it, nobody enforces that of a foreign table, and the outer join of a view has NULL in columns
+of a domain that forbids it."""
 
 _MYSQL_TELLS = sa.text(
     "SELECT UTC_TIMESTAMP(6), TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', "
@@ -107,6 +111,10 @@ class Table:
     def column(self, name: str) -> Column | None:
         """Return a column by name."""
         return next((column for column in self.columns if column.name == name), None)
+
+    def with_nulls(self) -> Table:
+        """Return the table with NULL in any column thought possible."""
+        return replace(self, columns=tuple(replace(column, nullable=True) for column in self.columns))
 
 
 class Database:
@@ -214,9 +222,12 @@ class Database:
                 by_one = self.backend in (*MYSQL, "sqlite")
                 reflect = self._tables_one_by_one if by_one else self._tables_at_once
                 found |= {table.urn: table for table in reflect(inspector, schema, names)}
-            if self.is_postgresql and names is None:
-                for schema, name in connection.execute(_PARTITIONS):
-                    found.pop(Table(schema, name).urn, None)
+            for schema, name, is_partition in connection.execute(_NOT_PLAIN) if self.is_postgresql else ():
+                urn = Table(schema, name).urn
+                if is_partition and names is None:
+                    found.pop(urn, None)
+                elif urn in found:
+                    found[urn] = found[urn].with_nulls()
             return found
 
     def _tables_at_once(self, inspector: sa.Inspector, schema: str, names: Sequence[str] | None) -> Iterator[Table]:
