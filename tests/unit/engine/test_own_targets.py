@@ -54,6 +54,7 @@ def test_source_that_reads_the_jobs_own_table_or_topic_is_refused(
         ("file://{root}/lake/n/t/ma*/n.t", {}, True),
         ("lake/n/t/main/{dataset}", {"datasets": ["a", "b"]}, True),
         ("lake/n/t/main/n.t/*.parquet", {}, True),
+        ("*/n/t/main/n.t", {}, True),
         ("lake/n", {"options": {"recursiveFileLookup": True}}, True),
         ("lake/n", {}, False),  # Spark reads no folders below but those of partitions
         ("lake/n/t/main/n.t/*.csv", {}, False),

@@ -122,14 +122,15 @@ class SparkOptions(ReadOptions):
     """Most Spark partitions of a work unit, by `coalesce`; each writes a file per branch. Default: Spark's own
     number."""
 
-    def would_load(self, file: str, dataset: str, base_dir: str) -> bool:
+    def would_load(self, file: str, base_dir: str) -> bool:
         """Return whether Spark would read a file at an absolute path or URL as one of `path`; it need not exist.
 
         Spark reads the files of a folder and of its partition folders (`day=1`), with `recursiveFileLookup` all below.
         """
-        parts = self.path.replace(DATASET, dataset).split("/")
+        parts = self.path.replace(DATASET, "*").split("/")
         fixed = next((number for number, part in enumerate(parts) if _GLOBS & set(part)), len(parts))
-        names = names_below(file, "/".join(parts[:fixed]) or "/", base_dir) if self.path else None
+        root = "/".join(parts[:fixed]) or ("/" if fixed else ".")
+        names = names_below(file, root, base_dir) if self.path else None
         globs = [part for part in parts[fixed:] if part]
         if names is None or not all(map(fnmatchcase, names, globs)) or len(names) < len(globs):
             return False

@@ -85,11 +85,10 @@ class SparkSource:
 
     def would_read(self, path: str) -> bool:
         # A `query` may compare what is new with what is published, so its tables and views are its own affair.
-        names = self._options.datasets or ("",)
-        return any(self._options.would_load(path, name, self._context.base_dir) for name in names)
+        return self._options.would_load(path, self._context.base_dir)
 
     def named_datasets(self) -> Sequence[str]:
-        return self._options.datasets
+        return ()
 
     def check_extract(self, extract: Extract) -> None:
         if self._options.watermark is None:
