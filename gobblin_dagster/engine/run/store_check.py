@@ -10,6 +10,7 @@ from functools import partial
 from gobblin_dagster.core.commit import WAITING, CommitSequence, SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import (
+    CorruptRecordError,
     EnvironmentFaultError,
     GobblinDagsterError,
     InvalidUrnError,
@@ -20,6 +21,7 @@ from gobblin_dagster.core.errors import (
 )
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.manifest import list_all_manifests
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.layout import MANIFEST_DIR, internal_dir
@@ -93,16 +95,24 @@ def overtaken(opened: JobContext, waiting: Iterable[StoredSequence]) -> dict[str
         return {}
     from gobblin_dagster.engine.snapshots.former_jobs import Known, published_by_former_jobs  # noqa: PLC0415 - as below
 
-    urns = [one.dataset_urn for one in prepared]
-    states, damaged = opened.store.load_readable_states(name, urns) if is_of_flow else ({}, {})
-    known = {
-        urn: Known(one.created_at, begins=urn not in states and urn not in damaged)
-        for one in prepared
-        if (urn := one.dataset_urn)
-    }
+    known: dict[str, Known] = {}
+    for one in prepared:
+        begins = not one.version_read
+        # Nothing was there when a run without a startpoint looked. What is there now may have been stored before its
+        # commit: it was killed before it looked again.
+        since = None if begins and not _startpoints(opened, one) else one.created_at
+        known[one.dataset_urn] = Known(since, begins=begins, prepared=one.created_at)
     others = opened.store.list_jobs(list(known), {*project.lines, name})
     found = published_by_former_jobs(opened, project, others, known, is_of_flow=is_of_flow)
     return {urn: f"{why} `gobblin commit abandon` gives this commit up." for urn, why in found.items()}
+
+
+def _startpoints(opened: JobContext, stored: StoredSequence) -> bool:
+    """Return whether a person said where a commit begins; that is assumed of one that cannot be read."""
+    try:
+        return bool(decode_sequence(stored, opened.store.places, skip_unknown_steps=True).startpoints)
+    except CorruptRecordError:
+        return True
 
 
 def _states(opened: JobContext, versions: Mapping[str, int]) -> dict[str, DatasetState]:

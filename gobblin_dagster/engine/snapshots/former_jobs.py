@@ -34,6 +34,8 @@ class Known:
     """What it published, or had put behind it; None if that does not matter."""
     begins: bool = False
     """Whether it never committed the dataset."""
+    prepared: datetime | None = None
+    """When its own commit was stored, if that was left: commits that were left before it give way."""
 
 
 def published_by_former_jobs(
@@ -133,7 +135,8 @@ class _Place:
         lease = self.opened.store.load_leases(stored.job).get(stored.dataset_urn)
         if lease is not None and lease.is_held(self.project.clock.now()):
             return f"is publishing this dataset to the same place now (run {stored.run_id}; wait until it has ended)"
-        if known.since is not None and stored.created_at <= known.since:
+        since = known.prepared or known.since
+        if since is not None and stored.created_at <= since:
             return ""
         return f"has a commit of this dataset to the same place that is not finished (sequence {stored.id})"
 

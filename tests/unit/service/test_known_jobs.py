@@ -299,6 +299,25 @@ def test_commit_that_a_killed_run_left_is_not_finished_after_a_flow_with_the_sam
 
 
 @BOTH
+@pytest.mark.parametrize("is_renamed", [True, False])
+def test_commit_of_a_run_that_was_killed_before_it_looked_again_is_not_finished(
+    core: CoreServices, run: Callable[..., RunResult], *, is_renamed: bool
+) -> None:
+    def publish() -> None:
+        assert run(LATER).status is RunStatus.SUCCEEDED
+        if is_renamed:
+            delete(core, LATER)
+
+    store_flow(core, FORMER)
+    store_flow(core, LATER)
+    with pytest.raises(_Killed):
+        run(FORMER, meanwhile=publish, listener=_KilledOncePrepared())
+    recovered = run(FORMER).recovered
+    assert [one.state for one in recovered] == [SequenceState.PREPARED] * len(recovered) != []
+    assert "published this dataset up to 10 to the same place" in recovered[0].reason
+
+
+@BOTH
 def test_flows_that_published_the_same_rows_before_they_were_told_apart_go_on(
     core: CoreServices, run: Callable[..., RunResult]
 ) -> None:
