@@ -22,6 +22,7 @@ from sqlalchemy.util import LRUCache
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, StorageError, TransientError, UsageError
 from gobblin_dagster.core.postgresql import postgresql_may_recover
+from gobblin_dagster.core.utils.url_text import cuts_password
 from gobblin_dagster.storage import LocalStorage
 
 LOCK_WAIT_S = 30
@@ -53,8 +54,12 @@ def parse_url(text: str | URL, base_dir: Path = _HERE) -> URL:
         base_dir: folder that a relative SQLite path starts from.
 
     Raises:
-        UsageError: the text is not a URL, names no possible port, or is a SQLite URL without a file.
+        UsageError: the text is not a URL, its password is not encoded, it names no possible port, or is a SQLite URL
+            without a file.
     """
+    if isinstance(text, str) and cuts_password(text):
+        problem = "The state store's URL has an `@` in its password or behind its host."
+        raise UsageError(problem=problem, hint="Write %40 for an `@` in a password.")
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):

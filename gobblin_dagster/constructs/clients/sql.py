@@ -13,7 +13,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 
 from gobblin_dagster.core.errors import EnvironmentFaultError
-from gobblin_dagster.core.utils.url_text import is_address
+from gobblin_dagster.core.utils.url_text import cuts_password, is_address
 
 MYSQL = ("mysql", "mariadb")
 """Backends with MySQL's protocol."""
@@ -51,8 +51,10 @@ def parse_url(text: str, base_dir: str) -> sa.URL:
         base_dir: folder that a relative SQLite path begins at.
 
     Raises:
-        ValueError: the URL cannot be parsed, or no host can have such a name.
+        ValueError: the URL cannot be parsed, its password is not encoded, or no host can have such a name.
     """
+    if cuts_password(text):
+        raise ValueError("the database's URL has an `@` in its password or behind its host; write %40 in a password")
     try:
         url = sa.make_url(text)
     except (ArgumentError, ValueError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
+_CUT_PASSWORD = re.compile(r"[a-z0-9+]+://[^/@]*:[^@]*@[^?]*@", re.IGNORECASE)
 _ONE_SLASH = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+):/(?!/)")
 
 
@@ -21,6 +22,16 @@ def one_slash_problem(text: str) -> str:
     if match is None:
         return ""
     return f"{text[:80]!r} has one slash behind its scheme; write {match['scheme']}://{text[match.end() - 1 :][:60]}"
+
+
+def cuts_password(url: str) -> bool:
+    """Return whether a database's URL has a password with an `@`: what follows would count as host, and be shown.
+
+    Example:
+        >>> cuts_password("postgresql://me:p@ss@db/shop"), cuts_password("postgresql://me:p%40ss@db/shop?x=a@b")
+        (True, False)
+    """
+    return _CUT_PASSWORD.match(url) is not None
 
 
 def climbs(text: str) -> bool:

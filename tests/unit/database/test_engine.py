@@ -174,6 +174,12 @@ def test_urls_are_shown_without_secrets(url: str, shown: str) -> None:
     assert shown_url(parse_url(url)) == shown
 
 
+def test_password_with_an_at_sign_is_refused_and_not_shown() -> None:
+    with pytest.raises(UsageError, match="Write %40 for an `@` in a password") as caught:
+        parse_url("postgresql://me:wo@rd@db/state")
+    assert "rd" not in str(caught.value).replace("password", "")
+
+
 def test_port_that_no_server_can_have_is_refused() -> None:
     with pytest.raises(UsageError, match="names port 99999; ports end at 65535"):
         parse_url("postgresql://me:word@db:99999/state")

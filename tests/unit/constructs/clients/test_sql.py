@@ -18,6 +18,15 @@ def test_server_that_takes_a_connection_and_says_nothing_is_given_up(monkeypatch
             sql.make_engine(url, "of table orders").connect()
 
 
+@pytest.mark.parametrize("url", ["postgresql://me:wo@rd@db.example/shop", "mysql://me:wo@r/d@db.example/shop"])
+def test_password_with_an_at_sign_is_refused_before_its_end_is_taken_for_a_host(url: str) -> None:
+    with pytest.raises(ValueError, match="write %40 in a password") as caught:
+        sql.parse_url(url, "")
+    assert "rd@" not in str(caught.value)
+    encoded = sql.parse_url("postgresql://me:wo%40rd@db.example/shop?application_name=a@b", "")
+    assert (encoded.password, encoded.host) == ("wo@rd", "db.example")
+
+
 @pytest.mark.parametrize("host", ["db..example", "x" * 64, "db.example:99999"])
 def test_server_that_no_network_can_have_is_refused_before_anything_is_asked(host: str) -> None:
     with pytest.raises(ValueError, match="names no host and port that can be"):
