@@ -76,10 +76,10 @@ def remember(references: Mapping[str, str]) -> None:
 
     Args:
         references: by value, the text to show instead of it. If a value is a URL, its password is hidden too, because
-            messages of drivers may hold the password alone.
+            messages of drivers may hold the password alone; and what a percent-encoded value stands for.
     """
     for value, reference in references.items():
-        for secret in (value, *passwords(value)):
+        for secret in (value, unquote(value), *passwords(value)):
             if _is_long(secret):
                 _known[secret] = reference
                 name = _name(reference)

@@ -78,6 +78,8 @@ def test_password_of_a_url_is_hidden_by_itself_as_written_and_as_meant() -> None
     assert hidden("p%40ssword p@ssword word!9") == "${URL} ${URL} ${JDBC}"
     remember({"mysql://u:pass/wo?d#9@h/db": "${MY}", "mysql://h/db?passwd=other-word": "${TWO}"})
     assert hidden("pass/wo?d#9 other-word") == "${MY} ${TWO}"
+    remember({"wo%40rd-of-mine": "${PART}"})  # for `postgresql://u:${PART}@h/db`
+    assert hidden("wo%40rd-of-mine wo@rd-of-mine") == "${PART} ${PART}"
 
 
 @pytest.mark.parametrize(
