@@ -37,7 +37,7 @@ _SECRET_NAME = re.compile(
 A `key` alone is none: that is a column to merge by, or the beginning of `keyspace`."""
 _NO_SECRET_NAME = re.compile(
     r"_(?:file|path|dir|location|url|uri|endpoint|name|type|provider|class|source|env|header|column)$"
-    r"|_(?:minutes|seconds|ms|limit|enabled)$|_expires_"
+    r"|_(?:minutes|seconds|ms|limit|count|size|length|enabled)$|_expires_"
     r"|(?<!secret)_id$"  # `access_key_id` and `token_id` are names; Vault's `secret_id` is a secret
     r"|(?:max|min|num|page|next|continuation|sync)_tokens?$"  # numbers of words, and places in lists of pages
     r"|application_credentials$"  # a file

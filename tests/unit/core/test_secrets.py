@@ -178,8 +178,9 @@ def test_names_of_secrets_are_known_however_they_are_written() -> None:
     """
     shown = """
     key primary_key sort_key keyspace key.deserializer access_key_id AWS_ACCESS_KEY_ID fs.s3a.access.key ssl_key keytab
-    fs.s3a.bucket.shop.access.key max_tokens page_token nextPageToken tokenizer token_type token_column token_env
-    password_file ssl.key.location ssl.ca.pem google_application_credentials azure_federated_token_file
+    fs.s3a.bucket.shop.access.key max_tokens token_count page_token nextPageToken tokenizer token_type
+    token_column token_env password_file ssl.key.location ssl.ca.pem google_application_credentials
+    azure_federated_token_file
     fs.s3a.security.credential.provider.path fs.s3a.aws.credentials.provider basic.auth.credentials.source
     sasl.oauthbearer.token.endpoint.url sasl.oauthbearer.assertion.private.key.file gcs.oauth2.token-expires-at
     adls.sas-token-expires-at-ms.shop sasl.username encrypt.key.loc gobblin.yarn.token.renew.minutes compass bypass
