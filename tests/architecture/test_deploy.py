@@ -147,8 +147,8 @@ def test_programs_start_with_what_is_mounted_and_run_the_flow_that_the_readme_po
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Servers are not asked: both wait for their databases."""
-    for name in ("POSTGRES_PASSWORD", "SHOP_DATABASE"):
-        monkeypatch.setenv(name, "postgresql://gobblin:secret@postgres/shop")
+    monkeypatch.setenv("POSTGRES_PASSWORD", "secret")
+    monkeypatch.setenv("SHOP_DATABASE", "postgresql://gobblin:secret@postgres/shop")
     roots = {name: mounted(where, name, tmp_path / name) for name in ("service", "worker")}
     service, worker = (load_project(root) for root in roots.values())
     node = WorkerNode("west", roots["worker"], worker, ["false"])
