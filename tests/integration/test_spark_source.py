@@ -248,10 +248,13 @@ def test_day_that_goes_on_waits_for_its_end(tmp_path: Path, runner: SparkRunner)
 
 
 def test_lag_end_and_start_bound_what_is_read(tmp_path: Path, runner: SparkRunner) -> None:
-    _write(tmp_path, range(100))
+    _write(tmp_path, [*range(60), 99])
     job = _job(_parquet(start=10, end=80, lag=30))
-    assert str(_run(tmp_path, job, runner).actual_high) == "70"
-    assert published(tmp_path, job, "test.d") == list(range(10, 70))
+    assert str(_run(tmp_path, job, runner).actual_high) == "60", "the bound 70, which no row has reached"
+    _write(tmp_path, [65])
+    (dataset,) = plan_job(project(tmp_path, job), job, spark=runner).datasets
+    assert [(str(unit.interval), unit.rows) for unit in dataset.work_units] == [("[60, 66)", 1)]
+    assert published(tmp_path, job, "test.d") == list(range(10, 60))
 
 
 @pytest.mark.parametrize("nulls", ["fail", "exclude", "include"])

@@ -81,6 +81,16 @@ class Column:
         first, last, nulls = row[0]
         return None if first is None else self._step(first), None if last is None else self._step(last), nulls
 
+    def after_last_row(self, frame: Any, low: int, high: int) -> int:
+        """Return the step after the last row in `[low, high)`, or `low` if there is none.
+
+        A bound that no row has reached is not committed: rows may still come below it.
+        """
+        if low >= high:
+            return high
+        _, highest, _ = self.bounds(frame.where(self.condition([(low, high)])))
+        return low if highest is None else highest + 1
+
     def counts(self, frame: Any, ranges: Sequence[Range]) -> list[int]:
         """Return the number of rows in each range, in one pass."""
         tests = [f"count_if({self.condition([one])})" for one in ranges]

@@ -52,8 +52,10 @@ class ColumnPlanner:
         high, why = min([(after, ""), *self.caps(column, after)])
         high = high if last is None else max(high, last)
         start = cursor.parse(options.start) if options.start is not None else None
-        column.require_positions(lowest if start is None else max(lowest, start), high)
-        units = self._units(frame, column, urn, list(open_ranges(committed, lowest, high, start)), committed)
+        beginning = lowest if start is None else max(lowest, start)
+        column.require_positions(beginning, high)
+        end = column.after_last_row(frame, beginning if last is None else last, high) if high < after else high
+        units = self._units(frame, column, urn, list(open_ranges(committed, lowest, end, start)), committed)
         notes = null_notes(options.nulls, nulls, column.name, units, is_first=not committed)
         if last is not None and (highest is None or highest < last - 1):
             # Every read ended at or before a row: there was a row at its last position, or behind it.
