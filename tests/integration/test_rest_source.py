@@ -768,6 +768,19 @@ def test_sorted_list_that_grows_as_fast_as_it_is_read_has_an_end(new_job: Callab
     assert job.run().rows_read == known - 35
 
 
+def test_list_that_is_not_sorted_and_grows_as_fast_as_it_is_read_fails(
+    new_job: Callable[..., RestJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gobblin_dagster.constructs.sources.rest.extractor._MOST_NEW", 5)
+    job = new_job(paging={"type": "page"}, cursor=BY_ID)
+    job.issues.add(35)
+    job.issues.grows = 10
+    (failed,) = job.run().failures
+    assert "the last 10 pages hold only records that came after the plan: the list grows as fast" in failed.message
+    job.issues.grows = 0
+    assert job.run().rows_read == len(job.issues.records)
+
+
 def test_list_that_is_not_sorted_as_promised_fails_and_publishes_nothing(new_job: Callable[..., RestJob]) -> None:
     job = new_job(paging={"type": "page"}, cursor={**BY_ID, "is_sorted": True}, parts={"commit": {"policy": "partial"}})
     job.issues.add(35)

@@ -25,6 +25,9 @@ from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.spec.job import SpecModel
 
+_MOST_NEW = 1_000
+"""Pages in a row with new records only, beyond as many as came before them, after which a list counts as endless."""
+
 
 class RestCursor(SpecModel):
     """The column that orders the records of an API, by time or by number; its values are the watermark."""
@@ -115,6 +118,7 @@ class RestExtractor:
 
     def _read(self) -> Iterator[Chunk]:
         reading, unit, count = self._reading, self._unit, 0
+        before = behind = 0
         last_behind: Any = None
         params = bounds_as_params(reading.cursor, unit.low, unit.expected_high)
         pages = read_pages(
@@ -137,6 +141,9 @@ class RestExtractor:
             was_behind, last_behind = last_behind, self._last_behind(batch, last_behind)
             if was_behind is not None and last_behind is not None:
                 return  # a sorted list that grows faster than it is read would have no end
+            before, behind = (before, behind + 1) if self._is_new(batch) else (before + behind + 1, 0)
+            if behind > before + _MOST_NEW:
+                raise self._endless(behind)
 
     def close(self) -> None:
         self._client.close()
@@ -191,6 +198,23 @@ class RestExtractor:
                     self._seen.add(key)
             keep = pa.array(is_new, pa.bool_())
         return keep
+
+    def _is_new(self, batch: pa.RecordBatch) -> bool:
+        """Return True for a page whose records all came after the plan."""
+        cursor, high = self._reading.cursor, self._unit.expected_high
+        if cursor is None:
+            return False
+        column, end = batch.column(cursor.column), self._unit.read.get("end")
+        mark: Any = high.components()[""] if end is None else type(high).position_from_json(end)  # type: ignore[arg-type]
+        return bool(pc.all(pc.greater_equal(column, pa.scalar(mark, column.type))).as_py())
+
+    def _endless(self, count: int) -> ExtractError:
+        problem = (
+            f"the last {count:,} pages hold only records that came after the plan: the list grows as fast as it is "
+            "read and has no end. Let the server end it (`cursor.high_param`), or send it in ascending order "
+            "(`cursor.is_sorted: true`)."
+        )
+        return self._error(problem, None)
 
     def _last_behind(self, batch: pa.RecordBatch, before: Any) -> Any:
         """Return the last value of a page behind the interval of a sorted list; None for other pages.

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 import pyarrow as pa
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from gobblin_dagster.constructs.clients.http import HttpClient, HttpOptions
 from gobblin_dagster.constructs.decoders.base import DecodeError, JsonDecoder
@@ -131,7 +131,10 @@ class RestSource:
             return DatasetOffer(urn, None, None, problem=problem)
         end = self._end(urn, now)
         start = self._start()
-        units = open_units(urn, state, start, end, read={"path": self._options.datasets[urn]})
+        read: dict[str, JsonValue] = {"path": self._options.datasets[urn]}
+        if end is not None:
+            read["end"] = kind.position_to_json(end.components()[""])
+        units = open_units(urn, state, start, end, read=read)
         low = (state.watermark if state is not None else None) or start
         return DatasetOffer(urn, low, units[-1].expected_high if units else low, units, origin=origin)
 
