@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from gobblin_dagster.constructs.sources.incremental.cursor import Cursor
+from gobblin_dagster.constructs.sources.incremental.partial_query import cut_of
 from gobblin_dagster.core.work_unit import WorkUnit
 
 _SPANS = ("lag", "overlap", "partition_interval")
 _VALUES = ("start", "end")
-_NO_WORDS = re.compile(r"""'[^']*'|"[^"]*"|/\*.*?\*/|(?:--|#(?![>-]))[^\n]*""", re.DOTALL)
-"""Quoted texts and comments of SQL; `#` begins one in MySQL, `#>` and `#-` are operators of PostgreSQL."""
-_CUT = re.compile(
-    r"\b(limit\s+\d+(\s*(,|\boffset)\s*\d+)?|offset\s+\d+(\s+rows?)?|fetch\s+(first|next)\s.{,20}\b(only|ties))$",
-    re.IGNORECASE | re.DOTALL,
-)
-"""The end of a query that takes a part of its rows."""
 
 
 def null_problem(nulls: int, column: str) -> str:
@@ -79,9 +72,9 @@ def check_cursor_options(cursor: Cursor, zone: ZoneInfo, options: Mapping[str, A
 
 def _require_all_rows(query: str) -> None:
     """Raise ValueError for a query that takes a part of its rows: the watermark moves past the others."""
-    if cut := _CUT.search(_NO_WORDS.sub("", query).rstrip("; \t\r\n")):
+    if cut := cut_of(query):
         raise ValueError(
-            f"query: ends with {cut[0]!r}; rows that it leaves out would never be read, as the watermark moves past "
+            f"query: {cut[:60]!r} takes a part of its rows; the others would never be read: the watermark moves past "
             "them. `execution: {limit: {rows: ...}}` reads a part in each run, `start` and `end` bound it"
         )
 

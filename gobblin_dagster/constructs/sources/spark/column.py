@@ -88,8 +88,9 @@ class Column:
         """
         if low >= high:
             return high
-        _, highest, _ = self.bounds(frame.where(self.condition([(low, high)])))
-        return low if highest is None else highest + 1
+        inside = frame.where(self.condition([(low, high)]))
+        (highest,) = inside.selectExpr(self._number(f"max({self.name})")).collect()[0]
+        return low if highest is None else self._step(highest) + 1
 
     def counts(self, frame: Any, ranges: Sequence[Range]) -> list[int]:
         """Return the number of rows in each range, in one pass."""

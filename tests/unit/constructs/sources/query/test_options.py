@@ -99,9 +99,12 @@ def test_startpoint_and_count_take_the_column_of_the_table(tmp_path: Path, shop:
         ({"table_options": {"a": {"overlap": 5}}}, "table_options, a: overlap: needs `primary_key`"),
         (
             {"tables": [], "query": "SELECT id, '-- ' AS v FROM orders LIMIT 10 OFFSET 5; -- don't"},
-            "query: ends with 'LIMIT 10 OFFSET 5'; rows that it leaves out would never be read",
+            "query: 'LIMIT 10 OFFSET 5' takes a part of its rows; the others would never be read",
         ),
-        ({"tables": [], "query": "select * from o\nfetch first 10 rows only"}, "with 'fetch first 10 rows only'"),
+        (
+            {"tables": [], "query": "select * from o\nfetch first 10 rows only"},
+            "query: 'fetch first 10 rows only' takes",
+        ),
     ],
 )
 def test_options_that_do_not_fit_are_refused(tmp_path: Path, options: Any, message: str) -> None:
