@@ -250,10 +250,10 @@ class CsvReader:
     def _is_exact(self, field: pa.Field) -> bool:
         """Return whether a column is read as text and converted here.
 
-        pyarrow takes days in ISO's form only, and lets decimals of many digits wrap around.
+        pyarrow takes days in ISO's form only, and lets decimals of many digits and hexadecimal numbers wrap around.
         """
         is_day = pa.types.is_date(field.type) or pa.types.is_timestamp(field.type)
-        is_odd = pa.types.is_decimal(field.type) or (is_day and self._options.date_format is not None)
+        is_odd = _may_wrap(field.type) or (is_day and self._options.date_format is not None)
         return field.name in self._inferred or is_odd
 
     @property
@@ -290,7 +290,7 @@ class CsvReader:
         for at in self._exact:
             kind = self.schema.field(at).type
             try:
-                if pa.types.is_decimal(kind) and self.schema.field(at).name not in self._inferred:
+                if _may_wrap(kind) and self.schema.field(at).name not in self._inferred:
                     columns[at] = cast_texts(self._spelling.usual(pc.utf8_trim_whitespace(columns[at]), kind), kind)
                 elif not pa.types.is_string(kind):
                     columns[at] = exact_values(self._spelling.usual(columns[at], kind), kind)
@@ -306,7 +306,7 @@ class CsvReader:
                 f"{problem}, the type inferred from the dataset's first rows. Declare it, e.g. `columns: "
                 f"{{{field.name}: string}}`, or name texts that mean null in `null_values`."
             )
-        if pa.types.is_decimal(field.type):
+        if _may_wrap(field.type):
             return problem + (self._null_hint(f"invalid value '{text}'") or ".")
         return f"{problem}, as of `columns` and `date_format: {self._options.date_format}`."
 
@@ -447,6 +447,11 @@ class CsvReader:
                 if at >= 0:
                     raise FormatError(f"column {column!r}: {texts[at]} is too large for {kind}.", rows + at + 1)
                 rows += batch.num_rows
+
+
+def _may_wrap(kind: pa.DataType) -> bool:
+    """Return whether pyarrow's own reader makes another number of some texts, as -1 of `0xFF`."""
+    return pa.types.is_decimal(kind) or pa.types.is_signed_integer(kind)
 
 
 def _native(stream: Any) -> pa.NativeFile:

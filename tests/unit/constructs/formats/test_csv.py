@@ -149,7 +149,7 @@ def test_quoted_nulls_are_texts_unless_asked_for(tmp_path: Path) -> None:
     options: dict[str, Any] = {"null_values": ["", "NA"]}
     assert read_csv(tmp_path, "day.csv", **options).column("a").to_pylist() == ["", "NA", None, "x"]
     columns = {"n": "int64"}
-    with pytest.raises(ExtractError, match=r"column 'n': .*invalid value ''.*`quoted_nulls: true`"):
+    with pytest.raises(ExtractError, match=r"column 'n': '' does not fit int64; .*`quoted_nulls: true`"):
         read_csv(tmp_path, "day.csv", columns=columns, **options)
     table = read_csv(tmp_path, "day.csv", columns=columns, quoted_nulls=True, **options)
     assert table.select(["a", "n"]).to_pylist() == [
@@ -277,6 +277,15 @@ def test_number_with_more_digits_than_its_decimal_is_not_altered(tmp_path: Path)
     put(tmp_path, day_csv=b"a,b\nx,-999.99\nx,\nx,0.5\n" + b"x,1\n" * 50_000 + b"x,99999\n")
     with pytest.raises(ExtractError, match=r"row 50004: column 'b': '99999' does not fit decimal128\(5, 2\)"):
         read_csv(tmp_path, "day.csv", columns={"b": "decimal(5,2)"}, block_bytes=1 << 16)
+
+
+def test_hexadecimal_number_wraps_around_in_no_type(tmp_path: Path) -> None:
+    put(tmp_path, day_csv=b"a,b\n0x7F, 0xFF\n-1,-2\n0x80,-3\n")
+    columns = {"b": "int16"}
+    with pytest.raises(ExtractError, match="row 3: column 'a': '0x80' does not fit int8"):
+        read_csv(tmp_path, "day.csv", columns={**columns, "a": "int8"})
+    table = read_csv(tmp_path, "day.csv", columns={**columns, "a": "int16"})
+    assert [table.column(name).to_pylist() for name in "ab"] == [[127, -1, 128], [255, -2, -3]]
 
 
 @pytest.mark.parametrize(

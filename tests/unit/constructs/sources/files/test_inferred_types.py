@@ -346,7 +346,7 @@ def test_declared_whole_numbers_do_not_widen(tmp_path: Path) -> None:
     Lake(tmp_path).run(**EVOLVE)
     put(tmp_path, "in/a/2.csv", text="n\n5.5\n")
     (failure,) = Lake(tmp_path, columns={"n": "int64"}).run(**EVOLVE).failures
-    assert "column 'n': CSV conversion error to int64: invalid value '5.5'" in failure.message
+    assert "column 'n': '5.5' does not fit int64." in failure.message
 
 
 def test_number_behind_the_sample_widens_the_column_in_the_next_run(
