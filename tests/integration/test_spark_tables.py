@@ -535,7 +535,11 @@ def test_delta_log_that_lacks_a_version_is_told(tmp_path: Path, runner: SparkRun
         if at == 0:
             assert _run(tmp_path, job, runner).rows_read == 1
     DeltaTable(str(folder)).create_checkpoint()
-    (folder / "_delta_log" / f"{2:020}.json").unlink()
+    version = folder / "_delta_log" / f"{2:020}.json"
+    version.write_bytes(b"")
+    (planned,) = plan_job(project(tmp_path, job), job, spark=runner).datasets
+    assert "version 2 cannot be read: its file in the log is empty, and the feed passes over" in planned.problem
+    version.unlink()
     (planned,) = plan_job(project(tmp_path, job), job, spark=runner).datasets
     assert "version 2 cannot be read: its log lacks it, and the feed passes over the rows" in planned.problem
 

@@ -451,7 +451,7 @@ class CsvReader:
 
 def _may_wrap(kind: pa.DataType) -> bool:
     """Return whether pyarrow's own reader makes another number of some texts, as -1 of `0xFF`."""
-    return pa.types.is_decimal(kind) or pa.types.is_signed_integer(kind)
+    return bool(pa.types.is_decimal(kind) or pa.types.is_signed_integer(kind))
 
 
 def _native(stream: Any) -> pa.NativeFile:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gobblin_dagster.constructs.converters.each_row import python_value, shown
+from gobblin_dagster.constructs.types.arrow import has_part
 from gobblin_dagster.constructs.types.columns import convert_error
 from gobblin_dagster.constructs.types.schema_text import any_type_from_text, schema_text, type_texts
 from gobblin_dagster.constructs.types.strict_cast import strict_cast
@@ -160,9 +161,16 @@ def _fits(values: pa.Array, kind: pa.DataType) -> bool:
     """Return whether a type holds the values; one that lacks fields of structs holds those with null there."""
     try:
         cast = strict_cast(values, kind)
-        return not pa.types.is_nested(kind) or strict_cast(cast, values.type).equals(values)
+        return not pa.types.is_nested(kind) or _is_same(strict_cast(cast, values.type), values)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return False
+
+
+def _is_same(one: pa.Array, other: pa.Array) -> bool:
+    """Return whether nested values are the same; for Arrow, no value with a NaN inside is."""
+    if one.equals(other) or not has_part(other.type, pa.types.is_floating):
+        return one.equals(other)
+    return repr(one.to_pylist()) == repr(other.to_pylist())
 
 
 def differences(previous: str, schema: pa.Schema, branch: str | None) -> tuple[str, ...]:

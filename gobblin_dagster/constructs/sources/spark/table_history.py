@@ -258,10 +258,12 @@ class DeltaHistory:
         return LongWatermark(version + 1), None
 
     def steps(self, session: Any, dataset: str, low: LongWatermark, high: LongWatermark) -> list[Step]:
-        self._require_versions(session, dataset, low.value, high.value)
+        untold = self._untold_versions(session, dataset, low.value, high.value)
         changes = self._feed(session, dataset, low, high).groupBy("_commit_version", "_change_type").count().collect()
         rows = {row["_commit_version"]: row["count"] for row in changes if row["_change_type"] == "insert"}
         other = {row["_commit_version"]: row["_change_type"] for row in changes if row["_change_type"] != "insert"}
+        for version in untold - rows.keys() - other.keys():
+            self._require_contents(session, dataset, version)
         return [
             Step(
                 LongWatermark(version + 1),
@@ -277,21 +279,38 @@ class DeltaHistory:
         feed = self._feed(session, dataset, low, high).where("_change_type = 'insert'")
         return feed.drop("_change_type", "_commit_version", "_commit_timestamp")
 
-    def _require_versions(self, session: Any, dataset: str, low: int, high: int) -> None:
-        """Raise ValueError if a version between two others is missing in the log: the feed passes over it."""
+    def _untold_versions(self, session: Any, dataset: str, low: int, high: int) -> set[int]:
+        """Return the versions between two others whose log does not tell what was done: it may hold nothing at all.
+
+        Raises:
+            ValueError: the log lacks a version between them: the feed passes over it.
+        """
         count = high - low
         there = self._newest_versions(session, dataset, count)
-        while (needed := there[0] + 1 - low) > count:  # others wrote meanwhile, and may go on
+        while (needed := max(there) + 1 - low) > count:  # others wrote meanwhile, and may go on
             count = 2 * needed
             there = self._newest_versions(session, dataset, count)
         if missing := sorted({*range(low, high)}.difference(there)):
-            lost = "its log lacks it, and the feed passes over the rows that it added"
-            raise ValueError(f"version {missing[0]} cannot be read: {lost}; {_RESET}")
+            raise _lost(missing[0], "its log lacks it")
+        return {version for version in range(low, high) if there[version] is None}
 
-    def _newest_versions(self, session: Any, dataset: str, count: int) -> list[int]:
+    def _require_contents(self, session: Any, dataset: str, version: int) -> None:
+        """Raise ValueError if the file of a version in the log is empty: the feed passes over it."""
+        folder = session.sql(f"describe detail {self.frames.sql_name(dataset)}").collect()[0]["location"]
+        if not session.read.text(f"{folder}/_delta_log/{version:020}.json").take(1):
+            raise _lost(version, "its file in the log is empty")
+
+    def _newest_versions(self, session: Any, dataset: str, count: int) -> dict[int, str | None]:
+        """Return the newest versions in the log, each with the operation that made it, None if that is not told."""
         rows = session.sql(f"describe history {self.frames.sql_name(dataset)} limit {count}").collect()
-        return [row["version"] for row in rows]
+        return {row["version"]: row["operation"] for row in rows}
 
     def _feed(self, session: Any, dataset: str, low: LongWatermark, high: LongWatermark) -> Any:
         bounds = {"readChangeFeed": "true", "startingVersion": low.value, "endingVersion": high.value - 1}
         return self.frames.whole(session, dataset, bounds)
+
+
+def _lost(version: int, why: str) -> ValueError:
+    return ValueError(
+        f"version {version} cannot be read: {why}, and the feed passes over the rows that it added; {_RESET}"
+    )

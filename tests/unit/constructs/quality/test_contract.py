@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from decimal import Decimal
 from typing import Any
 
@@ -205,6 +206,14 @@ def test_new_fields_of_structs_are_left_out_and_rows_with_a_value_there_put_asid
     ((mask, reason),) = _contract(SchemaContract.DISCARD_ROW, MORE, PLACES).unfit(rows)
     assert mask.to_pylist() == [False, True, False]
     assert "column 'places': expected list<" in reason
+
+
+def test_numbers_that_are_none_put_no_row_aside() -> None:
+    kind = pa.list_(pa.float64())
+    rows = batch({"n": [[math.nan, 1.5], [0.1]]}, pa.schema([("n", kind)]))
+    before = pa.schema([("n", pa.list_(pa.float32()))])
+    ((mask, _),) = _contract(SchemaContract.DISCARD_ROW, rows.schema, before).unfit(rows)
+    assert mask.to_pylist() == [False, True]
 
 
 def test_field_that_is_gone_is_null_or_fails() -> None:
