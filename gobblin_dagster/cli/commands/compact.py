@@ -72,19 +72,17 @@ def _bytes(text: str) -> int:
 
 def _line(one: Compaction, *, dry_run: bool) -> str:
     name = dataset_name(one.dataset_urn)
-    size = bytes_of(sum(merge.size_bytes for merge in one.merges))
-    what = f"{count(one.files, 'file')} ({size}) "
     if one.problem:
         return f"{name}: left as it is: {one.problem}"
-    stay = (
-        f"{count(one.files_elsewhere, 'small file')} in a former output left as they are" if one.files_elsewhere else ""
-    )
-    if not one.merges:
-        return f"{name}: {stay}"
-    if dry_run:
-        return f"{name}: {what}would become {len(one.merges):,}{stay and f'; {stay}'}"
-    done = f"{name}: {what}became {len(one.merges):,} ({bytes_of(one.bytes_after)}), snapshot {one.snapshot}"
-    return f"{done}{stay and f'; {stay}'}"
+    size = bytes_of(sum(merge.size_bytes for merge in one.merges))
+    merged = "would become" if dry_run else "became"
+    after = "" if dry_run else f" ({bytes_of(one.bytes_after)}), snapshot {one.snapshot}"
+    parts = []
+    if one.merges:
+        parts.append(f"{count(one.files, 'file')} ({size}) {merged} {len(one.merges):,}{after}")
+    if one.files_elsewhere:
+        parts.append(f"{count(one.files_elsewhere, 'small file')} in a former output left as they are")
+    return f"{name}: {'; '.join(parts)}"
 
 
 def _view(one: Compaction) -> dict[str, Any]:

@@ -161,8 +161,8 @@ class _Compactor:
             held = self._store.load_snapshot(self._job.job, state.dataset_urn, state.snapshot)
             merges = list(self._merges(held))
             here = tuple(merge for merge in merges if is_below(merge.folder, self._root))
-            stay = sum(len(merge.files) for merge in merges if merge not in here)
-            return Compaction(state.dataset_urn, here, files_elsewhere=stay)
+            found = Compaction(state.dataset_urn, here)
+            return replace(found, files_elsewhere=sum(len(merge.files) for merge in merges) - found.files)
         except (GobblinDagsterError, OSError) as error:
             return Compaction(state.dataset_urn, (), problem=str(error))
 

@@ -9,6 +9,7 @@ import functools
 import json
 import logging
 import os
+import re
 import shlex
 import sys
 import tempfile
@@ -62,6 +63,8 @@ _READING = {
     "spark.sql.session.timeZone": "UTC",
 }
 """Settings of a session that reads with Spark itself; task runs alone do not need them."""
+_ACCESS_KEY = re.compile(r"access[.]?key", re.IGNORECASE)
+"""Spark redacts settings of this name too (`spark.redaction.regex`), though Hadoop's `access.key` is but an id."""
 _SUBMIT = "PYSPARK_SUBMIT_ARGS"
 """The variable with what pyspark adds to the command line of `spark-submit`."""
 
@@ -365,7 +368,11 @@ def _launch(settings: Mapping[str, str], log_file: Path | None) -> Any:
     Secrets reach it by a file that only this user can read: all users of a machine see command lines.
     """
     _Jvm.environment = lasting(os.environ)
-    secret = {key: text for key, text in settings.items() if hidden(text) != text or is_secret_name(key)}
+    secret = {
+        key: text
+        for key, text in settings.items()
+        if hidden(text) != text or is_secret_name(key) or _ACCESS_KEY.search(key)
+    }
     conf = SparkConf(loadDefaults=False).setAll([one for one in settings.items() if one[0] not in secret])
     with (log_file or Path(os.devnull)).open("ab") as log, _given_by_file(secret):
         process = _WithoutForkHooks(stderr=log, stdout=log, start_new_session=True)

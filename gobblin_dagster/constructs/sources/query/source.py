@@ -172,9 +172,10 @@ class QuerySource:
         except ValueError:
             return False  # the plan says so
         server, mark, table = path.rpartition("#")
-        if options.query or not mark or not table_place(url, table).startswith(f"{server}#"):
+        place = table_place(url, table)
+        if options.query or not mark or not place.startswith(f"{server}#"):
             return False
-        is_named = any(is_same_place(table_place(url, table), table_place(url, name)) for name in options.tables)
+        is_named = any(is_same_place(place, table_place(url, name)) for name in options.tables)
         flags = re.IGNORECASE if url.get_backend_name() == "sqlite" else re.NOFLAG  # which has names as they were made
         if not is_named and not any(re.fullmatch(one, table, flags) for one in options.include):
             return False

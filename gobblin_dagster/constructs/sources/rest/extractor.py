@@ -205,7 +205,7 @@ class RestExtractor:
         if cursor is None:
             return False
         column, end = batch.column(cursor.column), self._unit.read.get("end")
-        mark: Any = high.components()[""] if end is None else type(high).position_from_json(end)  # type: ignore[arg-type]
+        mark: Any = type(high).position_from_json(end) if isinstance(end, int | str) else high.components()[""]
         return bool(pc.all(pc.greater_equal(column, pa.scalar(mark, column.type))).as_py())
 
     def _endless(self, count: int) -> ExtractError:

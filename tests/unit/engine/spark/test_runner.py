@@ -54,7 +54,11 @@ def test_secrets_of_spark_s_settings_stand_on_no_command_line(tmp_path: Path, mo
     monkeypatch.setattr(_Jvm, "gateway", None)
     monkeypatch.setattr(_Jvm, "environment", {})
     remember({'kanarie "\\é': "${CANARY}"})
-    conf = {"spark.hadoop.fs.s3a.endpoint": 'kanarie "\\é', "spark.hadoop.own.secret.key": "literally"}
+    conf = {
+        "spark.hadoop.fs.s3a.access.key": "literally too",
+        "spark.hadoop.fs.s3a.endpoint": 'kanarie "\\é',
+        "spark.hadoop.own.secret.key": "literally",
+    }
     with pytest.raises(EnvironmentFaultError, match="Spark did not start"):
         SparkRunner.start(SparkSpec(conf=conf | {"spark.ui.port": "1"}), None)
     line = (tmp_path / "line").read_text()
@@ -63,6 +67,7 @@ def test_secrets_of_spark_s_settings_stand_on_no_command_line(tmp_path: Path, mo
     assert "--conf spark.ui.port=1 " in line
     assert line.endswith(" --load-spark-defaults --verbose pyspark-shell\n")
     assert (tmp_path / "properties").read_text().splitlines() == [
+        "spark.hadoop.fs.s3a.access.key=literally too",
         r"spark.hadoop.fs.s3a.endpoint=kanarie \"\\\u00e9",
         "spark.hadoop.own.secret.key=literally",
     ]
