@@ -39,6 +39,7 @@ class Issues:
     records: list[dict[str, Any]] = field(default_factory=list)
     page_size: int = 10
     heeds_bounds: bool = True
+    counts_bounds_in: bool = True
     grows: int = 0
     """How many records come with each request of a page, up to 300."""
     newest_first: bool = False
@@ -50,7 +51,8 @@ class Issues:
     def reply(self, asked: Asked) -> Reply:
         params, found = asked.params, list(self.records)
         if self.heeds_bounds and "min_id" in params:
-            found = [record for record in found if record["id"] >= int(params["min_id"])]
+            first = int(params["min_id"]) + (not self.counts_bounds_in)
+            found = [record for record in found if record["id"] >= first]
         if params.get("sort") == "-id":
             return Reply(sorted(found, key=lambda record: -int(record["id"]))[:1])
         if len(self.records) < 300:
@@ -313,27 +315,33 @@ def test_timestamp_cursor_keeps_a_lag_and_tells_the_server_its_bounds(new_job: C
     job.run()
     assert job.ids() == [1, 2]
     params = job.api.asked[-1].params
-    assert params["since"] == "2025-12-31T00:00:00Z"
+    assert params["since"] == "2025-12-30T23:59:59Z"  # before the start, for servers that do not count it in
     until = datetime.fromisoformat(params["until"])
-    assert timedelta(hours=1) <= datetime.now(UTC) - until < timedelta(hours=1, minutes=5)
+    assert timedelta(minutes=59, seconds=59) <= datetime.now(UTC) - until < timedelta(hours=1, minutes=5)
     job.run()
-    assert job.api.asked[-1].params["since"] == params["until"]
+    since = datetime.fromisoformat(job.api.asked[-1].params["since"])
+    assert timedelta() < until - since <= timedelta(seconds=1)
     assert job.ids() == [1, 2]
 
 
-@pytest.mark.parametrize(("form", "written"), [("unix", "1767225600"), ("unix_ms", "1767225600123")])
-def test_bounds_are_written_as_the_server_wants_them_and_never_too_late(
-    new_job: Callable[..., RestJob], form: str, written: str
+@pytest.mark.parametrize(
+    ("form", "since", "until"),
+    [
+        ("iso", "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"),
+        ("unix", "1767225600", "1767225601"),
+        ("unix_ms", "1767225600123", "1767225600789"),
+    ],
+)
+def test_bounds_are_written_as_the_server_wants_them_and_leave_no_record_out(
+    new_job: Callable[..., RestJob], form: str, since: str, until: str
 ) -> None:
-    cursor = {
-        "column": "updated_at",
-        "low_param": "since",
-        "param_format": form,
-        "start": "2026-01-01T00:00:00.123456Z",
-    }
-    job = new_job(cursor=cursor)
+    start = "2026-01-01T00:00:00.123456Z"
+    params = {"low_param": "since", "high_param": "until", "newest_params": {"sort": "-id"}, "param_format": form}
+    job = new_job(cursor={"column": "updated_at", "start": start, **params})
+    job.issues.add(1, "2026-01-01T00:00:00.788900Z")
     job.run()
-    assert job.api.asked[-1].params["since"] == written
+    asked = job.api.asked[-1].params
+    assert (asked["since"], asked["until"]) == (since, until)
 
 
 def test_newest_record_of_a_timestamp_cursor_makes_idle_runs_idle(new_job: Callable[..., RestJob]) -> None:
@@ -709,6 +717,7 @@ def test_secret_header_is_sent_and_stands_nowhere(
 def test_incremental_equals_full_under_random_arrivals_and_faults(new_job: Callable[..., RestJob], seed: int) -> None:
     chance = Random(seed)
     job = new_job(paging={"type": "offset"}, cursor={**BY_ID, "low_param": "min_id"}, retries=0)
+    job.issues.counts_bounds_in = seed % 2 == 0
     for _ in range(6):
         job.issues.add(chance.randrange(25))
         job.api.faults = [Reply("busy", 503)] if chance.random() < 0.5 else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import numpy as np
@@ -35,10 +35,11 @@ class RestCursor(SpecModel):
     column: str
     """One of `columns`, of type `timestamp` or `int64`; every record must have it."""
     low_param: str | None = None
-    """Query parameter for the low bound, e.g. `since`; default: none, the server sends all records. Records outside the
-    interval are dropped here, so it does not matter whether the server's bound is inclusive."""
+    """Query parameter for the low bound, e.g. `since`; default: none, the server sends all records. What is
+    sent lies before the first record that is wanted, by one for numbers, and records outside the interval are dropped
+    here, so it does not matter whether the server's bound is inclusive."""
     high_param: str | None = None
-    """Query parameter for the high bound, e.g. `until`; default: none."""
+    """Query parameter for the high bound, e.g. `until`; default: none. What is sent lies behind the last record."""
     param_format: Literal["iso", "unix", "unix_ms"] = "iso"
     """Form of instants in these parameters: ISO 8601 text, seconds or milliseconds since 1970."""
     newest_params: dict[str, str] | None = None
@@ -265,24 +266,40 @@ def _itself(value: Any) -> Any:
 
 
 def bounds_as_params(cursor: RestCursor | None, low: Watermark, high: Watermark) -> dict[str, str]:
-    """Return the query parameters for the bounds."""
+    """Return the query parameters for the bounds.
+
+    The low one lies before the interval and the high one behind it, so that a server sends the whole interval whether
+    it counts a bound in or not.
+    """
     if cursor is None:
         return {}
-    bounds: dict[str | None, Any] = {
-        cursor.low_param: low.components()[""],
-        cursor.high_param: high.components()[""],
+    first: Any = low.components()[""]
+    before: Any = first - 1 if isinstance(first, int) else max(first, _FIRST_INSTANT) - datetime.resolution
+    bounds: tuple[tuple[str | None, Any], ...] = (
+        (cursor.low_param, before),
+        (cursor.high_param, high.components()[""]),
+    )
+    return {
+        name: _written(bound, cursor.param_format, is_high=name == cursor.high_param) for name, bound in bounds if name
     }
-    return {name: _written(value, cursor.param_format) for name, value in bounds.items() if name is not None}
 
 
-def _written(position: int | datetime, param_format: str) -> str:
-    """Return a bound as text; an instant is rounded down, so that the server sends too much rather than too little."""
+def _written(position: int | datetime, param_format: str, *, is_high: bool) -> str:
+    """Return a bound as text: an instant is rounded to what the form can say, a low one down and a high one up.
+
+    ISO texts have whole seconds, for servers that know no fractions, and for those that compare texts, to which `00Z`
+    comes after `00.000001Z`.
+    """
     if isinstance(position, int):
         return str(position)
+    step = timedelta(milliseconds=1 if param_format == "unix_ms" else 1000)
+    since_1970 = position - _EPOCH
+    steps = -(-since_1970 // step) if is_high else since_1970 // step
     if param_format == "iso":
-        return position.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    micros = (position - datetime(1970, 1, 1, tzinfo=UTC)) // _MICROSECOND
-    return str(micros // (1_000_000 if param_format == "unix" else 1_000))
+        return (_EPOCH + min(steps * step, _LAST_SECOND - _EPOCH)).isoformat().replace("+00:00", "Z")
+    return str(steps)
 
 
-_MICROSECOND = datetime.resolution
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_INSTANT = datetime.min.replace(tzinfo=UTC) + datetime.resolution
+_LAST_SECOND = datetime.max.replace(tzinfo=UTC, microsecond=0)
