@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyspark
 
+from gobblin_dagster.engine.spark import worker_daemon
 from tests.services import maven
 from tests.services.ports import free_port
 from tests.services.quick_spark import QUICK
@@ -70,6 +71,8 @@ def running_connect(home: Path, jars: list[Path]) -> Iterator[str]:
             "spark.ui.enabled": "false",
             "spark.log.level": "ERROR",
             "spark.databricks.delta.snapshotPartitions": "1",
+            "spark.broadcast.compress": "false",
+            "spark.python.daemon.module": worker_daemon.__name__,
             "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} -Dderby.system.home={home}",
         }
     )
