@@ -145,13 +145,12 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     if mounted.returncode != 0:
         pytest.skip(f"a disk of 256 KiB cannot be mounted here: {mounted.stderr.decode().strip()}")
     yield disk
-    # Lazily: a process of Spark's that is still ending may hold a file of it.
+    # Lazily: a process that is still ending may hold a file of it.
     subprocess.run(["umount", "--lazy", disk], check=True)
 
 
-@pytest.mark.spark
 def test_full_disk_while_staging_fails_the_dataset_and_loses_nothing(tmp_path: Path, tiny_disk: Path) -> None:
-    root = make_project(tmp_path / "p", JOB.replace("lake", str(tiny_disk / "lake")), WITH_SPARK)
+    root = make_project(tmp_path / "p", JOB.replace("lake", str(tiny_disk / "lake")))
     rows = "".join(f"{i},{i * 7919 % 100003 / 7}\n" for i in range(60_000))
     put(root, "big/2026-01-01.csv", HEAD + rows)
     put(root, "small/2026-01-01.csv", HEAD + "1,2.5\n")
@@ -162,7 +161,6 @@ def test_full_disk_while_staging_fails_the_dataset_and_loses_nothing(tmp_path: P
     assert "No space left on device" in said
     assert not list(tiny_disk.glob("lake/shop/orders/main/big/*"))
     subprocess.run(["mount", "-o", "remount,size=64m", tiny_disk], check=True)
-    (root / "gobblin.yaml").write_text(WITHOUT_SPARK)
     assert gobblin(root, "run").returncode == 0
     assert pq.read_table(tiny_disk / "lake/shop/orders/main/big").num_rows == 60_000
 
