@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, Self
@@ -39,7 +39,7 @@ from gobblin_dagster.constructs.publishers.sql_names import (
 )
 from gobblin_dagster.constructs.publishers.sql_silence import SILENT_S, Watch, ask_arguments, while_heard
 from gobblin_dagster.constructs.publishers.sql_values import require_fit, with_kept_values
-from gobblin_dagster.constructs.publishers.sql_waits import bound_waits, holders, is_wait_over
+from gobblin_dagster.constructs.publishers.sql_waits import bound_waits, holders, is_locked, is_wait_over
 from gobblin_dagster.constructs.publishers.sql_widen import widen_columns
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
@@ -313,6 +313,16 @@ class LoadSqlTableStep:
                 self._load(connection, storage, table)
                 connection.commit()
 
+    def forbid(self) -> None:
+        """Note the commit without a table: a load that begins later finds it noted, and does nothing."""
+
+        def note(connection: sa.Connection) -> None:
+            _make(connection, self._ledger)
+            if self._note(connection, table=""):
+                connection.commit()
+
+        self._database.unless_away(note, self.commit.dataset_urn)
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"key": list(self.key), "newest_by": list(self.newest_by)}
 
@@ -404,8 +414,8 @@ class LoadSqlTableStep:
     def _full_name(self) -> str:
         return f"{self.schema}.{self.table}".lstrip(".")
 
-    def _note(self, connection: sa.Connection) -> bool:
-        """Write our ledger row; waits for another transaction that writes the same row.
+    def _note(self, connection: sa.Connection, table: str | None = None) -> bool:
+        """Write our ledger row, of another table if one is given; waits for a transaction that writes the same row.
 
         Return False if that one was committed.
         """
@@ -414,7 +424,7 @@ class LoadSqlTableStep:
             "branch": self.commit.branch,
             "job": self.commit.job,
             "dataset_urn": self.commit.dataset_urn,
-            "table_name": self._full_name,
+            "table_name": self._full_name if table is None else table,
             "low": self.commit.low,
             "high": self.commit.high,
             "published_at": self.commit.published_at or None,
@@ -486,6 +496,17 @@ class _Database:
             raise StorageError(
                 operation="publish to table", path=self.table, problem=problem, dataset_urn=dataset_urn
             ) from None
+
+    def unless_away(self, work: Callable[[sa.Connection], None], dataset_urn: str) -> None:
+        """Do what harms nobody if it fails; raises StorageError if another session holds what it needs."""
+        try:
+            with self._engine().connect() as connection:
+                work(connection)
+        except EnvironmentFaultError:
+            return
+        except DBAPIError as error:
+            if is_wait_over(error) or is_locked(error):
+                raise self._held(error, dataset_urn) from None
 
     def _refusal(self, error: DBAPIError) -> str:
         if not lacks_right(error, self.backend):

@@ -6,8 +6,8 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gobblin_dagster.core.commit import WAITING, CommitGroup, SequenceState, StoredSequence
-from gobblin_dagster.core.errors import CorruptRecordError, UsageError
+from gobblin_dagster.core.commit import WAITING, CanBeForbidden, CommitGroup, SequenceState, StoredSequence
+from gobblin_dagster.core.errors import CorruptRecordError, StepRefusedError, UsageError
 from gobblin_dagster.core.utils.table import ShownAsFacts
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.committer import Committer
@@ -75,6 +75,7 @@ def abandon_sequence(
             of its group (`commit.scope: job`).
         DatasetBusyError: a run works on the dataset, or on the dataset of the leader.
         CorruptRecordError, CommitConflictError, StorageError: as `Committer.abandon`.
+        StorageError: a run may be loading the rows into a table now, see `CanBeForbidden`.
     """
     stored = _load(store, sequence_id)
     job = project.job(stored.job)
@@ -89,6 +90,8 @@ def abandon_sequence(
         # Loaded again under the lease: a run may have finished it meanwhile.
         stored = _load(store, sequence_id)
         _require_decided(store, stored, group)
+        if stored.state is SequenceState.QUARANTINED:
+            _forbid(store, stored)
         committer = Committer.of(job.commit, store, project.storage(job))
         committer.abandon(stored, leases.epoch(stored.dataset_urn), said)
     after = store.load_sequence(sequence_id) or stored
@@ -106,6 +109,17 @@ def _require_decided(store: StateStore, stored: StoredSequence, group: CommitGro
             hint=f"Abandon {leader.id}, that of dataset {leader.dataset_urn!r}: the next run then undoes the others. "
             "Those that it cannot undo can be abandoned after that.",
         )
+
+
+def _forbid(store: StateStore, stored: StoredSequence) -> None:
+    """Keep a run that is only frozen from doing the steps when it wakes: their rows are read again by then."""
+    try:
+        steps = decode_sequence(stored, store.places).steps
+    except (CorruptRecordError, StepRefusedError):
+        return
+    for step in steps:
+        if isinstance(step, CanBeForbidden):
+            step.forbid()
 
 
 def _load(store: StateStore, sequence_id: str) -> StoredSequence:

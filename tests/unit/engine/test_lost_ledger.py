@@ -4,6 +4,7 @@ once."""
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -16,13 +17,16 @@ from gobblin_dagster.constructs.publishers import sql_table
 from gobblin_dagster.constructs.publishers.iceberg_steps import IcebergCatalog
 from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep, SqlTablePublisher
 from gobblin_dagster.core.commit import SequenceState
+from gobblin_dagster.core.errors import StorageError
 from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.maintenance.abandon import abandon_sequence
 from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.engine.run.store_check import refused_datasets
 from gobblin_dagster.engine.snapshots import lost_store
 from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.storage.local import LocalStorage
 from tests.unit.constructs.publishers import test_delta, test_iceberg
 from tests.unit.constructs.publishers.table_jobs import at_commit, check_lost_store, set_back, start_at, table_job
 from tests.unit.engine.jobs import job_spec, project, run
@@ -122,6 +126,38 @@ def test_rows_of_a_commit_that_a_person_abandoned_are_not_loaded_again(
     start_at(tmp_path, job, "20")
     assert run(tmp_path, job).status is RunStatus.SUCCEEDED
     assert read() == list(range(30))
+
+
+def test_run_that_wakes_after_its_commit_was_abandoned_loads_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen: list[LoadSqlTableStep] = []
+    execute = LoadSqlTableStep.execute
+
+    def freeze(self: LoadSqlTableStep, _: Storage) -> None:
+        frozen.append(self)
+        raise OSError("frozen")
+
+    run(tmp_path, rows(10))
+    with monkeypatch.context() as patched:
+        patched.setattr(LoadSqlTableStep, "execute", freeze)
+        run(tmp_path, rows(20))
+    opened = project(tmp_path, rows(20))
+    with closing(opened.open_store()) as store:
+        (waiting,) = store.load_sequences("numbers", {SequenceState.PREPARED})
+        abandon_sequence(opened, store, waiting.id)
+        # In the middle of its load: nobody knows yet how that ends.
+        with closing(sqlite3.connect(tmp_path / "warehouse.db")) as other, monkeypatch.context() as patched:
+            other.execute("BEGIN IMMEDIATE")
+            made = sa.create_engine(f"sqlite:///{tmp_path}/warehouse.db", connect_args={"timeout": 0})
+            patched.setattr(sql_table, "make_engine", lambda *_: made)
+            with pytest.raises(StorageError, match="another session holds it"):
+                abandon_sequence(opened, store, waiting.id)
+        assert abandon_sequence(opened, store, waiting.id).state is SequenceState.ABORTED
+    assert run(tmp_path, rows(20)).status is RunStatus.SUCCEEDED
+    execute(frozen[0], LocalStorage())
+    assert run(tmp_path, rows(30)).status is RunStatus.SUCCEEDED
+    assert table_ids(tmp_path) == list(range(30))
 
 
 def test_startpoint_that_an_older_copy_of_the_store_brings_back_decides_nothing(tmp_path: Path) -> None:
