@@ -138,3 +138,15 @@ def test_load_is_given_up_if_nothing_answers(url: sa.URL, proxy: Proxy, monkeypa
 def test_statement_that_takes_long_is_not_given_up(url: sa.URL, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WAREHOUSE_URL", _text(url))
     _load(url, 1.2)
+
+
+def test_connection_that_was_closed_meanwhile_ends_its_watch(url: sa.URL, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make_engine(parse_url(_text(url), ""), "numbers")
+    with engine.connect() as connection:
+        watch = sql_silence.Watch(connection, engine)
+        driver: Any = connection.connection.dbapi_connection
+        driver.close()
+        monkeypatch.setattr(watch, "_waits", lambda: True)  # as it did when it was looked at
+        threading.Timer(0.2, watch.end).start()
+        watch.run()
+        connection.invalidate()

@@ -65,6 +65,8 @@ class Watch:
         self._kind = "postgresql" if connection.dialect.name == "postgresql" else "mysql"
         self._connection = connection
         self._driver: Any = connection.connection.dbapi_connection
+        library: Any = connection.dialect.loaded_dbapi
+        self._closed = (OSError, AttributeError, library.InterfaceError)
         self._ask = ask
         self._session = connection.scalar(sa.text(_OWN[self._kind]))
         self._was_seen = False
@@ -127,12 +129,12 @@ class Watch:
         left = bytearray(4)
         try:
             fcntl.ioctl(self._descriptor(), termios.TIOCOUTQ, left)
-        except (OSError, AttributeError):
+        except self._closed:
             return False
         return not any(left)
 
     def _cut_off(self) -> None:
-        with suppress(OSError, AttributeError):
+        with suppress(*self._closed):
             cut_off(self._descriptor())
 
     def _descriptor(self) -> int:
