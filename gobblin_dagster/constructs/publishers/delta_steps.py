@@ -87,6 +87,11 @@ class AppendToDeltaStep:
     def listed_files(self) -> Sequence[str]:
         return self.commit.paths
 
+    @property
+    def output_paths(self) -> tuple[str, ...]:
+        """A file of the table's log: neither it nor the table's folder may be a link that leads out of the output."""
+        return (f"{self.location}/_delta_log/_last_checkpoint",)
+
     def is_lost(self) -> bool:
         """Return whether the table lacks the rows of this commit, which was once done."""
         place = (self.location, self.storage_options, self.storage_options_env, self.commit.dataset_urn)

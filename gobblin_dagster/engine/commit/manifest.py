@@ -94,6 +94,11 @@ def write_manifest(
         storage.put_if_absent(
             path, _encode(root, job, dataset_urn, _as_named(storage, root, job, dataset_urn, content))
         )
+    if first < snapshot:
+        # An output without older manifests got those of expired snapshots too, because newer ones change them.
+        oldest = store.load_dataset_states(job, [dataset_urn])[dataset_urn].oldest_snapshot
+        if first < oldest:
+            storage.put_if_absent(expiry_marker(root, job, dataset_urn, oldest), b"")
 
 
 @dataclass(frozen=True, slots=True)

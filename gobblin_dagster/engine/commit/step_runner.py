@@ -12,6 +12,7 @@ from types import MappingProxyType
 from gobblin_dagster.core.commit import CommitSequence, CommitStep
 from gobblin_dagster.core.errors import StagedFileLostError, StepRefusedError
 from gobblin_dagster.core.storage import FolderStorage, Storage, UploadStorage
+from gobblin_dagster.core.traits import StepTraits, traits_of
 from gobblin_dagster.core.utils.parallel import in_parallel
 from gobblin_dagster.engine.commit.links import require_no_way_out
 from gobblin_dagster.engine.commit.listener import CommitListener
@@ -90,7 +91,8 @@ class StepRunner:
                 as far as they could.
         """
         targets = [rename.target for rename in renames_of(sequence.steps)]
-        require_no_way_out(self._storage, sequence.output_root, targets)
+        touched = [*targets, *_changed_by_others(sequence)]
+        require_no_way_out(self._storage, sequence.output_root, touched)
         folders = folders_of(targets)
         for folder in folders:
             if (fault := made.get(folder)) is not None:
@@ -124,7 +126,7 @@ class StepRunner:
         if errors:
             raise min(errors, key=_gravity)
         # A program that replaced a folder while files were moved took them away.
-        require_no_way_out(self._storage, sequence.output_root, targets)
+        require_no_way_out(self._storage, sequence.output_root, touched)
         # The renames must survive a power loss before the watermark may move.
         self.sync_folders(targets)
         executed = sum(count for count, _ in results)
@@ -168,6 +170,13 @@ class StepRunner:
             return False
         step.execute(self._storage)
         return True
+
+
+def _changed_by_others(sequence: CommitSequence) -> Iterator[str]:
+    """Yield the files that steps change which are no renames."""
+    for step in sequence.steps:
+        if not is_rename(step):
+            yield from traits_of(step, StepTraits).output_paths
 
 
 def _chunks(steps: Sequence[CommitStep], size: int) -> Iterator[Sequence[CommitStep]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from gobblin_dagster.constructs.publishers.delta_steps import AppendToDeltaStep
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
+from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.results import DatasetResult
+from gobblin_dagster.engine.run.recovery import recover_job
 from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job
-from tests.unit.engine.jobs import run
+from tests.unit.engine.jobs import project, run
 
 PUBLISHER = {"type": "delta"}
 
@@ -66,6 +69,24 @@ def test_rows_that_somebody_took_back_are_told_before_more_are_published(tmp_pat
     second = {one.dataset_urn: one for one in run(tmp_path, more).datasets}
     assert second["c"].outcome is DatasetOutcome.COMMITTED
     assert table_ids(tmp_path) == sorted([*range(7), *range(3)])
+
+
+def test_table_that_is_a_link_to_a_place_outside_is_not_written_to(tmp_path: Path) -> None:
+    merges = PUBLISHER | {"mode": "merge", "key": ["id"]}
+    run(tmp_path, table_job(merges, {"c": {"rows": 3}}))
+    place, elsewhere = tmp_path / "lake/test/numbers/all", tmp_path / "elsewhere"
+    place.rename(elsewhere)
+    place.symlink_to(elsewhere)
+    held = sorted(elsewhere.rglob("*"))
+    job = table_job(merges, {"c": {"rows": 5}})
+    assert f"leads to {elsewhere}" in run(tmp_path, job).datasets[0].failures[0].message
+    assert sorted(elsewhere.rglob("*")) == held
+    place.unlink()
+    elsewhere.rename(place)
+    opened = project(tmp_path, job)
+    with closing(opened.open_store()) as store:
+        assert [one.state for one in recover_job(JobContext.of(opened, job, store))] == ["committed"]
+    assert table_ids(tmp_path) == [*range(5)]
 
 
 def test_partition_folders_are_partition_columns(tmp_path: Path) -> None:

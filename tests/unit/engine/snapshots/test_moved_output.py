@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from gobblin_dagster.core.errors import CorruptRecordError
+from gobblin_dagster.core.errors import CorruptRecordError, UsageError
 from gobblin_dagster.engine.commit import manifest
 from gobblin_dagster.engine.maintenance.clean import clean
+from gobblin_dagster.engine.maintenance.verify import verify
 from gobblin_dagster.engine.snapshots.reader import read_published
 from tests.unit.engine.jobs import job_spec, project, run
 
@@ -57,6 +58,20 @@ def test_output_that_was_changed_for_another_one_keeps_older_files_where_they_ar
     found = read_published(tmp_path / "new", "numbers", "a", former_roots=[tmp_path / "lake"]).to_arrow("all")
     assert sorted(found.to_table(columns=["id"])["id"].to_pylist()) == list(range(15))
     assert ids(tmp_path) == list(range(10))
+
+
+def test_snapshots_that_expired_in_a_former_output_are_expired_in_the_next_one(tmp_path: Path) -> None:
+    parts: dict[str, Any] = {"publisher": {"type": "replace"}, "commit": {"keep_snapshots": 1}}
+    begin(tmp_path, 10, **parts)
+    begin(tmp_path, 12, **parts)
+    job = job_spec({"a": {"rows": 12}}, **parts)
+    clean(project(tmp_path, job), job)
+    parts["output"] = {"path": "new"}
+    begin(tmp_path, 15, **parts)
+    job = job_spec({"a": {"rows": 15}}, **parts)
+    assert verify(project(tmp_path, job), job).is_whole
+    with pytest.raises(UsageError, match="expired"):
+        read_published(tmp_path / "new", "numbers", "a", 1, former_roots=[tmp_path / "lake"])
 
 
 def test_clean_up_leaves_files_of_a_former_output_and_stops_no_dataset(tmp_path: Path) -> None:
