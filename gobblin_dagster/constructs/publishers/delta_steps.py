@@ -477,10 +477,11 @@ def _checkpointed(location: str, options: dict[str, str] | None) -> Iterator[str
 
 
 def _failed(location: str, dataset_urn: str, error: Exception) -> StorageError:
+    said = str(error).partition("\n   0: ")[0]  # a trace of the library's own calls follows
     return StorageError(
         operation="publish to Delta table",
         path=location,
-        problem=f"{type(error).__name__}: {str(error)[:300]}",
+        problem=f"{type(error).__name__}: {said[:300]}",
         dataset_urn=dataset_urn,
     )
 

@@ -89,6 +89,14 @@ def test_table_that_is_a_link_to_a_place_outside_is_not_written_to(tmp_path: Pat
     assert table_ids(tmp_path) == [*range(5)]
 
 
+def test_damaged_log_is_told_in_one_line(tmp_path: Path) -> None:
+    run(tmp_path, table_job(PUBLISHER, {"c": {"rows": 3}}))
+    newest = max((tmp_path / "lake").rglob("*.json"))
+    newest.write_bytes(newest.read_bytes()[:50])
+    (failure,) = run(tmp_path, table_job(PUBLISHER, {"c": {"rows": 5}})).datasets[0].failures
+    assert re.fullmatch("cannot publish to Delta table .*Json error: [^\n]*", failure.message)
+
+
 def test_partition_folders_are_partition_columns(tmp_path: Path) -> None:
     writer = {"type": "parquet", "partition_by": ["dataset"]}
     run(tmp_path, table_job(PUBLISHER, ROWS, writer=writer))
