@@ -188,10 +188,7 @@ class JobContext:
 
         output_root = self.context.output_root
         shared = shared_folders(self.storage, output_root, urns, committed)
-        base_dir = self.context.construct_context(self.job).base_dir
-        return (
-            shared | unfit_targets(self.job, self.context, urns) | own_output(self.job, output_root, base_dir, datasets)
-        )
+        return shared | unfit_targets(self.job, self.context, urns) | own_output(self.job, self.context, datasets)
 
     def require_new_run_id(self) -> None:
         """Refuse a run id that the job has used before, because the second run would replace the record of the first.

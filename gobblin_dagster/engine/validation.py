@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import posixpath
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -64,9 +65,13 @@ def _refuse_own_output(job: JobSpec, root: Path, source: ReadsPaths) -> None:
     if "://" not in output:
         output = os.path.realpath(root / output)
     context = ConstructContext(job=job.job, base_dir=str(root.resolve()))
+    tables: dict[str, str] = {}
     for branch in job.fork.branches:
         publisher = registry.create(ConstructKind.PUBLISHER, job.publisher_of(branch), context)
-        if place := next(filter(source.would_read, traits_of(publisher, PublisherTraits).places), None):
+        traits = traits_of(publisher, PublisherTraits)
+        if traits.is_in_output:
+            tables[branch.name] = traits.keeps_rows_in
+        if place := next(filter(source.would_read, traits.places), None):
             raise UsageError(
                 problem=f"Job {job.job!r}: the source would read what branch {branch.name!r} publishes ({place}), "
                 "again and again.",
@@ -79,7 +84,12 @@ def _refuse_own_output(job: JobSpec, root: Path, source: ReadsPaths) -> None:
     datasets = ("dataset", f"{job.extract.namespace}.{job.extract.table}", *source.named_datasets())
     for (name, writer), dataset in itertools.product(writers.items(), datasets):
         folder = f"{output.rstrip('/')}/{job.dataset_folder(name, dataset)}"
-        if any(source.would_read(f"{folder}/{file}") for file in _published_names(job.job, name, writer)):
+        files = [f"{folder}/{file}" for file in _published_names(job.job, name, writer)]
+        if name in tables:
+            parent, segment = posixpath.split(folder)
+            table = posixpath.join(parent, tables[name].replace("{dataset}", segment))
+            files += [posixpath.join(table, file) for file in _names(writer, _FILE_OF_TABLE)]
+        if any(map(source.would_read, files)):
             raise UsageError(
                 problem=f"Job {job.job!r}: the source would read what branch {name!r} publishes (in {folder}), "
                 "again and again.",
@@ -88,17 +98,26 @@ def _refuse_own_output(job: JobSpec, root: Path, source: ReadsPaths) -> None:
 
 
 def _published_names(job: str, branch: str, writer: ConstructSpec) -> Iterator[str]:
-    """Yield names as those of a branch's files, below the dataset's folder; partitions hold numbers or dates."""
+    """Yield names as those of a branch's files, below the dataset's folder."""
     options = writer.options
     stem = str(options.get("file_name", "{unique}")).format(unique=f"{0:032x}-wu-00001", job=job, branch=branch, rows=1)
     ending = {"gzip": ".gz", "zstd": ".zst"}.get(str(options.get("compression")), "")
+    for end in {"", ending}:
+        yield from _names(writer, f"{stem}.{writer.type}{end}")
+
+
+def _names(writer: ConstructSpec, file: str) -> Iterator[str]:
+    """Yield a file in the folders of `partition_by`, which hold numbers or dates."""
     levels = [
         level if isinstance(level, str) else level.get("name") or level.get("column") or "level"
-        for level in options.get("partition_by") or ()
+        for level in writer.options.get("partition_by") or ()
     ]
-    for value in ("1", "2013-01-31"):
-        folders = "".join(f"{level}={value}/" for level in levels)
-        yield from {f"{folders}{stem}.{writer.type}{end}": None for end in ("", ending)}
+    for value in ("1", "2013-01-31") if levels else ("",):
+        yield "".join(f"{level}={value}/" for level in levels) + file
+
+
+_FILE_OF_TABLE = f"part-00000-{0:032x}-c000.snappy.parquet"
+"""As deltalake names the files that it writes when it merges rows into a table."""
 
 
 def check_publishers(job: JobSpec) -> None:

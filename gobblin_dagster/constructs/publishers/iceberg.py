@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -75,6 +75,7 @@ class IcebergPublisher(MergingPublisher[IcebergOptions]):
         super().__init__(options, context)
         self.ledger = f"the history of Iceberg table {options.table}"
         self.keeps_rows_in = _place_of(options, context.base_dir)
+        self.places = tuple(_written_files(options, context.base_dir))
 
     def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
         options = self._options
@@ -126,6 +127,14 @@ def _place_of(options: IcebergOptions, base_dir: str) -> str:
     uri = catalog.get("uri") or (f"${{{name}}}" if (name := options.catalog_env.get("uri")) else "")
     table = f"{options.catalog_name}.{options.table}" if catalog.get("type") == "sql" else options.table
     return f"{_LOGIN.sub('//', uri) or catalog.get('type', '')}#{table}"
+
+
+def _written_files(options: IcebergOptions, base_dir: str) -> Iterator[str]:
+    """Yield files as pyiceberg names those that it writes when it merges, if it is known here where they are."""
+    warehouse = _in_project(options.catalog, base_dir).get("warehouse", "").rstrip("/")
+    namespace, _, table = options.table.rpartition(".")
+    for folder in (namespace, f"{namespace}.db") if warehouse else ():
+        yield f"{warehouse}/{folder}/{table}/data/00000-0-00000000-0000-0000-0000-000000000000.parquet"
 
 
 def _in_project(catalog: Mapping[str, str], base_dir: str) -> Mapping[str, str]:

@@ -6,6 +6,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
@@ -208,6 +210,44 @@ def test_output_that_the_source_would_read_is_refused(
         return
     with pytest.raises(UsageError, match="the source would read what branch 'main' publishes"):
         check_parts(job, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "publisher", "place"),
+    [
+        ("*/n/t/{dataset}/*.parquet", {"type": "delta"}, "in .*/lake/n/t/main/dataset"),
+        (
+            "lake/n/t/main/{dataset}/part-*.parquet",
+            {"type": "delta", "table": "dataset"},
+            "in .*/lake/n/t/main/dataset",
+        ),
+        ("*/l/{dataset}/data/*.parquet", {"type": "iceberg"}, ".*/wh/l/t/data/"),
+    ],
+)
+def test_files_that_a_table_library_writes_are_output_too(
+    tmp_path: Path, path: str, publisher: dict[str, Any], place: str
+) -> None:
+    if publisher["type"] == "iceberg":
+        publisher |= {"table": "l.t", "catalog": {"type": "sql", "uri": "sqlite:///c.db", "warehouse": "wh"}}
+    parts = {"extract": {"namespace": "n", "table": "t"}, "output": {"path": "lake"}}
+    source = {"type": "files", "path": path, "format": "parquet"}
+    job = JobSpec.model_validate({"job": "j", "source": source, "publisher": publisher, **parts})
+    with pytest.raises(UsageError, match=f"read what branch 'main' publishes \\({place}"):
+        check_parts(job, tmp_path)
+
+
+def test_rows_that_were_merged_into_a_table_are_not_read_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "in/d").mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "in/d/1.parquet")
+    source = {"type": "files", "path": "in/{dataset}/*.parquet", "format": "parquet"}
+    publisher = {"type": "delta", "mode": "merge", "key": ["id"]}
+    parts = {"extract": {"namespace": "n", "table": "t"}, "output": {"path": "lake"}}
+    job = JobSpec.model_validate({"job": "j", "source": source, "publisher": publisher, **parts})
+    assert run(tmp_path, job).datasets[0].rows_read == 1
+    (tmp_path / "in/again").symlink_to(tmp_path / "lake/n/t/main")
+    refused = run(tmp_path, job).datasets[0]
+    assert (refused.dataset_urn, refused.rows_read) == ("again", 0)
+    assert "this job has published it, and would read it again and again" in refused.failures[0].message
 
 
 def test_own_output_is_not_read_through_a_link_inside_of_the_sources_folders(tmp_path: Path) -> None:
