@@ -152,6 +152,16 @@ def test_text_that_does_not_fit_its_columns_is_no_null_unless_told_so(
     assert _run(tmp_path, _job(source), runner).outcome is DatasetOutcome.COMMITTED
 
 
+def test_fields_of_json_that_columns_do_not_declare_are_named(tmp_path: Path, runner: SparkRunner) -> None:
+    text = '{"id": 1, "at": {"x": 1, "y": 2}, "tags": [{"a": 1, "b": 2}], "More": 1}\n'
+    (tmp_path / "a.json").write_text(text)
+    columns = "id bigint, at struct<x: int>, tags array<struct<a: int>>, more int"
+    job = _job({"format": "json", "path": "a.json", "columns": columns, "watermark": {"column": "id", "type": "long"}})
+    (dataset,) = plan_job(project(tmp_path, job), job, spark=runner).datasets
+    fields = "'More', 'at.y', 'tags.b'"
+    assert list(dataset.notes) == [f"field(s) of the rows that `columns` does not declare were left out: {fields}."]
+
+
 @pytest.mark.parametrize("kind", ["long", "timestamp", "date"])
 def test_table_that_was_emptied_or_made_anew_below_its_watermark_is_named(
     tmp_path: Path, runner: SparkRunner, kind: str

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from gobblin_dagster.constructs.decoders.left_out import LeftOutFields
 from gobblin_dagster.constructs.records import load_object
 from gobblin_dagster.constructs.sources.spark.options import DATASET, ReadOptions, SparkOptions
 from gobblin_dagster.core.allow import EVERYTHING, AllowLists
@@ -21,6 +24,8 @@ _STRICT = {
 """Options by format that hold unless the job sets others."""
 _NAMED = re.compile("SubqueryAlias (.+)")
 """A table that a query or a view reads, as EXPLAIN writes it, or the query's own name for something."""
+_LOOKED_AT = 100
+"""Rows of JSON that are searched for fields without a column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,19 @@ class Frames:
         if not self.options.query:
             return self._read(session, self.options, dataset, more or {})
         return self._queried(session, self.options.query, dataset)
+
+    def left_out(self, session: Any, dataset: str) -> tuple[str, ...]:
+        """Name fields of the first rows of JSON that `columns` does not declare: Spark drops them without a word."""
+        read, texts = self.options, self._texts(self.options, dataset)
+        if read.format.lower() != "json" or not (read.path and read.columns) or "multiline" in map(str.lower, texts):
+            return ()
+        columns = self._read(session, read, dataset, {}).schema.jsonValue()["fields"]
+        found = LeftOutFields({field["name"]: _shape(field["type"]) for field in columns}, "the rows")
+        lines = session.read.options(**texts).text(self._path(read, dataset))
+        for line in lines.select("value").limit(_LOOKED_AT).collect():
+            with suppress(ValueError):  # Spark names it when it reads the row
+                found.add(json.loads(line[0]))
+        return found.notes()
 
     def refresh(self, session: Any, dataset: str) -> None:
         """Let Spark look at the tables of catalogs again.
@@ -102,7 +120,7 @@ class Frames:
         return session.sql(query.replace(DATASET, quoted(dataset)), **views)
 
     def _read(self, session: Any, read: ReadOptions, dataset: str, more: Mapping[str, Any]) -> Any:
-        texts = {k: v.replace(DATASET, dataset) if isinstance(v, str) else v for k, v in read.options.items()}
+        texts = self._texts(read, dataset)
         # By default, Spark makes NULL of values that do not fit, and assigns CSV columns by position. Make both errors.
         reader = session.read.options(**_STRICT.get(read.format.lower(), {})).options(**texts, **more)
         if read.table:
@@ -122,12 +140,26 @@ class Frames:
             raise InvalidSpecError(file=f"Job {self.job!r}", faults=(SpecFault("source.path", problem),))
 
     @staticmethod
+    def _texts(read: ReadOptions, dataset: str) -> dict[str, Any]:
+        return {k: v.replace(DATASET, dataset) if isinstance(v, str) else v for k, v in read.options.items()}
+
+    @staticmethod
     def _table(read: ReadOptions, dataset: str) -> str:
         return read.table.replace(DATASET, quoted(dataset))
 
     def _path(self, read: ReadOptions, dataset: str) -> str:
         path = read.path.replace(DATASET, dataset)
         return path if path.startswith("/") or "://" in path else f"{self.base_dir}/{path}"
+
+
+def _shape(kind: Any) -> Any:
+    """Return a type of Spark's JSON as a shape, of which only names of fields count."""
+    match kind:
+        case {"type": "struct", "fields": fields}:
+            return {field["name"]: _shape(field["type"]) for field in fields}
+        case {"type": "array", "elementType": item}:
+            return [_shape(item)]
+    return ""
 
 
 def quoted(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -181,7 +182,11 @@ class SparkSource:
         self._frames.refresh(session, dataset)
         if history is not None:
             return SnapshotPlanner(self._options, history, is_full).offer(session, dataset, urn, state)
-        frame = self._frames.whole(session, dataset)
+        offer = self._offer_rows(self._frames.whole(session, dataset), urn, state, now)
+        left_out = self._frames.left_out(session, dataset) if offer.work_units else ()
+        return replace(offer, notes=[*offer.notes, *left_out])
+
+    def _offer_rows(self, frame: Any, urn: str, state: DatasetState | None, now: datetime) -> DatasetOffer:
         if self._options.watermark is not None:
             return ColumnPlanner(self._options, now).offer(frame, urn, state)
         # Everything is read in each run; the position is only the time of the plan.
