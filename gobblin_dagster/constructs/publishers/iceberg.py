@@ -75,7 +75,7 @@ class IcebergPublisher(MergingPublisher[IcebergOptions]):
         super().__init__(options, context)
         self.ledger = f"the history of Iceberg table {options.table}"
         self.keeps_rows_in = _place_of(options, context.base_dir)
-        self.places = tuple(_written_files(options, context.base_dir))
+        self.places = tuple(_written_files(options, context.base_dir)) if self.merges else ()
 
     def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
         options = self._options

@@ -221,7 +221,7 @@ def test_output_that_the_source_would_read_is_refused(
             {"type": "delta", "table": "dataset"},
             "in .*/lake/n/t/main/dataset",
         ),
-        ("*/l/{dataset}/data/*.parquet", {"type": "iceberg"}, ".*/wh/l/t/data/"),
+        ("*/l/{dataset}/data/*.parquet", {"type": "iceberg", "mode": "merge", "key": ["id"]}, ".*/wh/l/t/data/"),
     ],
 )
 def test_files_that_a_table_library_writes_are_output_too(
