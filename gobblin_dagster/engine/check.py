@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gobblin_dagster.constructs.extras import missing_extras, missing_store_extras
 from gobblin_dagster.core.errors import EnvironmentFaultError, InvalidSpecError, SpecFault, UsageError
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.utils.table import Column, Table
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.allowed import faults_of
@@ -94,7 +95,12 @@ def check_project(root: Path) -> ProjectCheck:
     judged = [_judged(job, root, project) for job in loaded]
     good = [one for one in judged if not one.faults]
     unread = [*_judged_store(root, project), *unread]
-    return ProjectCheck((*good, *unread, *(one for one in judged if one.faults)))
+    return ProjectCheck((*good, *map(_without_secrets, (*unread, *(one for one in judged if one.faults)))))
+
+
+def _without_secrets(file: CheckedFile) -> CheckedFile:
+    """Hide values of variables in faults: libraries and the user's own classes may say what they got."""
+    return replace(file, faults=tuple(replace(fault, problem=hidden(fault.problem)) for fault in file.faults))
 
 
 def _judged_store(root: Path, project: ProjectSpec) -> Iterator[CheckedFile]:

@@ -203,3 +203,14 @@ def test_check_of_one_file_says_nothing_of_the_others(cli: Cli, project: Path) -
     assert (called.code, "numbers" in called.out) == (2, False)
     called = cli("check", "jobs/two.yaml")
     assert (called.code, "jobs/two.yaml is no job file of the project" in called.err) == (2, True)
+
+
+def test_value_of_a_variable_is_not_shown_where_a_class_is_not_found(
+    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("API_TOKEN", "opensesame77")
+    fork = {"operator": {"type": "records", "operator": "os:Path${API_TOKEN}"}, "branches": [{"name": "one"}]}
+    write_job(project, {"a": {"rows": 1}}, job="bad", fork=fork)
+    called = cli("check")
+    assert "cannot load os:Path" in called.out
+    assert "opensesame77" not in called.out
