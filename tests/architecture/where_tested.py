@@ -222,7 +222,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "engine/commit/path_guard.py": ("unit/engine/commit/test_build.py", "staging folder must lie inside"),
     "engine/commit/staging.py": ("faults/test_planted_bugs.py", ""),
     "engine/commit/step_runner.py": ("unit/engine/commit/test_committer.py", ""),
-    "engine/commit/step_store.py": ("contract/test_step_store.py", ""),
     "engine/commit/steps/transaction.py": ("contract/test_step_store.py", ""),
     "engine/commit/undo.py": ("faults/test_planted_bugs_deeper.py", ""),
     "engine/job_context.py": ("unit/engine/run/test_job_run.py", ""),

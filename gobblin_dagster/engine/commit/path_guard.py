@@ -34,7 +34,7 @@ def check_paths(sequence: CommitSequence) -> None:
 
     Targets must be below the output root and outside its internal folder. Staging folders must be inside the internal
     folder and not among the manifests; if the sequence is staged beside the output, they must be apart from the output
-    root. Sources must be in a staging folder of the sequence. No two moves have the same target.
+    root. Sources must be in a staging folder of the sequence. No two moves have the same target or source.
 
     Raises:
         StepRefusedError: one of these does not hold.
@@ -61,10 +61,13 @@ def check_paths(sequence: CommitSequence) -> None:
         return any(folder == staging or is_below(folder, staging) for staging in sequence.staging_dirs)
 
     targets: set[str] = set()
+    sources: set[str] = set()
     for step in renames_of(sequence.steps):
-        if step.target in targets:
-            raise StepRefusedError(step=step.describe(), problem="another step of the sequence has the same target")
-        targets.add(step.target)
+        for path, paths, what in ((step.target, targets, "target"), (step.source, sources, "source")):
+            if path in paths:
+                problem = f"another step of the sequence has the same {what}"
+                raise StepRefusedError(step=step.describe(), problem=problem)
+            paths.add(path)
         folder, _, name = step.target.rpartition("/")
         if not may_receive(folder) or name in {"", ".", "..", INTERNAL_DIR}:
             raise StepRefusedError(

@@ -37,7 +37,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import GobblinDagsterError, StagedFileLostError, StepRefusedError, UsageError
 from gobblin_dagster.core.ids import new_commit_id, new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
-from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.storage import LinkStorage, Storage
 from gobblin_dagster.core.watermark import CompositeWatermark, Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.engine.commit.codec import decode_sequence
@@ -149,7 +149,7 @@ class CommitStepStore:
 
     Args:
         store: a state store of any kind.
-        storage: holds the files.
+        storage: holds the files. In a local one, links that lead out of the output are not followed: `commit` fails.
         output_root: absolute path; targets are below it, sources apart from it (`task-output` beside `job-output`) or
             below its `_gobblin` folder. After their sequence has ended, folders of sources are deleted: those below
             `_gobblin` whole, so each dataset needs its own; other folders only if they are empty.
@@ -170,11 +170,11 @@ class CommitStepStore:
         lease_ttl: timedelta = timedelta(minutes=1),
     ) -> None:
         self._store = store
-        self._storage = storage
         self._root = output_root.rstrip("/")
+        self._storage = storage.confined(self._root) if isinstance(storage, LinkStorage) else storage
         self._clock = clock
         self._ttl = lease_ttl
-        self._committer = Committer(store, storage)
+        self._committer = Committer(store, self._storage)
         self._drafts: dict[str, dict[str, list[AnyStep]]] = {}
 
     # -- the design's methods ------------------------------------------------------------------------------------------
