@@ -6,6 +6,7 @@ unchanged, because it does not move with the project.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -106,10 +107,12 @@ def is_same_place(one: str, other: str) -> bool:
         True
         >>> is_same_place("sqlite:////lake/x.db#main.Orders", "sqlite:////lake/x.db#main.orders")
         True
+        >>> is_same_place("sqlite:////lake/x.db#main.orders", "sqlite+pysqlite:////lake/old/../x.db#main.orders")
+        True
     """
     (scheme, servers, path), (scheme2, servers2, path2) = _parts(one), _parts(other)
     if scheme == scheme2 == "sqlite":
-        path, path2 = _folded(path), _folded(path2)
+        path, path2 = _of_sqlite(path), _of_sqlite(path2)
     return (scheme, path) == (scheme2, path2) and (servers == servers2 or bool(servers & servers2))
 
 
@@ -134,13 +137,13 @@ def _parts(place: str) -> tuple[str, set[str], str]:
     if not mark:
         return "", set(), place
     servers, _, path = rest.partition("/")
-    return scheme, {*servers.split(",")}, path
+    return scheme.partition("+")[0], {*servers.split(",")}, path
 
 
-def _folded(path: str) -> str:
-    """Return the path of a table in SQLite, which compares names without case; that of its file has case."""
+def _of_sqlite(path: str) -> str:
+    """Return the path of a table in SQLite, by its file without `..` and links; names of tables have no case."""
     file, mark, table = path.rpartition("#")
-    return f"{file}{mark}{lower_ascii(table)}" if mark else path
+    return f"{os.path.realpath(file)}{mark}{lower_ascii(table)}" if mark else path
 
 
 def _inside(path: str, folder: str) -> str | None:

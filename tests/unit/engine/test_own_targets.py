@@ -46,6 +46,14 @@ def test_source_that_reads_the_jobs_own_table_or_topic_is_refused(
         check(tmp_path, source, publisher)
 
 
+@pytest.mark.parametrize("url", ["sqlite:///jobs/../x.db", "sqlite:///file.db", "sqlite:///folder/x.db"])
+def test_file_of_sqlite_by_another_name_is_the_jobs_own_too(tmp_path: Path, url: str) -> None:
+    (tmp_path / "file.db").symlink_to(tmp_path / "x.db")
+    (tmp_path / "folder").symlink_to(tmp_path)
+    with pytest.raises(UsageError, match="would read what branch 'main' publishes"):
+        check(tmp_path, SQL | {"url": url, "tables": ["t"]}, table("sqlite:///x.db", "t"))
+
+
 @pytest.mark.parametrize(
     ("path", "more", "is_refused"),
     [

@@ -171,9 +171,9 @@ class QuerySource:
             url = parse_url(options.url.get_secret_value(), self._context.base_dir)
         except ValueError:
             return False  # the plan says so
-        server, mark, table = path.rpartition("#")
+        table = path.rpartition("#")[2]
         place = table_place(url, table)
-        if options.query or not mark or not place.startswith(f"{server}#"):
+        if options.query or not is_same_place(place, path):
             return False
         is_named = any(is_same_place(place, table_place(url, name)) for name in options.tables)
         flags = re.IGNORECASE if url.get_backend_name() == "sqlite" else re.NOFLAG  # which has names as they were made
