@@ -111,9 +111,8 @@ def is_same_place(one: str, other: str) -> bool:
         True
     """
     (scheme, servers, path), (scheme2, servers2, path2) = _parts(one), _parts(other)
-    if scheme == scheme2 == "sqlite":
-        path, path2 = _of_sqlite(path), _of_sqlite(path2)
-    return (scheme, path) == (scheme2, path2) and (servers == servers2 or bool(servers & servers2))
+    is_one = path == path2 or (scheme == "sqlite" and _is_same_table(path, path2))
+    return scheme == scheme2 and is_one and (servers == servers2 or bool(servers & servers2))
 
 
 def each_server(place: str) -> list[str]:
@@ -140,10 +139,12 @@ def _parts(place: str) -> tuple[str, set[str], str]:
     return scheme.partition("+")[0], {*servers.split(",")}, path
 
 
-def _of_sqlite(path: str) -> str:
-    """Return the path of a table in SQLite, by its file without `..` and links; names of tables have no case."""
-    file, mark, table = path.rpartition("#")
-    return f"{os.path.realpath(file)}{mark}{lower_ascii(table)}" if mark else path
+def _is_same_table(path: str, path2: str) -> bool:
+    """Compare tables in SQLite: names without case, and only if these are equal the files, without `..` and links."""
+    (file, mark, table), (file2, mark2, table2) = path.rpartition("#"), path2.rpartition("#")
+    if not mark or not mark2 or lower_ascii(table) != lower_ascii(table2):
+        return False
+    return file == file2 or os.path.realpath(file) == os.path.realpath(file2)
 
 
 def _inside(path: str, folder: str) -> str | None:
