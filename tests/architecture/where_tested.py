@@ -85,6 +85,10 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "gobblin_dagster.constructs.publishers.iceberg_steps",
     ),
     "constructs/publishers/iceberg_steps.py": ("unit/constructs/publishers/test_merge_rule.py", ""),
+    "constructs/publishers/kafka_notes.py": (
+        "integration/kafka/test_publish.py",
+        "def test_notes_behind_the_transaction_of_a_killed_run_count",
+    ),
     "constructs/publishers/merge_files.py": (
         "unit/constructs/publishers/test_merge_rule.py",
         "gobblin_dagster.constructs.publishers.iceberg_steps > gobblin_dagster.constructs.publishers.iceberg_merge",

@@ -6,7 +6,6 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Self
 from urllib.parse import quote, unquote
 
@@ -18,11 +17,11 @@ from gobblin_dagster.constructs.clients.kafka import (
     KafkaConnection,
     is_absent,
     is_forbidden,
-    is_of_group,
     new_client,
     topic_ids,
     topic_place,
 )
+from gobblin_dagster.constructs.publishers.kafka_notes import TOPIC_ID, CommitNote, commit_notes, new_producer
 from gobblin_dagster.constructs.publishers.tables import TableCommit, TablePublisher, batches_of
 from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.core.commit import CommitStep
@@ -35,10 +34,6 @@ from gobblin_dagster.core.traits import ALL_WIDENINGS
 from gobblin_dagster.core.utils.optional_packages import optional_package
 
 BATCH_ROWS = 10_000
-_TRANSACTION_MS = 15 * 60 * 1000
-"""Brokers' default limit for a transaction; the rows of one publication must be sent within it."""
-_TOPIC_ID = "gobblin-topic-id"
-"""Header of a note: the id of the topic that the rows were sent to."""
 
 TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$", max_length=200)]
 """Topic names that brokers accept; case matters."""
@@ -113,23 +108,32 @@ class KafkaTopicPublisher(TablePublisher[KafkaTopicOptions]):
 
     def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
         options = self._options
-        _new_producer(options, "gobblin")  # a setting that it refuses is told before anything is read
+        new_producer(options, "gobblin")  # a setting that it refuses is told before anything is read
         found: dict[str, dict[str, NotedCommit]] = {}
+
+        def names_of(key: str) -> tuple[str, str] | None:
+            # Names of branches and topics contain no slash; the urn is quoted.
+            place, *names = key.split("/")
+            if place != "gobblin" or len(names) != 4 or names[::3] != [self._context.job, options.topic]:
+                return None
+            return unquote(names[1]), names[2]
+
+        def is_asked(key: str) -> bool:
+            names = names_of(key)
+            return names is not None and names[0] in datasets
+
         with _errors(options.topic, options.commits_topic):
-            notes = _notes(options, options.commits_topic)
+            notes = commit_notes(options, options.commits_topic, is_asked)
             topic_id = _topic_id(options, options.topic) if notes else None
             for key, note in notes.items():
-                # Names of branches and topics contain no slash; the urn is quoted.
-                place, *names = key.split("/")
-                is_ours = place == "gobblin" and len(names) == 4 and names[::3] == [self._context.job, options.topic]
-                if is_ours and note.is_of(topic_id):
-                    found.setdefault(unquote(names[1]), {})[names[2]] = note.commit
+                if (names := names_of(key)) is not None and note.is_of(topic_id):
+                    found.setdefault(names[0], {})[names[1]] = note.commit
         return {urn: set(found[urn].values()) for urn in datasets if urn in found}
 
     def _step(self, view: PublishView) -> SendToKafkaStep:
         options = self._options
         # A step keeps its settings: with wrong ones it could never be done, whatever is corrected in the job file.
-        _new_producer(options, "gobblin")
+        new_producer(options, "gobblin")
         return SendToKafkaStep(commit=TableCommit.of(view, staged=True), key=options.key, **self._place())
 
     def aimed(self, step: CommitStep, folder: str) -> CommitStep | None:
@@ -173,21 +177,23 @@ class SendToKafkaStep:
     def is_lost(self) -> bool:
         """Return whether the topic lacks the rows of this commit, which was once done."""
         with self._errors():
-            note = _notes(self.connection, self.commits_topic).get(self._name)
+            note = self._last_note()
             if note is None or note.commit.commit_id != self.commit.commit_id:
                 return True
             return not note.is_of(_topic_id(self.connection, self.topic))
 
     def execute(self, storage: Storage) -> None:
         with optional_package("confluent_kafka"):
-            from confluent_kafka import KafkaException  # noqa: PLC0415  # as in `_new_producer`
+            from confluent_kafka import KafkaException  # noqa: PLC0415  # as in `_errors`
 
         with self._errors():
             self._make_commits_topic()
-            producer = _new_producer(self.connection, self._name)
+            producer = new_producer(self.connection, self._name)
             # From here on, no other run can end a transaction of this dataset: check again whether one has.
             producer.init_transactions(self.connection.timeout_s)
-            if self._last_commit() == self.commit.commit_id:
+            notes = self._notes()
+            last = notes.get(self._name)
+            if self._abandoned_name in notes or (last is not None and last.commit.commit_id == self.commit.commit_id):
                 return
             self._require_topic(producer)
             producer.begin_transaction()
@@ -199,6 +205,22 @@ class SendToKafkaStep:
                 with suppress(KafkaException):
                     producer.abort_transaction(self.connection.timeout_s)
                 raise
+
+    def forbid(self) -> None:
+        """End the transaction of a run that may be sending, and note that the commit is abandoned.
+
+        A run that wakes in its transaction is refused by Kafka; one that has not begun it finds the note.
+        """
+        with optional_package("confluent_kafka"):
+            from confluent_kafka import KafkaException  # noqa: PLC0415  # as in `_errors`
+
+        with suppress(KafkaException):  # the brokers are away, maybe for ever: rows must be read again all the same
+            self._make_commits_topic()
+            producer = new_producer(self.connection, self._name)
+            producer.init_transactions(self.connection.timeout_s)
+            producer.begin_transaction()
+            _produce(producer, self.commits_topic, self._abandoned_name, "abandoned", [])
+            commit_all(producer, self.connection.timeout_s)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"connection": self.connection.model_dump()}
@@ -219,6 +241,11 @@ class SendToKafkaStep:
         """Name of the dataset's branch: key in the commits topic, and transactional id."""
         return f"gobblin/{self.commit.job}/{quote(self.commit.dataset_urn, safe='')}/{self.commit.branch}/{self.topic}"
 
+    @property
+    def _abandoned_name(self) -> str:
+        """Key in the commits topic that is there once this commit was abandoned."""
+        return f"{self._name}/{self.commit.commit_id}"
+
     def _send(self, producer: Any, storage: Storage) -> None:
         context = ConstructContext(self.commit.job, "", self.commit.dataset_urn, self.commit.branch)
         as_json = JsonRows("publisher 'kafka_topic'", context)
@@ -236,7 +263,9 @@ class SendToKafkaStep:
             raise StepRefusedError(step=self.describe(), problem=problem) from error
         except ConvertError as error:
             raise StepRefusedError(step=self.describe(), problem=error.problem) from error
-        note = [(_TOPIC_ID, (_topic_id(self.connection, self.topic) or "").encode())]
+        # The note comes last: what stands between it and its commit is hidden from all readers of the commits topic.
+        _wait_until_sent(producer, self.connection.timeout_s)
+        note = [(TOPIC_ID, (_topic_id(self.connection, self.topic) or "").encode())]
         _produce(producer, self.commits_topic, self._name, self.commit.commit_id, note)
 
     def _too_large(self, sent: int, value: str) -> StepRefusedError:
@@ -259,10 +288,16 @@ class SendToKafkaStep:
             value if value is None or isinstance(value, bytes) else str(value) for value in batch[self.key].to_pylist()
         ]
 
+    def _notes(self) -> dict[str, CommitNote]:
+        return commit_notes(self.connection, self.commits_topic, {self._name, self._abandoned_name}.__contains__)
+
     def _last_commit(self) -> str | None:
         """Return the commit id in the commits topic for the dataset's branch; None if there is none."""
-        last = _notes(self.connection, self.commits_topic).get(self._name)
+        last = self._last_note()
         return None if last is None else last.commit.commit_id
+
+    def _last_note(self) -> CommitNote | None:
+        return self._notes().get(self._name)
 
     def _require_topic(self, producer: Any) -> None:
         """Raise KafkaException if the topic is not there, also if the broker does not make it now that it is asked for.
@@ -270,7 +305,7 @@ class SendToKafkaStep:
         Messages to a topic that is not there wait for minutes, and what fails then is the transaction.
         """
         with optional_package("confluent_kafka"):
-            from confluent_kafka import KafkaException  # noqa: PLC0415  # as in `_new_producer`
+            from confluent_kafka import KafkaException  # noqa: PLC0415  # as in `_errors`
 
         deadline = time.monotonic() + self.connection.timeout_s
         while (
@@ -282,9 +317,9 @@ class SendToKafkaStep:
 
     def _make_commits_topic(self) -> None:
         with optional_package("confluent_kafka"):
-            from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_new_producer`
-            from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # as in `_new_producer`
-            from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415  # as in `_new_producer`
+            from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_errors`
+            from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # as in `_errors`
+            from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415  # as in `_errors`
 
         admin = new_client(AdminClient, self.connection, {})
         # List all topics: asked for a single one, a broker may create it without compaction.
@@ -299,19 +334,6 @@ class SendToKafkaStep:
 
     def _errors(self) -> AbstractContextManager[None]:
         return _errors(self.topic, self.commits_topic, self.commit.dataset_urn)
-
-
-def _new_producer(connection: KafkaConnection, name: str) -> Any:
-    """Return a producer with this transactional id, not connected yet.
-
-    Raises:
-        EnvironmentFaultError: the client's package is not installed, or refuses a setting.
-    """
-    with optional_package("confluent_kafka"):
-        from confluent_kafka import Producer  # noqa: PLC0415  # optional package
-
-    own = {"transactional.id": name, "transaction.timeout.ms": _TRANSACTION_MS}
-    return new_client(Producer, connection, own, {"compression.type": "lz4", "linger.ms": 20})
 
 
 @contextmanager
@@ -342,27 +364,10 @@ def _errors(topic: str, commits_topic: str, dataset_urn: str | None = None) -> I
         ) from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Note:
-    """What the commits topic has of a commit."""
-
-    commit: NotedCommit
-    topic_id: str
-    """Id of the topic that the rows were sent to; empty if brokers have no ids, or an earlier version wrote it."""
-
-    def is_of(self, topic_id: str | None) -> bool:
-        """True if the topic may hold the rows: it was not deleted, or created again, since then."""
-        return topic_id is not None if not self.topic_id else self.topic_id == topic_id
-
-    def is_later(self, other: _Note) -> bool:
-        at, before = self.commit.published_at, other.commit.published_at
-        return at is not None and (before is None or at > before)
-
-
 def _topic_id(connection: KafkaConnection, topic: str) -> str | None:
     """Return the id of a topic, empty if the brokers have none; None if it is not there. Raises KafkaException."""
     with optional_package("confluent_kafka"):
-        from confluent_kafka import KafkaException  # noqa: PLC0415  # as in `_new_producer`
+        from confluent_kafka import KafkaException  # noqa: PLC0415  # as in `_errors`
 
     ids, faults = topic_ids(connection, [topic])
     if topic in faults and not is_absent(faults[topic]):
@@ -370,49 +375,10 @@ def _topic_id(connection: KafkaConnection, topic: str) -> str | None:
     return ids.get(topic)
 
 
-def _notes(connection: KafkaConnection, commits_topic: str) -> dict[str, _Note]:
-    """Return the note of the last commit of each branch of a dataset, by key in the commits topic."""
-    with optional_package("confluent_kafka"):
-        from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition  # noqa: PLC0415  # as in `_new_producer`
-
-    own = {
-        "group.id": "gobblin-commits-reader",
-        "isolation.level": "read_committed",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "fetch.wait.max.ms": 10,  # the end is told after a fetch without messages, which waits for 500 ms by default
-    }
-    consumer = new_client(Consumer, connection, own)
-    found: dict[tuple[str, int], _Note | None] = {}
-    try:
-        topics = consumer.list_topics(timeout=connection.timeout_s).topics
-        if commits_topic not in topics:
-            return {}
-        # A topic that was made by hand, or by the broker, may have several partitions.
-        partitions = sorted(topics[commits_topic].partitions)
-        consumer.assign([TopicPartition(commits_topic, number, OFFSET_BEGINNING) for number in partitions])
-        for message in _messages(consumer, connection.timeout_s, {*partitions}):
-            name = (message.key() or b"").decode(errors="replace")  # other programs' messages may have any key
-            note = None  # somebody deleted the note
-            if message.value() is not None:
-                at = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
-                commit = NotedCommit(message.value().decode(errors="replace"), at)
-                note = _Note(commit, dict(message.headers() or ()).get(_TOPIC_ID, b"").decode(errors="replace"))
-            found[name, message.partition()] = note
-    finally:
-        consumer.close()
-    newest: dict[str, _Note] = {}
-    for (name, _), note in found.items():
-        # A note is in two partitions if some were added since: a name goes to another one then.
-        if note is not None and (name not in newest or note.is_later(newest[name])):
-            newest[name] = note
-    return newest
-
-
 def _produce(producer: Any, topic: str, key: str | bytes | None, value: str, headers: Any) -> bool:
     """Send a message; False if the producer does not send messages of its size."""
     with optional_package("confluent_kafka"):
-        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_new_producer`
+        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_errors`
 
     while True:
         try:
@@ -422,9 +388,27 @@ def _produce(producer: Any, topic: str, key: str | bytes | None, value: str, hea
         except KafkaException as error:
             if error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
                 return False
+            if error.args[0].code() == KafkaError._STATE:
+                producer.commit_transaction()  # the transaction has failed, and this raises the reason
             raise
         else:
             return True
+
+
+def _wait_until_sent(producer: Any, timeout_s: float) -> None:
+    """Wait until all messages are with the brokers, or have failed, however long that takes.
+
+    Raises:
+        KafkaException: no message was delivered for so many seconds.
+    """
+    with optional_package("confluent_kafka"):
+        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_errors`
+
+    waiting = len(producer)
+    while left := producer.flush(timeout_s):
+        if left >= waiting:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        waiting = left
 
 
 def commit_all(producer: Any, timeout_s: float) -> None:
@@ -434,7 +418,7 @@ def commit_all(producer: Any, timeout_s: float) -> None:
         KafkaException: no message was delivered for so many seconds, or the transaction cannot be committed.
     """
     with optional_package("confluent_kafka"):
-        from confluent_kafka import KafkaException  # noqa: PLC0415  # as in `_new_producer`
+        from confluent_kafka import KafkaException  # noqa: PLC0415  # as in `_errors`
 
     while True:
         waiting = len(producer)
@@ -445,20 +429,3 @@ def commit_all(producer: Any, timeout_s: float) -> None:
                 raise
         else:
             return
-
-
-def _messages(consumer: Any, timeout_s: float, unread: set[int]) -> Iterator[Any]:
-    """Yield the messages up to the ends of these partitions; raises KafkaException."""
-    with optional_package("confluent_kafka"):
-        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_new_producer`
-
-    while unread:
-        message = consumer.poll(timeout_s)
-        if message is None:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        if message.error() is None:
-            yield message
-        elif message.error().code() == KafkaError._PARTITION_EOF:
-            unread.discard(message.partition())
-        elif not is_of_group(message.error()):
-            raise KafkaException(message.error())

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
 from gobblin_dagster.constructs.publishers.kafka_topic import SendToKafkaStep
+from gobblin_dagster.core.commit import SequenceState
+from gobblin_dagster.core.errors import StorageError
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.maintenance.abandon import abandon_sequence
+from gobblin_dagster.storage import LocalStorage
 from tests.integration.kafka.test_offsets import wait_until
 from tests.services.kafka import KafkaBroker
 from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, check_lost_store, ids, table_job
-from tests.unit.engine.jobs import run
+from tests.unit.engine.jobs import project, run
 
 
 def publisher(broker: KafkaBroker, topic: str) -> dict[str, Any]:
@@ -194,3 +199,68 @@ def test_broker_that_is_away_is_a_clear_failure_and_the_next_run_makes_good(
 
     assert result.status is RunStatus.FAILED
     assert "cannot publish to Kafka topic away" in result.datasets[0].failures[0].message
+
+
+def test_notes_behind_the_transaction_of_a_killed_run_count(tmp_path: Path, broker: KafkaBroker) -> None:
+    """Brokers hide them until that transaction ends, which the next plan waits for, and then makes happen."""
+    broker.new_topic("behind")
+    to_topic = publisher(broker, "behind")
+    run(tmp_path, table_job(to_topic, {"c": {"rows": 5}}))
+    killed = broker.producer(transactional_id="gobblin/numbers/other/all/behind")
+    killed.init_transactions(30)
+    killed.begin_transaction()
+    killed.produce("behind.commits", b"0", b"gobblin/numbers/other/all/behind")
+    killed.flush(30)
+
+    rows = {"c": {"rows": 9}}
+    assert run(tmp_path, table_job(to_topic, rows)).status is RunStatus.SUCCEEDED
+    rows = {"c": {"rows": 12}}
+    result = run(tmp_path, table_job(to_topic | {"timeout_s": 1}, rows))
+    assert result.status is RunStatus.SUCCEEDED, result.datasets[0].failures
+    assert numbers(broker, "behind") == list(range(12))
+    with pytest.raises(KafkaException, match="fenced"):
+        killed.commit_transaction(30)
+
+
+@pytest.mark.parametrize("in_transaction", [True, False])
+def test_run_that_wakes_after_its_commit_was_abandoned_sends_nothing(
+    tmp_path: Path, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch, in_transaction: bool
+) -> None:
+    topic = f"abandoned-{in_transaction}"
+    broker.new_topic(topic)
+    to_topic = publisher(broker, topic)
+    job = table_job(to_topic, {"c": {"rows": 20}})
+    run(tmp_path, table_job(to_topic, {"c": {"rows": 10}}))
+    execute, send = SendToKafkaStep.execute, SendToKafkaStep._send
+    opened = project(tmp_path, job)
+
+    def abandon() -> None:
+        monkeypatch.undo()
+        with closing(opened.open_store()) as store:
+            (waiting,) = store.load_sequences("numbers", {SequenceState.PREPARED})
+            abandon_sequence(opened, store, waiting.id)
+            assert abandon_sequence(opened, store, waiting.id).state is SequenceState.ABORTED
+        assert run(tmp_path, job).status is RunStatus.SUCCEEDED
+
+    frozen: list[SendToKafkaStep] = []
+
+    def freeze(self: SendToKafkaStep, _: Storage) -> None:
+        frozen.append(self)
+        raise OSError("frozen")
+
+    def freeze_inside(_: SendToKafkaStep, producer: Any, storage: Storage) -> None:
+        abandon()
+        send(frozen[0], producer, storage)
+
+    monkeypatch.setattr(SendToKafkaStep, "execute", freeze)
+    run(tmp_path, job)
+    if in_transaction:
+        monkeypatch.setattr(SendToKafkaStep, "_send", freeze_inside)
+        with pytest.raises(StorageError, match="fenced"):
+            execute(frozen[0], LocalStorage())
+    else:
+        abandon()
+        execute(frozen[0], LocalStorage())
+    assert numbers(broker, topic) == list(range(20))
+    assert run(tmp_path, table_job(to_topic, {"c": {"rows": 30}})).status is RunStatus.SUCCEEDED
+    assert numbers(broker, topic) == list(range(30))
