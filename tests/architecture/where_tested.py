@@ -87,7 +87,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "constructs/publishers/iceberg_steps.py": ("unit/constructs/publishers/test_merge_rule.py", ""),
     "constructs/publishers/kafka_notes.py": (
         "integration/kafka/test_publish.py",
-        "def test_notes_behind_the_transaction_of_a_killed_run_count",
+        "publisher kafka_topic",
     ),
     "constructs/publishers/merge_files.py": (
         "unit/constructs/publishers/test_merge_rule.py",
