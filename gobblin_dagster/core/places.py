@@ -6,12 +6,8 @@ unchanged, because it does not move with the project.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
-
-from gobblin_dagster.core.utils.text import lower_ascii
 
 _PATH = "$path"
 """Key of a JSON object `{"$path": ...}` that holds a stored path, to tell paths from other texts."""
@@ -97,54 +93,6 @@ class Places:
 
 AS_STORED = Places()
 """Changes no path; for readers that do not open files."""
-
-
-def is_same_place(one: str, other: str) -> bool:
-    """Return whether two folders or URLs are one place; of several servers, with commas between, they need share one.
-
-    Example:
-        >>> is_same_place("kafka://one:9092,two:9092/clicks", "kafka://two:9092,three:9092/clicks")
-        True
-        >>> is_same_place("sqlite:////lake/x.db#main.Orders", "sqlite:////lake/x.db#main.orders")
-        True
-        >>> is_same_place("sqlite:////lake/x.db#main.orders", "sqlite+pysqlite:////lake/old/../x.db#main.orders")
-        True
-    """
-    (scheme, servers, path), (scheme2, servers2, path2) = _parts(one), _parts(other)
-    is_one = path == path2 or (scheme == "sqlite" and _is_same_table(path, path2))
-    return scheme == scheme2 and is_one and (servers == servers2 or bool(servers & servers2))
-
-
-def each_server(place: str) -> list[str]:
-    """Return a place once for each of its servers: two that have a text in common are one place (`is_same_place`).
-
-    Example:
-        >>> each_server("kafka://one:9092,two:9092/clicks")
-        ['kafka://one:9092/clicks', 'kafka://two:9092/clicks']
-    """
-    scheme, servers, path = _parts(place)
-    return [f"{scheme}://{server}/{path}" for server in sorted(servers)] or [place]
-
-
-def do_meet(some: Collection[str], others: Collection[str]) -> bool:
-    """Return whether two lists of folders or URLs have a place in common."""
-    return any(is_same_place(one, other) for one in some for other in others)
-
-
-def _parts(place: str) -> tuple[str, set[str], str]:
-    scheme, mark, rest = place.partition("://")
-    if not mark:
-        return "", set(), place
-    servers, _, path = rest.partition("/")
-    return scheme.partition("+")[0], {*servers.split(",")}, path
-
-
-def _is_same_table(path: str, path2: str) -> bool:
-    """Compare tables in SQLite: names without case, and only if these are equal the files, without `..` and links."""
-    (file, mark, table), (file2, mark2, table2) = path.rpartition("#"), path2.rpartition("#")
-    if not mark or not mark2 or lower_ascii(table) != lower_ascii(table2):
-        return False
-    return file == file2 or os.path.realpath(file) == os.path.realpath(file2)
 
 
 def _inside(path: str, folder: str) -> str | None:

@@ -137,6 +137,7 @@ class JobContext:
             unfit=self._unfit,
             lost=partial(self._lost, unseen, is_poll),
             homes=self._homes,
+            base_dir=self.context.base_dir,
         )
         return with_notes_of_idle(plan, unseen) if unseen else plan
 
@@ -176,7 +177,7 @@ class JobContext:
             return {}
         is_of_flow = self.project.has_elsewhere is not None and self.job.job not in self.project.lines
         command = self.project.startpoint_command(is_of_flow=is_of_flow)
-        return moved_in(self.store, known, self._homes(next(iter(known))), command)
+        return moved_in(self.store, known, self._homes(next(iter(known))), command, self.context.base_dir)
 
     def _unfit(self, datasets: Sequence[DatasetPlan]) -> dict[str, str]:
         """Say why datasets cannot be read or published."""

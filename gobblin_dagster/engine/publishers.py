@@ -20,12 +20,14 @@ from gobblin_dagster.core.constructs import (
     WriterContext,
 )
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.same_place import PlaceIdentity
 from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.traits import PublisherTraits, Widening, WriterTraits, traits_of
 from gobblin_dagster.engine.commit.steps import load_own_steps
 from gobblin_dagster.engine.task.branch import widenings_of
 from gobblin_dagster.engine.task.context import RunContext
+from gobblin_dagster.engine.task.publishers import each_publisher
 from gobblin_dagster.spec.job import ConstructSpec, JobSpec, SchemaContract
 from gobblin_dagster.spec.load import output_root
 
@@ -35,12 +37,8 @@ _ANY_PROJECT = "/any/folder/of/a/project"
 
 def make_publishers(job: JobSpec, context: RunContext, dataset_urn: str) -> dict[str, DataPublisher]:
     """Return the publisher of each branch for one publication of a dataset; raises as `Registry.create`."""
-    return {
-        branch.name: registry.create(
-            ConstructKind.PUBLISHER, job.publisher_of(branch), context.construct_context(job, dataset_urn, branch.name)
-        )
-        for branch in job.fork.branches
-    }
+    made = each_publisher(job, context.construct_context(job, dataset_urn))
+    return {branch.name: publisher for branch, publisher in made}
 
 
 def branch_writers(
@@ -70,23 +68,30 @@ def branch_writers(
 
 def publisher_traits(job: JobSpec, dataset_urn: str = "") -> dict[str, PublisherTraits]:
     """Return the traits of each branch's publisher, made for a dataset; raises as `Registry.create`."""
-    found = {}
-    for branch in job.fork.branches:
-        context = ConstructContext(job=job.job, base_dir="", dataset_urn=dataset_urn, branch=branch.name)
-        publisher = registry.create(ConstructKind.PUBLISHER, job.publisher_of(branch), context)
-        found[branch.name] = traits_of(publisher, PublisherTraits)
-    return found
+    made = each_publisher(job, ConstructContext(job=job.job, base_dir="", dataset_urn=dataset_urn))
+    return {branch.name: traits_of(publisher, PublisherTraits) for branch, publisher in made}
 
 
 def branch_homes(
     job: JobSpec, context: RunContext, publishers: Mapping[str, DataPublisher]
 ) -> dict[str, dict[str, str]]:
-    """Return what holds the rows of each branch (`PublisherTraits.holders`), and where, as `DatasetState.places`.
+    """Return what holds the rows of each branch, and where, as `DatasetState.places` (see `branch_places`)."""
+    homes = branch_places(job, context, publishers)
+    return {
+        name: {held: _as_stored(place, context.base_dir) for held, place in home.items()}
+        for name, home in homes.items()
+    }
+
+
+def branch_places(
+    job: JobSpec, context: RunContext, publishers: Mapping[str, DataPublisher]
+) -> dict[str, dict[str, str]]:
+    """Return what holds the rows of each branch (`PublisherTraits.holders`), and where, with values of variables.
 
     Nothing holds the rows of a branch that drops them, or whose writer only shows them. Places have `{dataset}` where
     datasets differ.
     """
-    base, found = f"{context.base_dir.rstrip('/')}/", {}
+    found = {}
     branches = {branch.name: branch for branch in job.fork.branches}
     for name, publisher in publishers.items():
         traits = traits_of(publisher, PublisherTraits)
@@ -94,8 +99,7 @@ def branch_homes(
         elsewhere = f"{folder}/{traits.keeps_rows_in}".rstrip("/") if traits.is_in_output else traits.keeps_rows_in
         holders = traits.holders if _stages_files(job.writer_of(branches[name])) else ()
         places = ((held, folder if held == "files" else elsewhere) for held in holders)
-        # A project's folder may be moved with all that it holds.
-        found[name] = {held: _without_values(place.replace(base, "", 1)) for held, place in places}
+        found[name] = dict(places)
     return found
 
 
@@ -127,10 +131,19 @@ def _stages_files(writer: ConstructSpec) -> bool:
     return traits_of(registry.load(ConstructKind.WRITER, writer.type), WriterTraits).stages_files
 
 
-def _without_values(place: str) -> str:
-    """Return a place without values of variables, which are never stored; a digest tells it from other values."""
-    shown = hidden(place)
-    return place if shown == place else f"{shown} ({body_digest(place)[:_DIGITS]})"
+def _as_stored(place: str, base_dir: str) -> str:
+    """Return a place relative to the project, whose folder may be moved with all that it holds.
+
+    Values of variables are never stored. Digests tell a place from those of other values: one of its text, as older
+    programs stored it alone, and one of each text of its identity.
+    """
+    base = f"{base_dir.rstrip('/')}/"
+    inside = place.replace(base, "", 1)
+    shown = hidden(inside)
+    if shown == inside:
+        return inside
+    texts = (inside, *(text.replace(base, "", 1) for text in PlaceIdentity.of(place, base_dir).texts))
+    return f"{shown} ({' '.join(dict.fromkeys(body_digest(text)[:_DIGITS] for text in texts))})"
 
 
 def inferred_widenings(job: JobSpec) -> frozenset[Widening]:

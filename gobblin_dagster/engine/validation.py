@@ -23,6 +23,7 @@ from gobblin_dagster.core.constructs import (
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.traits import PublisherTraits, SourceTraits, traits_of
 from gobblin_dagster.engine.commit.steps import check_own_step
+from gobblin_dagster.engine.task.publishers import each_publisher
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, ConstructSpec, JobSpec
 from gobblin_dagster.storage import storage_path
 
@@ -66,8 +67,7 @@ def _refuse_own_output(job: JobSpec, root: Path, source: ReadsPaths) -> None:
         output = os.path.realpath(root / output)
     context = ConstructContext(job=job.job, base_dir=str(root.resolve()))
     tables: dict[str, str] = {}
-    for branch in job.fork.branches:
-        publisher = registry.create(ConstructKind.PUBLISHER, job.publisher_of(branch), context)
+    for branch, publisher in each_publisher(job, context):
         traits = traits_of(publisher, PublisherTraits)
         if traits.is_in_output:
             tables[branch.name] = traits.keeps_rows_in
@@ -127,9 +127,8 @@ def check_publishers(job: JobSpec) -> None:
         UsageError: a branch's writer, or the job's `extract`, does not suit its publisher; or runs would replace all
             published data by a part of it; or a trait of a publisher has a wrong type.
     """
-    for branch in job.fork.branches:
+    for branch, publisher in each_publisher(job, ConstructContext(job=job.job, base_dir="")):
         spec, writer = job.publisher_of(branch), job.writer_of(branch)
-        publisher = registry.create(ConstructKind.PUBLISHER, spec, ConstructContext(job=job.job, base_dir=""))
         where = f"Job {job.job!r}, branch {branch.name!r}: publisher {spec.type!r}"
         if isinstance(publisher, JudgesWriter) and (why := publisher.unfit_writer(writer.type, writer.options)):
             raise UsageError(problem=f"{where} cannot use its writer: {why}.")
@@ -155,9 +154,7 @@ def check_publishers(job: JobSpec) -> None:
 def _require_all_rows(job: JobSpec, source: Source) -> None:
     """Raise UsageError if a publisher would delete rows that exist, but that the source may not have read."""
     held = traits_of(source, SourceTraits).holds_back
-    for branch in job.fork.branches if held else ():
-        spec = job.publisher_of(branch)
-        publisher = registry.create(ConstructKind.PUBLISHER, spec, ConstructContext(job=job.job, base_dir=""))
+    for branch, publisher in each_publisher(job, ConstructContext(job=job.job, base_dir="")) if held else ():
         if traits_of(publisher, PublisherTraits).deletes_missing:
             raise UsageError(
                 problem=f"Job {job.job!r}, branch {branch.name!r}: `delete_missing` would delete rows that exist, "

@@ -42,6 +42,7 @@ SCHEMES = {*schemes._TARGETS} - {"file", "memory"}
 """`file` and `memory` are words of many meanings."""
 WHY_SCHEMES_ELSEWHERE = {
     "core/allow.py": "what may be allowed is listed apart from what can be done",
+    "core/same_place.py": "two schemes may be one storage",
     "core/utils/optional_packages.py": "extras have the names of schemes",
     "testing/protocol/": "crash tests name the services that they need",
 }

@@ -297,15 +297,5 @@ def kafka_error(dataset_urn: str, partition: str, error: Any) -> ExtractError | 
 
 
 def topic_place(brokers: str, topic: str) -> str:
-    """Return a topic as a URL, to be compared with others by `is_same_cluster`."""
+    """Return a topic as a URL, to be compared with others by `is_same_place`."""
     return f"kafka://{brokers}/{topic}"
-
-
-def is_same_cluster(brokers: str, others: str) -> bool:
-    """Return whether two lists of brokers name one in common."""
-    return not _addresses(brokers).isdisjoint(_addresses(others))
-
-
-def _addresses(brokers: str) -> set[str]:
-    names = (one.rpartition("://")[2].strip().lower() for one in brokers.split(","))
-    return {f"127.0.0.1{one.removeprefix('localhost')}" if one.startswith("localhost") else one for one in names}

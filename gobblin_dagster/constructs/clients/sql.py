@@ -13,6 +13,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 
 from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.core.same_place import written_servers
 from gobblin_dagster.core.utils.url_text import cuts_password, is_address
 
 MYSQL = ("mysql", "mariadb")
@@ -39,7 +40,6 @@ _INSUFFICIENT_PRIVILEGE = "42501"
 
 _SCHEMAS: Mapping[str, str] = {"postgresql": "public", "sqlite": "main"}
 """Schemas of tables without one; in MySQL, the database."""
-_PORTS: Mapping[str, int] = {"postgresql": 5432, "mysql": 3306}
 _FORM = "postgresql://user:password@host:port/database or sqlite:///file.db"
 
 
@@ -134,7 +134,7 @@ def column_name(reflected: str, dialect: sa.Dialect, *, of_view: bool = False) -
 
 
 def table_place(url: sa.URL, table: str) -> str:
-    """Return a table as a URL that is the same for each way to write it, without user and password.
+    """Return a table as a URL without user and password; `is_same_place` compares it with others.
 
     Args:
         url: from `parse_url`.
@@ -143,5 +143,5 @@ def table_place(url: sa.URL, table: str) -> str:
     backend = "mysql" if url.get_backend_name() in MYSQL else url.get_backend_name()
     schema, _, name = table.rpartition(".")
     schema = schema or _SCHEMAS.get(backend, str(url.database))
-    host = "127.0.0.1" if url.host == "localhost" else (url.host or "").lower()
-    return f"{backend}://{host}:{url.port or _PORTS.get(backend, '')}/{url.database}#{schema}.{name}"
+    servers = written_servers(backend, url.query, url.host or "", str(url.port or ""))
+    return f"{backend}://{servers}/{url.database}#{schema}.{name}"

@@ -84,6 +84,12 @@ class AppendToDeltaStep:
         return table is not None and self._is_in(table)
 
     @property
+    def place(self) -> str:
+        """The folder; empty if the settings of its storage may say at which server it is."""
+        is_elsewhere = "://" in self.location and (self.storage_options or self.storage_options_env)
+        return "" if is_elsewhere else self.location
+
+    @property
     def listed_files(self) -> Sequence[str]:
         return self.commit.paths
 

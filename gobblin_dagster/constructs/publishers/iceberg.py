@@ -17,7 +17,9 @@ from gobblin_dagster.constructs.publishers.iceberg_steps import (
     AppendToIcebergStep,
     IcebergCatalog,
     MergeIntoIcebergStep,
+    is_sql,
     newest_commits,
+    table_place,
 )
 from gobblin_dagster.constructs.publishers.merge_rule import MergeOptions, MergingPublisher
 from gobblin_dagster.constructs.publishers.tables import TableCommit, without_secrets
@@ -25,7 +27,7 @@ from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, PublishView
 from gobblin_dagster.core.traits import Widening
 
-_LOGIN = re.compile(r"//[^/@]*@")
+_LOCAL_FILE = re.compile(r"sqlite(\+\w+)?:///(?!:)")
 
 
 class IcebergOptions(MergeOptions):
@@ -122,11 +124,9 @@ class IcebergPublisher(MergingPublisher[IcebergOptions]):
 
 
 def _place_of(options: IcebergOptions, base_dir: str) -> str:
-    """Return the table as a URL; only SQL catalogs store tables under the catalog's name."""
-    catalog = _in_project(options.catalog, base_dir)
-    uri = catalog.get("uri") or (f"${{{name}}}" if (name := options.catalog_env.get("uri")) else "")
-    table = f"{options.catalog_name}.{options.table}" if catalog.get("type") == "sql" else options.table
-    return f"{_LOGIN.sub('//', uri) or catalog.get('type', '')}#{table}"
+    """Return the table as a URL; the value of a variable is not known when a job file is checked."""
+    catalog = {name: f"${{{variable}}}" for name, variable in options.catalog_env.items() if name == "uri"}
+    return table_place(options.table, options.catalog_name, {**catalog, **_in_project(options.catalog, base_dir)})
 
 
 def _written_files(options: IcebergOptions, base_dir: str) -> Iterator[str]:
@@ -140,9 +140,9 @@ def _written_files(options: IcebergOptions, base_dir: str) -> Iterator[str]:
 def _in_project(catalog: Mapping[str, str], base_dir: str) -> Mapping[str, str]:
     """Return the properties with absolute local paths, so that all processes of a project find one catalog."""
     found = dict(catalog)
-    if catalog.get("uri", "").startswith("sqlite:///") and not catalog["uri"].startswith("sqlite:///:"):
+    if _LOCAL_FILE.match(catalog.get("uri", "")):
         found["uri"] = parse_url(catalog["uri"], base_dir).render_as_string(hide_password=False)
     folder = catalog.get("warehouse", "")
-    if catalog.get("type") == "sql" and folder and "://" not in folder:
+    if is_sql(catalog) and folder and "://" not in folder:
         found["warehouse"] = str(Path(base_dir, folder))
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -25,9 +26,13 @@ from gobblin_dagster.constructs.publishers.tables import (
 from gobblin_dagster.constructs.types.wider import common_type, widenings
 from gobblin_dagster.core.constructs import NotedCommit
 from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError, StepRefusedError, StorageError
+from gobblin_dagster.core.same_place import WAREHOUSE
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.utils.optional_packages import optional_package
+
+_LOGIN = re.compile(r"//[^/@]*@")
+_OF_SQL = ("sqlite", "postgresql")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,22 @@ class IcebergCatalog:
             raise _failed(table, dataset_urn, error) from None
 
 
+def is_sql(catalog: Mapping[str, str]) -> bool:
+    """Return whether a catalog is a SQL database; without a `type`, pyiceberg finds it by the `uri`."""
+    kind = catalog.get("type") or ("sql" if catalog.get("uri", "").startswith(_OF_SQL) else "")
+    return kind.lower() == "sql"
+
+
+def table_place(table: str, catalog_name: str, catalog: Mapping[str, str]) -> str:
+    """Return a table as a URL, without a login; only SQL catalogs store tables under the catalog's name."""
+    uri = _LOGIN.sub("//", catalog.get("uri", ""))
+    if is_sql(catalog):
+        return f"{uri}#{catalog_name}.{table}"
+    if (warehouse := catalog.get("warehouse")) and uri.startswith("http"):
+        return f"{uri}{WAREHOUSE}{warehouse}#{table}"
+    return f"{uri or catalog.get('type', '')}#{table}"
+
+
 @register_commit_step
 @dataclass(frozen=True, slots=True)
 class AppendToIcebergStep:
@@ -80,6 +101,15 @@ class AppendToIcebergStep:
         except StorageError:
             return False  # `execute` checks again, several times
         return table is not None and _holds(table, self.commit)
+
+    @property
+    def place(self) -> str:
+        """The table as a URL; empty if a variable of the catalog is not set here."""
+        try:
+            catalog = resolved(self.catalog, self.catalog_env)
+        except EnvironmentFaultError:
+            return ""
+        return table_place(self.table, self.catalog_name, catalog)
 
     @property
     def listed_files(self) -> Sequence[str]:

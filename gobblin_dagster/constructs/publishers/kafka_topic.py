@@ -166,6 +166,11 @@ class SendToKafkaStep:
     connection: KafkaConnection
 
     @property
+    def place(self) -> str:
+        """The topic as a URL."""
+        return topic_place(self.connection.brokers, self.topic)
+
+    @property
     def loaded_bytes(self) -> int:
         """Bytes of the staged files."""
         return self.commit.size_bytes

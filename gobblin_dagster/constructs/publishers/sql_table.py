@@ -263,6 +263,11 @@ class LoadSqlTableStep:
     """Whether columns of the table may get wider types; False in steps stored by earlier versions."""
 
     @property
+    def place(self) -> str:
+        """The table as a URL; empty if the variable of the database's URL is not set here."""
+        return next(iter(self._database.places_of(self._full_name)), "")
+
+    @property
     def loaded_bytes(self) -> int:
         """Bytes of the staged files."""
         return self.commit.size_bytes

@@ -131,6 +131,15 @@ class KnowsLosses(Protocol):
 
 
 @runtime_checkable
+class HasPlace(Protocol):
+    """A step that knows the place of its table or topic."""
+
+    @property
+    def place(self) -> str:
+        """The table or topic, as `PublisherTraits.keeps_rows_in`, of its dataset; empty if that is not known here."""
+
+
+@runtime_checkable
 class AimsSteps(Protocol):
     """A publisher that can ask its table or topic for the rows of a step that was stored with other settings."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.places import is_same_place
+from gobblin_dagster.core.same_place import is_same_place
 from gobblin_dagster.core.traits import PublisherTraits
 from gobblin_dagster.engine.plan.model import DatasetPlan
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
@@ -21,6 +21,7 @@ def with_branch_notes(
     job: JobSpec,
     traits: Mapping[str, PublisherTraits],
     homes: Mapping[str, Mapping[str, str]],
+    base_dir: str = "",
 ) -> DatasetPlan:
     """Return the plan of a dataset with notes on branches that will not hold each of its rows once.
 
@@ -33,6 +34,7 @@ def with_branch_notes(
         job: the job.
         traits: the traits of each branch's publisher.
         homes: what holds the rows of each branch, and where (`Publishers.homes`).
+        base_dir: absolute folder that relative ones of these places begin at.
     """
     if plan.problem:
         return plan
@@ -46,7 +48,7 @@ def with_branch_notes(
     if any(low != high for parts in begins_at.ranges.values() for low, high in parts):  # else all rows are read
         newer = f"rows {'from the startpoint on' if plan.startpoints else 'that were not read yet'}; {_READ_AGAIN}"
         notes += _begun_now(before, kept, newer)
-        notes += _moved(before, kept, newer)
+        notes += _moved(before, kept, newer, base_dir)
     if (
         plan.has_work
         and kept
@@ -59,7 +61,7 @@ def with_branch_notes(
     return _with_notes(plan, notes)
 
 
-def fresh_branches(before: DatasetState, homes: Mapping[str, Mapping[str, str]]) -> set[str]:
+def fresh_branches(before: DatasetState, homes: Mapping[str, Mapping[str, str]], base_dir: str = "") -> set[str]:
     """Return the branches that certainly hold no row of a dataset yet.
 
     They are new, or go on in a table or topic that no branch has had. It is none if that is not known of all branches.
@@ -67,6 +69,7 @@ def fresh_branches(before: DatasetState, homes: Mapping[str, Mapping[str, str]])
     Args:
         before: the dataset's state.
         homes: as in `with_branch_notes`.
+        base_dir: as there.
     """
     ever = {*before.totals.branch_rows} - {QUARANTINE_BRANCH}
     known = [place for places in before.places.values() for place in places]
@@ -76,7 +79,7 @@ def fresh_branches(before: DatasetState, homes: Mapping[str, Mapping[str, str]])
     def is_fresh(name: str, holder: str, place: str) -> bool:
         if holder == "files":  # snapshots name them in whatever folder
             return name not in ever and name not in before.places
-        return place != "" and not any(is_same_place(place, one) for one in known)
+        return place != "" and not any(is_same_place(place, one, base_dir) for one in known)
 
     return {name for name, home in homes.items() if home and all(is_fresh(name, *one) for one in home.items())}
 
@@ -106,13 +109,13 @@ def _begun_now(before: DatasetState, homes: Mapping[str, Iterable[str]], newer: 
     return notes
 
 
-def _moved(before: DatasetState, homes: Mapping[str, Mapping[str, str]], newer: str) -> Iterator[str]:
+def _moved(before: DatasetState, homes: Mapping[str, Mapping[str, str]], newer: str, base_dir: str) -> Iterator[str]:
     """Tell of branches that go on in another folder, table or topic of the same kind."""
     for name, home in homes.items():
         was = dict(zip(before.holders.get(name, ()), before.places.get(name, ()), strict=False))
         for kind, place in reversed([*home.items()]):
             former = was.get(kind)
-            if not former or not place or is_same_place(former, place):
+            if not former or not place or is_same_place(former, place, base_dir):
                 continue
             lacking = (
                 f"its older files stay in {former}, where snapshots name them"

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.places import do_meet
+from gobblin_dagster.core.same_place import do_meet
 from gobblin_dagster.state.store import StateStore
 
 
 def moved_in(
-    store: StateStore, states: Mapping[str, DatasetState], homes: Mapping[str, Mapping[str, str]], command: str
+    store: StateStore,
+    states: Mapping[str, DatasetState],
+    homes: Mapping[str, Mapping[str, str]],
+    command: str,
+    base_dir: str,
 ) -> dict[str, str]:
     """Return, by dataset.urn, why a run would publish rows of another job twice, or leave some of its own out.
 
@@ -21,21 +25,22 @@ def moved_in(
         states: states of the datasets that have something new, and no startpoint.
         homes: what will hold the rows of each branch, and where (`branch_homes`).
         command: what sets a startpoint, in the words of messages.
+        base_dir: absolute folder that relative places begin at.
     """
     here = [place for home in homes.values() for place in home.values() if place]
     found = {}
     for urn, ours in states.items():
         was = _places(ours, is_last=True)
-        if not here or not was or do_meet(was, here):
+        if not here or not was or do_meet(was, here, base_dir):
             continue
-        goes_back = do_meet(_places(ours), here)
+        goes_back = do_meet(_places(ours), here, base_dir)
         for name in store.list_jobs([urn], {ours.job}):
             other = store.load_readable_states(name, [urn])[0].get(urn)
             theirs = _places(other) if other is not None else []
             says = (
                 f"this job published this dataset up to {ours.watermark} to {was[0]}, and job {name!r} published it up"
             )
-            if other is not None and do_meet(theirs, here):
+            if other is not None and do_meet(theirs, here, base_dir):
                 found[urn] = (
                     f"{says} to {other.watermark} to {here[0]}, where this job would go on. If the two exchanged their "
                     "names or outputs, rows would come twice or be left out: give each its own again. Else "
@@ -43,7 +48,7 @@ def moved_in(
                     f"at {ours.watermark} if both are to publish here"
                 )
                 break
-            if other is not None and goes_back and do_meet(theirs, was):
+            if other is not None and goes_back and do_meet(theirs, was, base_dir):
                 found[urn] = (
                     f"{says} to {other.watermark} there too. This job goes back to {here[0]}, which lacks what it "
                     f"published since it left: {command} says where it goes on there"

@@ -65,6 +65,7 @@ def make_plan(
     unfit: Callable[[Sequence[DatasetPlan]], Mapping[str, str]] | None = None,
     lost: Callable[[Sequence[DatasetPlan], Mapping[str, DatasetState]], Mapping[str, str]] | None = None,
     homes: Callable[[str], Mapping[str, Mapping[str, str]]] | None = None,
+    base_dir: str = "",
 ) -> JobPlan:
     """Plan one run of a job.
 
@@ -84,6 +85,7 @@ def make_plan(
         lost: takes all datasets and the states, and returns, by urn, why a dataset must not go on from its state; it
             fails, also if it has nothing new.
         homes: takes a dataset and returns what holds the rows of each branch, and where (`Publishers.homes`).
+        base_dir: absolute folder that relative ones of these places begin at.
 
     Raises:
         SourceError: the source as a whole cannot be listed. An error of a single dataset is put into its `problem`.
@@ -160,12 +162,15 @@ def make_plan(
                 traits,
                 kept_in,
                 store,
+                base_dir=base_dir,
                 is_limited=limited[one.dataset_urn],
                 in_parts=(in_parts or limited[one.dataset_urn]) and not spec.extract.delta_fields,
             )
             for one in datasets
         )
-    datasets = tuple(with_branch_notes(one, states.get(one.dataset_urn), spec, traits, kept_in) for one in datasets)
+    datasets = tuple(
+        with_branch_notes(one, states.get(one.dataset_urn), spec, traits, kept_in, base_dir) for one in datasets
+    )
     if selection == Selection() and not is_full:
         datasets = with_name_notes(datasets, states)
     datasets = with_costs(datasets, states)

@@ -25,6 +25,7 @@ def judge_rewind(
     homes: Mapping[str, Mapping[str, str]],
     store: StateStore,
     *,
+    base_dir: str = "",
     is_limited: bool = False,
     in_parts: bool = False,
 ) -> DatasetPlan:
@@ -36,6 +37,7 @@ def judge_rewind(
         traits: the traits of each branch's publisher.
         homes: what holds the rows of each branch, and where (`Publishers.homes`).
         store: tells which commit published which file.
+        base_dir: absolute folder that relative ones of these places begin at.
         is_limited: whether work units are left for later runs (`execution.max_work_units`).
         in_parts: whether rows may be published before others that come before them, or without those behind them, and
             the job has no `extract.delta_fields` to tell which one is newer.
@@ -49,7 +51,7 @@ def judge_rewind(
         _require_order(plan, traits, in_parts)
         # Rows of a commit that a person abandoned may be where the state knows of none.
         is_abandoned = store.load_sequences(before.job, {SequenceState.ABORTED}, [plan.dataset_urn], limit=1)
-        fresh = set() if is_abandoned else fresh_branches(before, homes)
+        fresh = set() if is_abandoned else fresh_branches(before, homes, base_dir)
         held = {name: one for name, one in traits.items() if name not in fresh}
         return _judged(plan, before, again, held, store, is_limited)
     except (StartpointError, CorruptRecordError) as error:

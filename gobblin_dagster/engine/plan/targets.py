@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import JudgesTargets, NamesTargets
 from gobblin_dagster.core.errors import InvalidUrnError
 from gobblin_dagster.core.storage import FoldingStorage, Storage
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.task.context import RunContext
+from gobblin_dagster.engine.task.publishers import each_publisher
 from gobblin_dagster.spec.job import JobSpec
 
 
@@ -22,17 +22,11 @@ def unfit_targets(job: JobSpec, context: RunContext, datasets: Collection[str]) 
         UsageError, InvalidSpecError: as `Registry.create`.
     """
     problems: dict[str, str] = {}
-    for branch in job.fork.branches:
-        spec = job.publisher_of(branch)
-        if not issubclass(registry.load(ConstructKind.PUBLISHER, spec.type), NamesTargets | JudgesTargets):
-            continue
-        publisher: object = registry.create(
-            ConstructKind.PUBLISHER, spec, context.construct_context(job, branch=branch.name)
-        )
+    for branch, publisher in each_publisher(job, context.construct_context(job), NamesTargets | JudgesTargets):
         where = f"branch {branch.name!r}: "
         if isinstance(publisher, NamesTargets):
             for target, sharing in _owners(publisher.targets_of(datasets)):
-                why = f"would share the target {target!r} of publisher {spec.type!r}"
+                why = f"would share the target {target!r} of publisher {job.publisher_of(branch).type!r}"
                 problems |= _problems(sharing, where, why)
         if isinstance(publisher, JudgesTargets):
             problems |= {urn: where + why for urn, why in publisher.unfit_targets(datasets).items()}

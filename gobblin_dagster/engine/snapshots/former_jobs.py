@@ -6,20 +6,21 @@ once its own commit is stored: then at least one of the two sees the other one.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, cached_property, partial
 
-from gobblin_dagster.core.commit import WAITING, PublishedFile, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import WAITING, CommitStep, PublishedFile, SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, GobblinDagsterError
-from gobblin_dagster.core.places import do_meet
+from gobblin_dagster.core.same_place import PlaceIdentity, do_meet
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.engine.publishers import LedgerKeeper, branch_homes, ledger_keepers, make_publishers
+from gobblin_dagster.engine.publishers import LedgerKeeper, branch_places, ledger_keepers, make_publishers
 from gobblin_dagster.engine.snapshots.lost_store import MOST_COMMITS, PublishedJob, branch_folder, table_commits
 from gobblin_dagster.spec.job import JobSpec
 
@@ -54,7 +55,8 @@ def published_by_former_jobs(
         is_of_flow: whether the job is one of a flow.
 
     Raises:
-        StorageError, EnvironmentFaultError: the state store or the settings of a publisher cannot be read.
+        StorageError, StepRefusedError, EnvironmentFaultError: the state store, a table or topic, or the settings of a
+            publisher cannot be read.
         TransientError: a store is away.
     """
     place, found = _Place(opened, project), dict[str, str]()
@@ -123,6 +125,7 @@ class _Place:
         self.opened, self.project = opened, project
         self.is_home_of = cache(self._is_home_of)
         self.has_twin = cache(partial(project.has_twin, opened.job.job))
+        self._asked: dict[tuple[str, str, int], Collection[str | None]] = {}
 
     @cached_property
     def _keepers(self) -> list[LedgerKeeper]:
@@ -154,27 +157,59 @@ class _Place:
 
     def _is_sent_here(self, stored: StoredSequence) -> bool:
         """Return whether a commit has files or rows for the places of this job."""
-        from gobblin_dagster.constructs.publishers.tables import AimsSteps  # noqa: PLC0415 - as in `table_commits`
-
-        urn = stored.dataset_urn
         try:
             sequence = decode_sequence(stored, self.opened.store.places, skip_unknown_steps=True)
         except CorruptRecordError:
             return False
-        if self._holds_files(sequence.files, urn):
+        if self._holds_files(sequence.files, stored.dataset_urn):
             return True
         steps = [step for step, _ in table_commits(self.opened, stored)]
-        for keeper in self._keepers if steps else ():
-            if keeper.suffers_again and isinstance(keeper.publisher, AimsSteps):
-                folder = branch_folder(self.opened, keeper.branches[0], urn)
-                if any(keeper.publisher.aimed(step, folder) == step for step in steps):
-                    return True
+        return any(self._is_aimed_here(step, stored) for step in steps)
+
+    def _is_aimed_here(self, step: CommitStep, stored: StoredSequence) -> bool:
+        """Return whether a step has rows for a table or topic of this job, whatever words name it."""
+        from gobblin_dagster.constructs.publishers.tables import AimsSteps  # noqa: PLC0415 - as in `table_commits`
+
+        for number, keeper in enumerate(self._keepers):
+            if not keeper.suffers_again or not isinstance(keeper.publisher, AimsSteps):
+                continue
+            aimed = keeper.publisher.aimed(step, branch_folder(self.opened, keeper.branches[0], stored.dataset_urn))
+            if aimed == step:
+                return True
+            if aimed is None:
+                continue
+            here, there = _place_of(aimed), _place_of(step)
+            if here is not None and there is not None and here.is_same(there):
+                return True
+            may_be = here is None or there is None or here.may_be(there)
+            if may_be and stored.id in self._noted(number, stored):
+                return True
         return False
 
+    def _noted(self, number: int, stored: StoredSequence) -> Collection[str | None]:
+        """Return the newest commits of a dataset that a target has of another job, if nothing else can tell.
+
+        The target is asked for jobs alone that the project has no more: of others it is known where they publish.
+        """
+        name, urn = stored.job, stored.dataset_urn
+        if self.project.has(name):
+            return ()
+        if (name, urn, number) not in self._asked:
+            former = self.opened.job.model_copy(update={"job": name})
+            publisher = ledger_keepers(former, self.opened.context)[number].publisher
+            folder = branch_folder(self.opened, self._keepers[number].branches[0], urn)
+            noted = publisher.newest_commits({urn: folder}).get(urn, ())
+            self._asked[name, urn, number] = {one.commit_id for one in noted}
+        return self._asked[name, urn, number]
+
     def _holds_files(self, files: Iterable[PublishedFile], urn: str) -> bool:
-        branches = self.opened.job.fork.branches
-        folders = tuple(f"{branch_folder(self.opened, branch.name, urn)}/" for branch in branches)
-        return any(file.path.startswith(folders) for file in files)
+        """Return whether one of the files is in a folder of this job."""
+        folders = [branch_folder(self.opened, branch.name, urn) for branch in self.opened.job.fork.branches]
+        theirs = {posixpath.dirname(file.path) for file in files}
+        if any(f"{one}/".startswith(f"{folder}/") for one in theirs for folder in folders):
+            return True
+        ours = [PlaceIdentity.of(folder) for folder in folders] if theirs else []
+        return any(folder.holds(one) for one in map(PlaceIdentity.of, theirs) for folder in ours)
 
     def _is_home_of(self, name: str) -> bool:
         """Return whether the project has a job now that publishes here, as far as that is known."""
@@ -193,8 +228,15 @@ class _Place:
 
     def _homes(self, job: JobSpec) -> list[str]:
         context = self.project.run_context(job, self.opened.context.run_id)
-        homes = branch_homes(job, context, make_publishers(job, context, "any"))
+        homes = branch_places(job, context, make_publishers(job, context, "any"))
         return [place for home in homes.values() for place in home.values() if place]
+
+
+def _place_of(step: CommitStep) -> PlaceIdentity | None:
+    """Return the table or topic of a step; None if that is not known here."""
+    from gobblin_dagster.constructs.publishers.tables import HasPlace  # noqa: PLC0415 - as in `table_commits`
+
+    return PlaceIdentity.of(step.place) if isinstance(step, HasPlace) and step.place else None
 
 
 def _more(theirs: CommittedRanges, ours: CommittedRanges) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gobblin_dagster.core.errors import GobblinDagsterError, InvalidSpecError
-from gobblin_dagster.core.places import each_server
+from gobblin_dagster.core.same_place import each_server
 from gobblin_dagster.engine.allowed import require_allowed
 from gobblin_dagster.engine.publishers import declared_places
 from gobblin_dagster.engine.validation import check_construct, check_parts

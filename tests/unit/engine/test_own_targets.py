@@ -34,10 +34,12 @@ def table(url: str, name: str) -> dict[str, Any]:
         (SQL | {"url": "sqlite:///x.db", "include": [r"main\.ord.*"]}, table("sqlite:///x.db", "Orders")),
         (SQL | {"url": "postgresql://u:w@localhost/d", "tables": ["t"]}, table("postgres://127.0.0.1:5432/d", "t")),
         (SQL | {"url": "mysql://h/d", "tables": ["d.t"]}, table("mariadb+pymysql://H:3306/d", "t")),
+        (SQL | {"url": "postgresql:///d?host=%2Ftmp", "tables": ["t"]}, table("postgresql://[::1]/d", "t")),
         ({"type": "kafka", "brokers": "LOCALHOST:9092", "topics": ["or.*"]}, TOPIC),
+        ({"type": "kafka", "brokers": "PLAINTEXT://[::1]", "topics": ["or.*"]}, TOPIC),
         ({"type": "kafka", "brokers": "b:1", "exclude": ["orders"]}, TOPIC),  # the notes of commits are left
     ],
-    ids=["table", "pattern", "case", "case of a pattern", "ports", "backends", "topic", "notes"],
+    ids=["table", "pattern", "case", "case of a pattern", "ports", "backends", "socket", "topic", "broker", "notes"],
 )
 def test_source_that_reads_the_jobs_own_table_or_topic_is_refused(
     tmp_path: Path, source: dict[str, Any], publisher: dict[str, Any]
@@ -46,8 +48,12 @@ def test_source_that_reads_the_jobs_own_table_or_topic_is_refused(
         check(tmp_path, source, publisher)
 
 
-@pytest.mark.parametrize("url", ["sqlite:///jobs/../x.db", "sqlite:///file.db", "sqlite:///folder/x.db"])
+@pytest.mark.parametrize(
+    "url", ["sqlite:///jobs/../x.db", "sqlite:///file.db", "sqlite:///folder/x.db", "sqlite:///hard.db"]
+)
 def test_file_of_sqlite_by_another_name_is_the_jobs_own_too(tmp_path: Path, url: str) -> None:
+    (tmp_path / "x.db").touch()
+    (tmp_path / "hard.db").hardlink_to(tmp_path / "x.db")
     (tmp_path / "file.db").symlink_to(tmp_path / "x.db")
     (tmp_path / "folder").symlink_to(tmp_path)
     with pytest.raises(UsageError, match="would read what branch 'main' publishes"):
@@ -101,6 +107,7 @@ def test_spark_reads_no_partitions_that_the_job_publishes(tmp_path: Path) -> Non
         (SQL | {"url": "sqlite:///x.db", "tables": ["s"]}, table("sqlite:///x.db", "t")),
         (SQL | {"url": "sqlite:///y.db", "tables": ["t"]}, table("sqlite:///x.db", "t")),
         (SQL | {"url": "postgresql://h/d", "tables": ["t"]}, table("postgresql://h/d", "T")),
+        (SQL | {"url": "postgresql:///d?host=a", "tables": ["t"]}, table("postgresql:///d?host=b", "t")),
         (SQL | {"url": "sqlite:///x.db", "query": "select id from t"}, table("sqlite:///x.db", "t")),
         (
             SQL | {"url": "sqlite:///x.db", "include": [".*"], "exclude": [r"main\.(t|gobblin_commits)"]},
@@ -109,7 +116,7 @@ def test_spark_reads_no_partitions_that_the_job_publishes(tmp_path: Path) -> Non
         ({"type": "kafka", "brokers": "127.0.0.1:9092", "topics": ["other"]}, TOPIC),
         ({"type": "kafka", "brokers": "c:1"}, TOPIC),
     ],
-    ids=["table", "database", "case in PostgreSQL", "query", "excluded", "topic", "cluster"],
+    ids=["table", "database", "case in PostgreSQL", "hosts of options", "query", "excluded", "topic", "cluster"],
 )
 def test_other_tables_and_topics_are_read(tmp_path: Path, source: dict[str, Any], publisher: dict[str, Any]) -> None:
     check(tmp_path, source, publisher)

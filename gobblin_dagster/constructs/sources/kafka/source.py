@@ -22,10 +22,10 @@ from gobblin_dagster.constructs.clients.kafka import (
     is_forbidden,
     is_passing,
     is_refusal,
-    is_same_cluster,
     new_client,
     telling,
     topic_ids,
+    topic_place,
 )
 from gobblin_dagster.constructs.options.regexes import Regex
 from gobblin_dagster.constructs.sources.kafka.extractor import KafkaExtractor, KafkaReading, declared_schema
@@ -46,6 +46,7 @@ from gobblin_dagster.constructs.sources.work_units import state_problem
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import SourceError, StartpointError
+from gobblin_dagster.core.same_place import is_same_place
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.core.watermark import CompositeWatermark, Watermark
@@ -171,9 +172,8 @@ class KafkaSource:
                 yield self._offer(urn, partitions, state, absent.get(urn, ()))
 
     def would_read(self, path: str) -> bool:
-        brokers, _, topic = path.removeprefix("kafka://").rpartition("/")
-        is_topic = path.startswith("kafka://") and is_same_cluster(brokers, self._options.brokers)
-        return is_topic and self._options.takes(topic)
+        topic = path.rpartition("/")[2]
+        return is_same_place(topic_place(self._options.brokers, topic), path) and self._options.takes(topic)
 
     def named_datasets(self) -> Sequence[str]:
         return ()

@@ -22,7 +22,7 @@ from gobblin_dagster.constructs.sources.query.upper_bound import NOTHING, caps, 
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.errors import StartpointError, UsageError
 from gobblin_dagster.core.extract import Extract, ExtractType
-from gobblin_dagster.core.places import is_same_place
+from gobblin_dagster.core.same_place import is_same_place
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges

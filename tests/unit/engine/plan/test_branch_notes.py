@@ -154,6 +154,19 @@ def test_project_that_is_moved_with_its_output_needs_no_word(tmp_path: Path) -> 
     assert planned(tmp_path / "two", job(5, table, {"name": "files"})).notes == ()
 
 
+@pytest.mark.parametrize("url", ["sqlite:///jobs/../t.db", "sqlite:///linked.db", "${DATABASE}"])
+def test_table_by_another_name_needs_no_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    def one(url: str) -> dict[str, Any]:
+        publisher = {"type": "sql_table", "table": "t"} | ({"url_env": "DATABASE"} if "$" in url else {"url": url})
+        return {"name": "all", "publisher": publisher}
+
+    (tmp_path / "linked.db").symlink_to("t.db")
+    monkeypatch.setenv("DATABASE", f"sqlite:///{tmp_path}/t.db")
+    run(tmp_path, job(5, one("${DATABASE}" if "$" in url else "sqlite:///t.db")))
+    monkeypatch.setenv("DATABASE", f"sqlite:///{tmp_path}/linked.db")
+    assert planned(tmp_path, job(8, one(url))).notes == ()
+
+
 def test_branch_that_is_new_after_a_reset_gets_all_rows(tmp_path: Path) -> None:
     run(tmp_path, job(5, {"name": "old"}))
     with store_of(tmp_path, job(5, {"name": "old"})) as store:

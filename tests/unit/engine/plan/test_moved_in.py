@@ -57,3 +57,12 @@ def test_job_that_goes_on_in_the_place_of_another_is_refused_until_a_startpoint_
     assert moved.rows_read == 2
     assert problem(tmp_path, job("b", 12, **first)) == ""
     assert "which lacks what it published since it left" in problem(tmp_path, job("b", 12, **second))
+
+
+def test_job_that_goes_on_in_the_table_of_another_by_another_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "linked.db").symlink_to("warehouse.db")
+    other_name = {"publisher": table("first")["publisher"] | {"url": "sqlite+pysqlite:///linked.db"}}
+    run(tmp_path, job("a", 5, **table("first")))
+    run(tmp_path, job("b", 9, **table("second")))
+    assert "and job 'a' published it up to 5 to " in problem(tmp_path, job("b", 11, **other_name))
+    assert problem(tmp_path, job("a", 11, **other_name)) == ""

@@ -236,15 +236,28 @@ def test_files_that_a_table_library_writes_are_output_too(
         check_parts(job, tmp_path)
 
 
-def test_rows_that_were_merged_into_a_table_are_not_read_through_a_link(tmp_path: Path) -> None:
+MERGE = {"mode": "merge", "key": ["id"]}
+CATALOG = {"type": "sql", "uri": "sqlite:///c.db", "warehouse": "wh"}
+
+
+@pytest.mark.parametrize(
+    ("publisher", "folder"),
+    [
+        (MERGE | {"type": "delta"}, "lake/n/t/main"),
+        (MERGE | {"type": "iceberg", "table": "l.t", "catalog": CATALOG}, "wh/l/t/data"),
+    ],
+    ids=["delta", "iceberg"],
+)
+def test_rows_that_were_merged_into_a_table_are_not_read_through_a_link(
+    tmp_path: Path, publisher: dict[str, Any], folder: str
+) -> None:
     (tmp_path / "in/d").mkdir(parents=True)
     pq.write_table(pa.table({"id": [1]}), tmp_path / "in/d/1.parquet")
     source = {"type": "files", "path": "in/{dataset}/*.parquet", "format": "parquet"}
-    publisher = {"type": "delta", "mode": "merge", "key": ["id"]}
     parts = {"extract": {"namespace": "n", "table": "t"}, "output": {"path": "lake"}}
     job = JobSpec.model_validate({"job": "j", "source": source, "publisher": publisher, **parts})
     assert run(tmp_path, job).datasets[0].rows_read == 1
-    (tmp_path / "in/again").symlink_to(tmp_path / "lake/n/t/main")
+    (tmp_path / "in/again").symlink_to(tmp_path / folder)
     refused = run(tmp_path, job).datasets[0]
     assert (refused.dataset_urn, refused.rows_read) == ("again", 0)
     assert "this job has published it, and would read it again and again" in refused.failures[0].message

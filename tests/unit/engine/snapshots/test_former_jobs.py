@@ -58,6 +58,61 @@ def test_renamed_job_publishes_no_row_again_unless_a_person_says_so(tmp_path: Pa
     assert problem(tmp_path, later) == ""
 
 
+ICEBERG: dict[str, Any] = {"type": "iceberg", "table": "n.t", "mode": "merge", "key": ["id"]}
+
+
+@pytest.mark.parametrize(
+    ("publisher", "other"),
+    [
+        (TABLE, {"url": "sqlite:///jobs/../warehouse.db"}),
+        (TABLE, {"url": "sqlite:///linked.db"}),
+        (TABLE, {"url": "sqlite:///hard.db"}),
+        (TABLE, {"url": "sqlite+pysqlite:///warehouse.db", "table": "main.Numbers"}),
+        (TABLE, {"url": "", "url_env": "WAREHOUSE"}),
+        (
+            ICEBERG | {"catalog": {"type": "sql", "uri": "sqlite:///warehouse.db", "warehouse": "house"}},
+            {"catalog": {"type": "sql", "uri": "sqlite+pysqlite:///linked.db", "warehouse": "house/"}},
+        ),
+        (
+            ICEBERG | {"catalog": {"type": "sql", "uri": "sqlite:///hard.db", "warehouse": "house"}},
+            {"catalog": {"uri": "sqlite:///warehouse.db", "warehouse": "house"}},
+        ),
+    ],
+    ids=["..", "link", "hard link", "driver", "variable", "catalog by a link", "catalog without type"],
+)
+def test_renamed_job_that_writes_its_table_otherwise_publishes_no_row_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, publisher: dict[str, Any], other: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("WAREHOUSE", f"sqlite:///{tmp_path}/warehouse.db")
+    (tmp_path / "warehouse.db").touch()
+    (tmp_path / "linked.db").symlink_to("warehouse.db")
+    (tmp_path / "hard.db").hardlink_to(tmp_path / "warehouse.db")
+    former, later = named("former", publisher), named("later", publisher | other)
+    assert run(tmp_path, former).status is RunStatus.SUCCEEDED
+    says = "job 'former', which this project does not have here any more, published this dataset up to 5"
+    assert says in problem(tmp_path, later)
+    assert problem(tmp_path, later, former) == "", "both are there, and publish side by side on purpose"
+
+
+@pytest.mark.parametrize(("table", "is_there"), [("warehouse", True), ("other", False)])
+def test_table_itself_tells_what_the_settings_of_a_former_job_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, is_there: bool
+) -> None:
+    monkeypatch.setenv("WAREHOUSE", f"sqlite:///{tmp_path}/warehouse.db")
+    run(tmp_path, named("former", TABLE | {"url": "", "url_env": "WAREHOUSE"}))
+    monkeypatch.delenv("WAREHOUSE")
+    says = "job 'former', which this project does not have here any more, published this dataset up to 5"
+    assert (says in problem(tmp_path, named("later", TABLE | {"url": f"sqlite:///{table}.db"}))) is is_there
+
+
+@pytest.mark.parametrize("folder", ["linked", "file://{root}/linked"])
+def test_renamed_job_whose_output_is_a_link_publishes_no_row_again(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "linked").symlink_to("lake")
+    run(tmp_path, named("former", APPEND))
+    later = named("later", APPEND, output={"path": folder.format(root=tmp_path)})
+    assert "published this dataset up to 5 to the same place" in problem(tmp_path, later)
+
+
 @pytest.mark.parametrize(
     ("publisher", "change", "others"),
     [
