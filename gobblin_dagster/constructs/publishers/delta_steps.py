@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 import tempfile
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import partial
@@ -15,7 +14,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import fs
 
 from gobblin_dagster.constructs.publishers.changes import (
     DELETED,
@@ -32,6 +30,7 @@ from gobblin_dagster.constructs.publishers.changes import (
     writer_of,
 )
 from gobblin_dagster.constructs.publishers.child_rows import child_changes
+from gobblin_dagster.constructs.publishers.delta_log import DeltaLog
 from gobblin_dagster.constructs.publishers.delta_restores import newest_number, restores_of
 from gobblin_dagster.constructs.publishers.history import keep_history
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule, is_older
@@ -54,7 +53,6 @@ from gobblin_dagster.core.utils.optional_packages import optional_package
 
 _APPLICATION = "gobblin/"
 """How the ids of our application transactions begin."""
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(?:.*\.)?(?:parquet|json)$")
 _SPOOLED_ROWS = 16_384
 """Rows in memory while a table is written again with wider types."""
 
@@ -100,12 +98,12 @@ class AppendToDeltaStep:
 
     def is_lost(self) -> bool:
         """Return whether the table lacks the rows of this commit, which was once done."""
-        place = (self.location, self.storage_options, self.storage_options_env, self.commit.dataset_urn)
-        number = load_numbers(*place)(self._application)
+        number = load_numbers(*self._place)(self._application)
         return number is None or number < self.number
 
     def execute(self, storage: Storage) -> None:
         schema = unified_schema(self.location, self.commit.paths)
+        require_whole_log(*self._place)
         race(lambda: self._append(schema), self.location, self.commit.dataset_urn)
 
     def to_json(self) -> dict[str, Any]:
@@ -184,7 +182,11 @@ class AppendToDeltaStep:
 
     def _load(self) -> Any:
         """Return the newest state of the table; None if it does not exist."""
-        return load_table(self.location, self.storage_options, self.storage_options_env, self.commit.dataset_urn)
+        return load_table(*self._place)
+
+    @property
+    def _place(self) -> tuple[str, Mapping[str, str], Mapping[str, str], str]:
+        return self.location, self.storage_options, self.storage_options_env, self.commit.dataset_urn
 
     def _create(self, schema: pa.Schema, partitions: Sequence[str]) -> Any:
         deltalake = _deltalake()
@@ -325,6 +327,7 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
         return self.commit.size_bytes
 
     def execute(self, storage: Storage) -> None:
+        require_whole_log(*self._place)
         changes = staged_changes(self.describe(), self.location, self.commit, self.rule)
 
         columns = self.rule.columns(changes.schema)
@@ -396,7 +399,11 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
         """Raise StepRefusedError if the table has rows of another job, dataset or branch."""
         require_alone(self.describe(), self.commit, map(writer_of, table.history()))
         # Log entries are deleted after some time; checkpoints keep the transaction of each writer.
-        names = {name for name in _checkpointed(self.location, self._options()) if name.startswith(_APPLICATION)}
+        names = {
+            name
+            for name in DeltaLog.listed(self.location, self._options() or {}).applications()
+            if name.startswith(_APPLICATION)
+        }
         require_alone(self.describe(), self.commit, (f"transactions {one!r}" for one in names - {self._application}))
 
 
@@ -422,13 +429,31 @@ _UNFIT: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 
 def load_table(location: str, options: Mapping[str, str], variables: Mapping[str, str], dataset_urn: str = "") -> Any:
     """Return the newest state of a table; None if it does not exist; raises StorageError."""
-    deltalake = _deltalake()
+    deltalake, settings = _deltalake(), resolved(options, variables)
     try:
-        return deltalake.DeltaTable(location, storage_options=resolved(options, variables) or None)
+        return deltalake.DeltaTable(location, storage_options=settings or None)
     except deltalake.exceptions.TableNotFoundError:
         return None
     except (deltalake.exceptions.DeltaError, OSError) as error:
+        damage = ""
+        with suppress(deltalake.exceptions.DeltaError, OSError):
+            damage = DeltaLog.listed(location, settings).fault()
+        raise _damaged(location, dataset_urn, damage) if damage else _failed(location, dataset_urn, error) from error
+
+
+def require_whole_log(
+    location: str, options: Mapping[str, str], variables: Mapping[str, str], dataset_urn: str
+) -> None:
+    """Raise StorageError if a version file of a table's log is empty: readers pass over it, with all its rows."""
+    deltalake = _deltalake()
+    try:
+        damage = DeltaLog.listed(location, resolved(options, variables)).emptied()
+    except deltalake.exceptions.TableNotFoundError:
+        return
+    except (deltalake.exceptions.DeltaError, OSError) as error:
         raise _failed(location, dataset_urn, error) from error
+    if damage:
+        raise _damaged(location, dataset_urn, damage)
 
 
 def load_numbers(
@@ -444,6 +469,7 @@ def load_numbers(
     table = load_table(location, options, variables, dataset_urn)
     if table is None:
         return lambda application: None
+    require_whole_log(location, options, variables, dataset_urn)
     deltalake = _deltalake()
 
     def at_version(number: int) -> Any:
@@ -461,25 +487,10 @@ def application_of(job: str, dataset_urn: str, branch: str) -> str:
     return f"{_APPLICATION}{job}/{dataset_urn}/{branch}"
 
 
-def _checkpointed(location: str, options: dict[str, str] | None) -> Iterator[str]:
-    """Yield the ids of applications in the newest checkpoint of a table's log, which may be several files.
-
-    Raises OSError.
-    """
-    with optional_package("deltalake"):
-        from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415  # optional package
-
-    files = fs.PyFileSystem(DeltaStorageHandler(location, options))
-    found = defaultdict(list)
-    for file in files.get_file_info(fs.FileSelector("_delta_log")):
-        if match := _CHECKPOINT.match(file.base_name):
-            found[match[1]].append(file.path)
-    for path in found[max(found)] if found else ():
-        if path.endswith(".json"):
-            entries = (json.loads(line).get("txn") for line in files.open_input_file(path).read().splitlines())
-        else:
-            entries = iter(pq.read_table(path, columns=["txn"], filesystem=files)["txn"].to_pylist())
-        yield from (one["appId"] for one in entries if one is not None)
+def _damaged(location: str, dataset_urn: str, problem: str) -> StorageError:
+    return StorageError(
+        operation="publish to Delta table", path=location, problem=problem, dataset_urn=dataset_urn or None
+    )
 
 
 def _failed(location: str, dataset_urn: str, error: Exception) -> StorageError:

@@ -15,10 +15,11 @@ from deltalake import DeltaTable
 from pydantic import BaseModel, ConfigDict
 
 from gobblin_dagster.cli.render.run import summary_line
-from gobblin_dagster.constructs.publishers.delta_steps import AppendToDeltaStep
+from gobblin_dagster.constructs.publishers.delta_steps import AppendToDeltaStep, MergeIntoDeltaStep
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
+from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.engine.run.recovery import recover_job
@@ -89,12 +90,12 @@ def test_table_that_is_a_link_to_a_place_outside_is_not_written_to(tmp_path: Pat
     assert table_ids(tmp_path) == [*range(5)]
 
 
-def test_damaged_log_is_told_in_one_line(tmp_path: Path) -> None:
+def test_log_that_the_library_cannot_read_is_told_in_one_line(tmp_path: Path) -> None:
     run(tmp_path, table_job(PUBLISHER, {"c": {"rows": 3}}))
     newest = max((tmp_path / "lake").rglob("*.json"))
-    newest.write_bytes(newest.read_bytes()[:50])
+    newest.write_text('{"metaData":{}}')
     (failure,) = run(tmp_path, table_job(PUBLISHER, {"c": {"rows": 5}})).datasets[0].failures
-    assert re.fullmatch("cannot publish to Delta table .*Json error: [^\n]*", failure.message)
+    assert re.fullmatch("cannot publish to Delta table .*DeltaError: [^\n]*", failure.message)
 
 
 def test_partition_folders_are_partition_columns(tmp_path: Path) -> None:
@@ -242,3 +243,46 @@ def test_files_in_other_partitions_than_the_table_has_wait_for_a_person(
     said = run_with(3, then)
     assert f"partitioned by {(first or ['no column'])[0]}, and the files by {(then or ['no column'])[0]}" in said
     assert table(tmp_path).to_pyarrow_table()["dataset"].to_pylist() == ["c", "c"]
+
+
+def version_file(root: Path, version: int) -> Path:
+    return root / f"lake/test/numbers/all/_delta_log/{version:020}.json"
+
+
+@pytest.mark.parametrize(
+    ("kept_bytes", "said"),
+    [(0, "has 0 bytes: what it changed is lost; bring the file back"), (50, "cannot be read (Unterminated")],
+)
+def test_nothing_is_published_on_top_of_a_damaged_version(tmp_path: Path, kept_bytes: int, said: str) -> None:
+    for number in (2, 3, 4):
+        run(tmp_path, table_job(PUBLISHER, {"c": {"rows": number}}))
+    damaged, job = version_file(tmp_path, 2), table_job(PUBLISHER, {"c": {"rows": 5}})
+    held = damaged.read_bytes()
+    damaged.write_bytes(held[:kept_bytes])
+    (result,) = run(tmp_path, job).datasets
+    assert f"{damaged.name} of its log {said}" in result.failures[0].message
+    damaged.write_bytes(held)
+    assert run(tmp_path, job).status is RunStatus.SUCCEEDED
+    assert table_ids(tmp_path) == [*range(5)]
+
+
+def test_commit_that_waits_is_not_published_on_top_of_an_emptied_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merges = PUBLISHER | {"mode": "merge", "key": ["id"]}
+    run(tmp_path, table_job(merges, {"c": {"rows": 2}}))
+    held = version_file(tmp_path, 0).read_bytes()
+    execute = MergeIntoDeltaStep.execute
+
+    def damaged(step: MergeIntoDeltaStep, storage: Storage) -> None:
+        version_file(tmp_path, 0).write_bytes(b"")
+        execute(step, storage)
+
+    job = table_job(merges, {"c": {"rows": 4}})
+    with monkeypatch.context() as patched:
+        patched.setattr(MergeIntoDeltaStep, "execute", damaged)
+        (result,) = run(tmp_path, job).datasets
+    assert "00000000000000000000.json of its log has 0 bytes" in result.failures[0].message
+    version_file(tmp_path, 0).write_bytes(held)
+    assert run(tmp_path, job).status is RunStatus.SUCCEEDED
+    assert table_ids(tmp_path) == [*range(4)]
