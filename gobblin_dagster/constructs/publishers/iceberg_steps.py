@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import struct
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -169,12 +170,13 @@ class AppendToIcebergStep:
                 write(table, transaction)
         except errors.CommitFailedException:
             return False
-        except (errors.CommitStateUnknownException, OSError) as error:
+        except (errors.CommitStateUnknownException, OSError, UnicodeDecodeError, EOFError) as error:
             raise _failed(self.table, self.commit.dataset_urn, error) from error
         except (errors.ValidationError, *_unfit_values()) as error:
             if "already referenced" in str(error):
                 return True
-            raise StepRefusedError(step=self.describe(), problem=str(error)[:500]) from error
+            problem = f"{str(error)[:500]}{_place_of(error)}"
+            raise StepRefusedError(step=self.describe(), problem=problem) from error
         except GobblinDagsterError:
             raise
         except Exception as error:  # noqa: BLE001  # as in `_load`: a SQL catalog's database that others have locked
@@ -363,12 +365,24 @@ def _time(snapshot: Any) -> datetime:
 def _failed(table: str, dataset_urn: str, error: Exception) -> StorageError:
     # The text of the catalog's error may contain its URL with a password, so only its type and number are shown.
     said = f": {os.strerror(error.errno)}" if isinstance(error, OSError) and error.errno else ""
+    place = _place_of(error)
+    remedy = "; if it is damaged or gone, bring it back from a copy of the table" if place else ""
     return StorageError(
         operation="publish to Iceberg table",
         path=table,
-        problem=f"its catalog or its files failed with {type(error).__name__}{said}",
-        dataset_urn=dataset_urn,
+        problem=f"its catalog or its files failed with {type(error).__name__}{said}{place}{remedy}",
+        dataset_urn=dataset_urn or None,
     )
+
+
+def _place_of(error: Exception) -> str:
+    """Say which file of a table was being read; pyiceberg's errors do not, so the calls that they left are asked."""
+    with optional_package("pyiceberg"):
+        from pyiceberg.io import InputFile  # noqa: PLC0415  # optional package
+
+    calls = [call.f_locals for call, _ in traceback.walk_tb(error.__traceback__)]
+    read = [one.location for names in calls for one in names.values() if isinstance(one, InputFile)]
+    return f", at {read[-1]}" if read else ""
 
 
 def _errors() -> Any:

@@ -271,3 +271,28 @@ def test_full_disk_is_told_without_the_text_that_may_hold_a_password(
     (failure,) = result.failures
     assert "failed with OSError: No space left on device" in failure.message
     assert "secret-word" not in failure.message
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 100])
+@pytest.mark.parametrize("what", ["metadata", "manifest list", "manifest"])
+def test_damaged_file_of_the_table_is_named_and_the_commit_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, kept_bytes: int
+) -> None:
+    monkeypatch.setattr(tables, "TRIES", 1)
+    lake = Lake("iceberg", tmp_path)
+    lake.merge(pa.table({"id": [1], "v": ["a"]}))
+    step, table = lake.step(pa.table({"id": [2], "v": ["b"]})), lake.iceberg()
+    snapshot = table.current_snapshot()
+    places = {
+        "metadata": table.metadata_location,
+        "manifest list": snapshot.manifest_list,
+        "manifest": snapshot.manifests(table.io)[0].manifest_path,
+    }
+    damaged = Path(places[what].removeprefix("file://"))
+    held = damaged.read_bytes()
+    damaged.write_bytes(held[:kept_bytes])
+    with pytest.raises(StorageError, match=f"at {places[what]}; if it is damaged or gone, bring it back"):
+        step.execute(STORAGE)
+    damaged.write_bytes(held)
+    step.execute(STORAGE)
+    assert [row["id"] for row in lake.rows()] == [1, 2]
