@@ -32,7 +32,7 @@ from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.engine.run.job_run import plan_job, run_job
 from gobblin_dagster.engine.snapshots.audit import audit_dataset
 from gobblin_dagster.engine.spark.lazy import KeptSparkRunner
-from gobblin_dagster.engine.spark.runner import SparkRunner
+from gobblin_dagster.engine.spark.runner import SparkRunner, stop_session
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import SparkSpec
 from tests.services.missing import missing
@@ -72,7 +72,7 @@ def opened(address: str) -> Iterator[SparkSession]:
     try:
         yield session
     finally:
-        session.stop()  # one that is left asks the server at the end of Python, for minutes if it has ended
+        stop_session(session)  # one that is left asks the server at the end of Python, for minutes if it has ended
 
 
 @pytest.fixture

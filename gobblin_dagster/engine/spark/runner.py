@@ -237,7 +237,21 @@ class SparkRunner:
         """
         if self._owns_session:
             with _without_trace():
-                self.session.stop()
+                stop_session(self.session)
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop a session for good: one of Spark Connect is not closed again when Python collects it.
+
+    Its `__del__` shuts the thread pool that all sessions of the process share. If Python collects the session while the
+    same thread gives that pool work, it would wait for its own lock for ever.
+    """
+    try:
+        session.stop()
+    finally:
+        client: Any = getattr(session, "_client", None)  # a session without Spark Connect has none
+        if client is not None:
+            client.close = int  # does nothing
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -30,6 +31,22 @@ def test_session_whose_jvm_has_ended_is_told_as_that_and_not_as_a_refused_connec
     session: Any = SimpleNamespace(conf=SimpleNamespace(set=refuse))
     with pytest.raises(SparkLostError, match="Spark has ended: its JVM crashed or was killed"):
         SparkRunner(session, owns_session=True).open_session()
+
+
+def test_session_that_was_closed_is_collected_without_the_lock_of_the_threads_that_all_sessions_share() -> None:
+    pytest.importorskip("grpc", reason="Spark Connect's packages are an extra")
+    from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator as Answers
+    from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+    session: Any = RemoteSession("sc://127.0.0.1:1")  # nobody is asked before the first query
+    session.client.release_session = list  # as if the server had answered
+    runner = SparkRunner(session, owns_session=True)
+    runner.close()
+    pool = Answers._get_or_create_release_thread_pool()
+    del runner, session
+    gc.collect()
+    assert Answers._release_thread_pool_instance is pool
+    Answers.shutdown()
 
 
 SUBMIT = """#!/bin/sh
