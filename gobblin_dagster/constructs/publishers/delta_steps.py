@@ -37,6 +37,7 @@ from gobblin_dagster.constructs.publishers.merge_rule import MergeRule, is_older
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
     TableFile,
+    forbid_by,
     race,
     require_names,
     resolved,
@@ -106,6 +107,42 @@ class AppendToDeltaStep:
         require_whole_log(*self._place)
         race(lambda: self._append(schema), self.location, self.commit.dataset_urn)
 
+    def forbid(self) -> None:
+        """Note in the table's log, by a version without rows, that the commit is abandoned.
+
+        A run that wakes finds the note; one that wakes in its transaction is refused, as the table has a newer version.
+        """
+        deltalake = _deltalake()
+        marks = deltalake.CommitProperties(
+            max_commit_retries=0, app_transactions=[deltalake.Transaction(self._abandoned, self.number)]
+        )
+
+        def attempt() -> bool:
+            try:
+                table = self._load() or self._new_table()
+                if table is not None and not self._is_over(table):
+                    table.create_write_transaction([], "append", table.schema(), commit_properties=marks)
+            except deltalake.exceptions.CommitFailedError:
+                return False
+            except (deltalake.exceptions.DeltaError, OSError) as error:
+                raise _failed(self.location, self.commit.dataset_urn, error) from error
+            return True
+
+        forbid_by(attempt, self.location, self.commit)
+
+    def _new_table(self) -> Any:
+        """Make the table for the note that its first commit is abandoned."""
+        return self._create(*self._with_partitions(unified_schema(self.location, self.commit.paths)))
+
+    @property
+    def _abandoned(self) -> str:
+        """Application whose transaction notes that this commit was abandoned."""
+        return f"gobblin-abandoned/{self.commit.commit_id}/{self.commit.branch}"
+
+    def _is_over(self, table: Any) -> bool:
+        """Return whether the table has the commit, or must not get it."""
+        return table.transaction_version(self._abandoned) is not None or self._is_in(table)
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -123,14 +160,7 @@ class AppendToDeltaStep:
 
     def _append(self, schema: pa.Schema) -> bool:
         """Add the files unless the table has them; False if another writer changed the table in between."""
-        partitions = list(_partition_values(self.location, self.commit.files[0]))
-        if len({tuple(_partition_values(self.location, file)) for file in self.commit.files}) > 1:
-            raise StepRefusedError(
-                step=self.describe(), problem="its files are in folders of different partition columns"
-            )
-        for name in partitions:
-            if name not in schema.names:
-                schema = schema.append(pa.field(name, pa.string()))
+        schema, partitions = self._with_partitions(schema)
 
         def write(table: Any) -> None:
             table.create_write_transaction(
@@ -143,6 +173,18 @@ class AppendToDeltaStep:
 
         return self._change(schema, partitions, write)
 
+    def _with_partitions(self, schema: pa.Schema) -> tuple[pa.Schema, list[str]]:
+        """Return the columns of the files with those that are in the names of their folders, and the names of these."""
+        partitions = list(_partition_values(self.location, self.commit.files[0]))
+        if len({tuple(_partition_values(self.location, file)) for file in self.commit.files}) > 1:
+            raise StepRefusedError(
+                step=self.describe(), problem="its files are in folders of different partition columns"
+            )
+        for name in partitions:
+            if name not in schema.names:
+                schema = schema.append(pa.field(name, pa.string()))
+        return schema, partitions
+
     def _change(self, schema: pa.Schema, partitions: Sequence[str], write: Callable[[Any], None]) -> bool:
         """Call `write` with the table, unless it has the commit; False if another writer was faster.
 
@@ -152,12 +194,12 @@ class AppendToDeltaStep:
         try:
             table = self._load() or self._create(schema, partitions)
             version = table.version()
-            if self._is_in(table):
+            if self._is_over(table):
                 return True
             self._require_place(table, partitions)
             evolved = self._with_columns(table, schema)
             # Another run that has the same commit may have been faster while the columns were changed.
-            if evolved is not table and self._is_in(evolved):
+            if evolved is not table and self._is_over(evolved):
                 return True
             write(evolved)
         except errors.CommitFailedError as error:
@@ -348,6 +390,10 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
     def describe(self) -> str:
         rows = sum(file.rows for file in self.commit.files)
         return f"merge {rows:,} row(s) into Delta table {self.location} by {', '.join(self.rule.key)}"
+
+    def _new_table(self) -> Any:
+        """Return None: rows that are merged into a new table twice are there once."""
+        return None
 
     def _require_place(self, table: Any, partitions: Sequence[str]) -> None:
         """Refuse a table without the key; rows are written in its own partitions."""

@@ -18,6 +18,7 @@ from gobblin_dagster.constructs.publishers.iceberg_merge import WRITER, has_whol
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
+    forbid_by,
     race,
     require_names,
     resolved,
@@ -134,6 +135,37 @@ class AppendToIcebergStep:
         schema = unified_schema(self.table, self.commit.paths)
         race(lambda: self._change(schema, self._add_files), self.table, self.commit.dataset_urn)
 
+    def forbid(self) -> None:
+        """Note in the table, as a property and by a snapshot without rows, that the commit is abandoned.
+
+        A run that wakes finds the property; one that wakes in its transaction is refused because of the snapshot.
+        """
+
+        def note(transaction: Any) -> None:
+            transaction.set_properties({self._abandoned: self.commit.dataset_urn})
+            with transaction.update_snapshot().fast_append():
+                pass  # no file
+
+        def attempt() -> bool:
+            table = self._load() or self._new_table()
+            return table is None or self._is_over(table) or self._commit(table, note)
+
+        forbid_by(attempt, self.table, self.commit)
+
+    def _new_table(self) -> Any:
+        """Make the table for the note that its first commit is abandoned."""
+        self._create(unified_schema(self.table, self.commit.paths))
+        return self._load()
+
+    def _is_over(self, table: Any) -> bool:
+        """Return whether the table has the commit, or must not get it."""
+        return self._abandoned in table.properties or _holds(table, self.commit)
+
+    @property
+    def _abandoned(self) -> str:
+        """Property of a table in which this commit was abandoned."""
+        return f"gobblin.abandoned.{self.commit.commit_id}.{self.commit.branch}"
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -150,24 +182,32 @@ class AppendToIcebergStep:
 
         The table is made before that, and the transaction adds new columns.
         """
-        errors = _errors()
         table = self._load()
         if table is None:
             self._require_names((), schema)
             self._create(schema)
             table = self._load()
-        if _holds(table, self.commit):
+        if self._is_over(table):
             return True
         self._require_columns(table.schema(), schema)
+
+        def change(transaction: Any) -> None:
+            with transaction.update_schema() as update:
+                update.union_by_name(schema)
+            self._require_former_names(table, transaction.table_metadata)
+            writer = noted_writer(table, self.commit)
+            if writer and writer != table.properties.get(WRITER):
+                transaction.set_properties({WRITER: writer})
+            write(table, transaction)
+
+        return self._commit(table, change)
+
+    def _commit(self, table: Any, change: Callable[[Any], None]) -> bool:
+        """Call `change` with a transaction, and commit it; False if another writer was faster."""
+        errors = _errors()
         try:
             with table.transaction() as transaction:
-                with transaction.update_schema() as update:
-                    update.union_by_name(schema)
-                self._require_former_names(table, transaction.table_metadata)
-                writer = noted_writer(table, self.commit)
-                if writer and writer != table.properties.get(WRITER):
-                    transaction.set_properties({WRITER: writer})
-                write(table, transaction)
+                change(transaction)
         except errors.CommitFailedException:
             return False
         except (errors.CommitStateUnknownException, OSError, UnicodeDecodeError, EOFError) as error:
@@ -291,6 +331,10 @@ class MergeIntoIcebergStep(AppendToIcebergStep):
         """Parse the result of `to_json`."""
         rule, commit = MergeRule.from_json(fields["rule"]), TableCommit.from_json(fields["commit"])
         return cls(**{**fields, "rule": rule, "commit": commit})
+
+    def _new_table(self) -> Any:
+        """Return None: rows that are merged into a new table twice are there once."""
+        return None
 
     def _require_columns(self, known: Any, schema: pa.Schema) -> None:
         require_key(self.describe(), self.rule, [column.name for column in known.fields])

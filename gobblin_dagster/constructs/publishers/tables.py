@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -29,6 +30,7 @@ from gobblin_dagster.core.utils.duplicates import alike
 from gobblin_dagster.storage.arrow import arrow_files
 
 OptionsT = TypeVar("OptionsT", bound=BaseModel)
+log = logging.getLogger(__name__)
 TRIES = 12
 """Number of attempts against other writers of one table; after that, the next run publishes."""
 _LONGEST_WAIT_S = 2.0
@@ -291,3 +293,19 @@ def race(attempt: Callable[[], bool], table: str, dataset_urn: str) -> None:
             lost = error
     problem = f"others were faster {TRIES} times"
     raise lost or StorageError(operation="publish to table", path=table, problem=problem, dataset_urn=dataset_urn)
+
+
+def forbid_by(attempt: Callable[[], bool], table: str, commit: TableCommit) -> None:
+    """`race` for the note that a commit is abandoned; where the table cannot take it, the log says so.
+
+    A table that is gone or broken must not keep a person from abandoning what waits for it.
+    """
+    try:
+        race(attempt, table, commit.dataset_urn)
+    except (StorageError, StepRefusedError, FileNotFoundError) as error:
+        log.warning(
+            "%s could not note that commit %s is abandoned: %s If a run was frozen while it published, end it.",
+            table,
+            commit.commit_id,
+            error,
+        )

@@ -14,7 +14,8 @@ import pytest
 import sqlalchemy as sa
 
 from gobblin_dagster.constructs.publishers import sql_table
-from gobblin_dagster.constructs.publishers.iceberg_steps import IcebergCatalog
+from gobblin_dagster.constructs.publishers.delta_steps import AppendToDeltaStep
+from gobblin_dagster.constructs.publishers.iceberg_steps import AppendToIcebergStep, IcebergCatalog
 from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep, SqlTablePublisher
 from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.errors import StorageError
@@ -158,6 +159,68 @@ def test_run_that_wakes_after_its_commit_was_abandoned_loads_nothing(
     execute(frozen[0], LocalStorage())
     assert run(tmp_path, rows(30)).status is RunStatus.SUCCEEDED
     assert table_ids(tmp_path) == list(range(30))
+
+
+@pytest.mark.parametrize("in_transaction", [True, False])
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("step", [AppendToDeltaStep, AppendToIcebergStep])
+def test_run_that_wakes_after_its_commit_was_abandoned_adds_no_files(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: type[AppendToDeltaStep] | type[AppendToIcebergStep],
+    is_first: bool,
+    in_transaction: bool,
+) -> None:
+    """It wakes when the next run has planned the same rows; in its transaction, or before it."""
+    publisher, read = file_table(tmp_path, "delta" if step is AppendToDeltaStep else "iceberg")
+    execute: Any = step.execute
+    change: Any = step._change
+    frozen: list[Any] = []
+    job = table_job(publisher, {"c": {"rows": 20}})
+    opened = project(tmp_path, job)
+
+    def freeze(self: Any, _: Storage) -> None:
+        frozen.append(self)
+        raise OSError("frozen")
+
+    def wake_first(self: Any, storage: Storage) -> None:
+        while frozen:
+            execute(frozen.pop(), storage)
+        execute(self, storage)
+
+    def abandon() -> None:
+        with closing(opened.open_store()) as store:
+            (waiting,) = store.load_sequences("numbers", {SequenceState.PREPARED})
+            abandon_sequence(opened, store, waiting.id)
+            assert abandon_sequence(opened, store, waiting.id).state is SequenceState.ABORTED
+
+    def abandon_inside(self: Any, *given: Any) -> bool:
+        *schema, write = given
+
+        def late(*places: Any) -> None:
+            patched.undo()
+            abandon()
+            write(*places)
+
+        done: bool = change(self, *schema, late)
+        return done
+
+    if not is_first:
+        run(tmp_path, table_job(publisher, {"c": {"rows": 10}}))
+    with monkeypatch.context() as patched:
+        patched.setattr(step, "execute", freeze)
+        run(tmp_path, job)
+    if in_transaction:
+        with monkeypatch.context() as patched:
+            patched.setattr(step, "_change", abandon_inside)
+            execute(frozen.pop(), LocalStorage())
+    else:
+        abandon()
+    with monkeypatch.context() as patched:
+        patched.setattr(step, "execute", wake_first)
+        assert run(tmp_path, job).status is RunStatus.SUCCEEDED
+    assert run(tmp_path, table_job(publisher, {"c": {"rows": 30}})).status is RunStatus.SUCCEEDED
+    assert read() == list(range(30))
 
 
 def test_startpoint_that_an_older_copy_of_the_store_brings_back_decides_nothing(tmp_path: Path) -> None:
