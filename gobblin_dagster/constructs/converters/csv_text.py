@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import Literal, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown, splice, spliced
 from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_text
 from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.utils.text import lift_limit_of_csv
 from gobblin_dagster.spec.job import SpecModel
 
 _NAME = "converter 'csv_text'"
+_LINE_BREAKS = ("\n", "\r")
 
 
 class CsvTextConverter(EachRowConverter):
@@ -33,7 +38,8 @@ class CsvTextConverter(EachRowConverter):
         """Options of `type: csv_text`."""
 
         column: str
-        """Text column with one CSV row in each value, without line breaks outside quotes."""
+        """Text column with one CSV row in each value. Line breaks at its end are dropped; others outside quotes are an
+        error."""
         columns: tuple[str, ...] = Field(min_length=1)
         """Names of the values, in order."""
         delimiter: str = Field(default=",", min_length=1, max_length=1)
@@ -47,6 +53,14 @@ class CsvTextConverter(EachRowConverter):
         """Whether a row may have too few values; the missing ones are null."""
         long: bool = False
         """Whether a row may have too many values; the last ones are dropped."""
+
+        @model_validator(mode="after")
+        def _characters_differ(self) -> Self:
+            if self.delimiter in _LINE_BREAKS or self.quote in _LINE_BREAKS:
+                raise ValueError("a line break ends a row, it is no delimiter or quote")
+            if self.delimiter == self.quote:
+                raise ValueError(f"delimiter and quote are both {self.quote!r}")
+            return self
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._options = options
@@ -62,23 +76,46 @@ class CsvTextConverter(EachRowConverter):
 
     def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         texts = batch.column(self._options.column).cast(pa.string())
-        quote = self._options.quote
-        # Without any quote, all texts are split at once.
-        has_quotes = quote is not None and pc.any(pc.match_substring(texts, quote)).as_py()
-        lists = self._parsed(texts) if has_quotes else pc.split_pattern(texts, self._options.delimiter)
-        return splice(batch, self._options.column, self._fields, self._columns(texts, lists))
+        return splice(batch, self._options.column, self._fields, self._columns(texts, self._lists(texts)))
 
-    def _parsed(self, texts: pa.Array) -> pa.Array:
-        return pa.array(
-            [None if text is None else self._parse(text) for text in texts.to_pylist()], pa.list_(pa.string())
-        )
+    def _lists(self, texts: pa.Array) -> pa.Array:
+        """Return the values of each text; null for null."""
+        # Each text is read alone, whatever others are beside it: Arrow splits those in which only delimiters count.
+        signs = [sign for sign in (self._options.quote, *_LINE_BREAKS) if sign is not None]
+        masks = (pc.fill_null(pc.match_substring(texts, sign), False) for sign in signs)
+        is_csv = functools.reduce(pc.or_, masks)
+        if not is_csv.true_count:
+            return pc.split_pattern(texts, self._options.delimiter)
+        parsed = self._parsed(texts.filter(is_csv).to_pylist())
+        if len(parsed) == len(texts):
+            return parsed
+        split = pc.split_pattern(texts.filter(pc.invert(is_csv)), self._options.delimiter)
+        mask = is_csv.to_numpy(zero_copy_only=False)
+        places = np.where(mask, len(split) - 1 + np.cumsum(mask), np.cumsum(~mask) - 1)
+        return pa.concat_arrays([split, parsed]).take(pa.array(places))
 
-    def _parse(self, text: str) -> Sequence[str]:
-        reader = csv.reader([text], delimiter=self._options.delimiter, quotechar=self._options.quote, strict=True)
+    def _parsed(self, texts: list[str]) -> pa.Array:
         try:
-            return next(reader, [""])
+            rows = list(self._reader(texts))
+        except csv.Error:
+            rows = []
+        if len(rows) != len(texts):  # an open quote takes the next text for its own
+            rows = [self._row(text) for text in texts]
+        values = pa.array(itertools.chain.from_iterable(row or ("",) for row in rows), pa.string())
+        return pa.ListArray.from_arrays(np.cumsum([0, *(len(row) or 1 for row in rows)], dtype=np.int32), values)
+
+    def _reader(self, texts: list[str]) -> Iterator[list[str]]:
+        lift_limit_of_csv()
+        quote = self._options.quote
+        quoting: Literal[0, 3] = csv.QUOTE_NONE if quote is None else csv.QUOTE_MINIMAL
+        return csv.reader(texts, delimiter=self._options.delimiter, quotechar=quote, quoting=quoting, strict=True)
+
+    def _row(self, text: str) -> list[str]:
+        try:
+            return next(self._reader([text]))
         except csv.Error as error:
-            raise self._error(f"expected a row of CSV, got {shown(text)}: {error}") from error
+            problem = str(error).partition(" - ")[0]
+            raise self._error(f"expected a row of CSV, got {shown(text)}: {problem}") from error
 
     def _columns(self, texts: pa.Array, lists: pa.Array) -> list[pa.Array]:
         counts = pc.list_value_length(lists)

@@ -74,7 +74,9 @@ class FilterConverter:
         given = self._options.equals
         kind = value_type(kind)
         try:
-            return strict_cast(pa.array(given if isinstance(given, tuple) else (given,)), kind)
+            values = strict_cast(pa.array(given if isinstance(given, tuple) else (given,)), kind)
+            pc.is_in(values, value_set=values)  # Arrow cannot compare all types
+            return values
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             problem = f"column {self._options.column!r}: expected a value of type {kind} in `equals`, got {given!r}"
             raise convert_error(problem, _NAME, self._context) from error

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
@@ -61,31 +65,40 @@ class JsonTextConverter(EachRowConverter):
         return splice(batch, self._options.column, list(self._schema), columns)
 
     def _read(self, texts: pa.Array) -> list[pa.Array]:
-        # Each text is put into an object of its own, so that a text that is empty, or has two objects, is an error.
-        lines = pc.binary_join_element_wise('{"r":', pc.fill_null(texts, "null"), "}", "")
-        block = pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "\n")[0].as_buffer()
         try:
-            record = self._record_of(block)
+            record = self._record_of(texts)
         except pa.ArrowInvalid as error:
             raise self._error(texts, json_problem(error, "r")) from error
-        if len(record) != len(texts):
-            raise self._error(texts, f"found {len(record)} objects in {len(texts)} texts")
         if any(pc.any(pc.is_inf(part)).as_py() for part in leaves(record) if part.type == pa.float32()):
             raise self._error(texts, "a number is too large for float32")
-        if holds_infinite(record, pa.float64()) and b"Inf" not in block.to_pybytes():  # written as such, it is meant
+        # Written as such, it is meant.
+        if holds_infinite(record, pa.float64()) and holds_infinite(_without(record, texts, "Inf"), pa.float64()):
             raise self._error(texts, "a number is too large for float64")
         columns: list[pa.Array] = record.flatten()
         return columns
 
-    def _record_of(self, block: pa.Buffer) -> pa.StructArray:
+    def _record_of(self, texts: pa.Array) -> pa.StructArray:
         try:
-            return self._parse(block, self._record)
+            return self._parse(texts, self._record)
         except pa.ArrowInvalid:
             if self._with_texts == self._record:
                 raise
-            return strict_cast(self._parse(block, self._with_texts), self._record)
+        try:
+            return strict_cast(self._parse(texts, self._with_texts), self._record)
+        except pa.ArrowInvalid:
+            are_texts = np.array([_holds_text(text, self._record) for text in texts.to_pylist()], np.bool_)
+            if are_texts.all() or not are_texts.any():
+                raise
+        # Some objects have days as texts, others as numbers: each is read as if it were alone.
+        parts = [self._record_of(texts.filter(pa.array(mask))) for mask in (~are_texts, are_texts)]
+        places = np.empty(len(texts), np.int64)
+        places[np.argsort(are_texts, kind="stable")] = np.arange(len(texts))
+        return pa.concat_arrays(parts).take(pa.array(places))
 
-    def _parse(self, block: pa.Buffer, record: pa.StructType) -> pa.StructArray:
+    def _parse(self, texts: pa.Array, record: pa.StructType) -> pa.StructArray:
+        # Each text is put into an object of its own, so that a text that is empty, or has two objects, is an error.
+        lines = pc.binary_join_element_wise('{"r":', pc.fill_null(texts, "null"), "}", "")
+        block = pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "\n")[0].as_buffer()
         table = arrow_json.read_json(
             pa.BufferReader(block),
             read_options=arrow_json.ReadOptions(use_threads=False, block_size=block.size + 1),
@@ -95,10 +108,36 @@ class JsonTextConverter(EachRowConverter):
                 newlines_in_values=True,
             ),
         )
-        return require_decimals(table, block.to_pybytes()).column("r").combine_chunks()
+        found = require_decimals(table, block.to_pybytes()).column("r").combine_chunks()
+        if len(found) != len(texts):
+            raise pa.ArrowInvalid(f"found {len(found)} objects in {len(texts)} texts")
+        return found
 
     def _error(self, texts: pa.Array, problem: str) -> Exception:
         names = ", ".join(f"{field.name}: {field.type}" for field in self._schema)
         got = shown(texts[0].as_py())
         message = f"column {self._options.column!r}: expected a JSON object with {names}; got {got}: {problem}"
         return convert_error(message, _NAME, self._context)
+
+
+def _without(record: pa.StructArray, texts: pa.Array, word: str) -> pa.StructArray:
+    """Return the records of texts without a word."""
+    return record.filter(pc.invert(pc.fill_null(pc.match_substring(texts, word), False)))
+
+
+def _holds_text(text: str | None, record: pa.StructType) -> bool:
+    """Return whether a JSON object has a text for a day; False for text that is no JSON, which Arrow explains."""
+    try:
+        return text is not None and _has_text_day(json.loads(text), record)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _has_text_day(value: Any, kind: pa.DataType) -> bool:
+    if pa.types.is_date(kind):
+        return isinstance(value, str)
+    if pa.types.is_struct(kind):
+        return isinstance(value, dict) and any(_has_text_day(value.get(field.name), field.type) for field in kind)
+    return (
+        pa.types.is_list(kind) and isinstance(value, list) and any(_has_text_day(one, kind.value_type) for one in value)
+    )

@@ -42,7 +42,7 @@ from gobblin_dagster.constructs.types.inference import Fractions
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.traits import Widening
 from gobblin_dagster.core.utils.duplicates import repeated
-from gobblin_dagster.core.utils.text import first_line
+from gobblin_dagster.core.utils.text import first_line, lift_limit_of_csv
 from gobblin_dagster.spec.job import SpecModel
 
 _FAULTY_COLUMN = re.compile(r"In CSV column #(\d+): Row #(\d+): (.*)")
@@ -349,6 +349,7 @@ class CsvReader:
     def _rows(self, text: io.TextIOWrapper) -> Iterator[list[str]]:
         options = self._options
         quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if options.quote else csv.QUOTE_NONE
+        lift_limit_of_csv()
         return csv.reader(
             text, delimiter=options.delimiter, quotechar=options.quote, escapechar=options.escape, quoting=quoting
         )

@@ -9,13 +9,13 @@ faults from quotes inside values (`5"`).
 from __future__ import annotations
 
 import csv
-import sys
 from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
 
 from gobblin_dagster.constructs.formats.peek import Again
+from gobblin_dagster.core.utils.text import lift_limit_of_csv
 
 
 class QuoteCounter:
@@ -91,7 +91,7 @@ class QuoteCounter:
 def fault_of_quotes(lines: Iterable[str], delimiter: str, quote: str, escape: str | None) -> tuple[int, str] | None:
     """Return the number of the first row (from 1) with a misplaced quote, and what is wrong; None if there is none."""
     reader, rows = csv.reader(lines, delimiter=delimiter, quotechar=quote, escapechar=escape, strict=True), 0
-    limit = csv.field_size_limit(sys.maxsize)
+    lift_limit_of_csv()
     try:
         while True:
             try:
@@ -108,5 +108,3 @@ def fault_of_quotes(lines: Iterable[str], delimiter: str, quote: str, escape: st
             rows += bool(row)
     except StopIteration:
         return None
-    finally:
-        csv.field_size_limit(limit)

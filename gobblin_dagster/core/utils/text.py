@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import string
+import sys
 
 _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
@@ -47,3 +49,11 @@ def storable(text: str) -> str:
         ('größe', 'ab\\udcff')
     """
     return text.replace("\0", "").encode(errors="backslashreplace").decode()
+
+
+def lift_limit_of_csv() -> None:
+    """Let Python's csv module read values of more than 131,072 characters, in all threads from now on.
+
+    Nobody restores its limit: another thread may be in the middle of a file.
+    """
+    csv.field_size_limit(sys.maxsize)

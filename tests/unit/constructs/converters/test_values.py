@@ -195,6 +195,10 @@ CSV = {"type": "csv_text", "column": "line", "columns": ["x", "y"]}
         ({"short": True}, ["1", ""], [("1", None), (None, None)]),
         ({"long": True}, ["1,2,3", "4,5"], [("1", "2"), ("4", "5")]),
         ({"short": True, "quote": "'"}, ["'1,2'"], [("1,2", None)]),
+        ({"short": True, "nulls": []}, ["", '"a"', "\n", None], [("", None), ("a", None), ("", None), (None, None)]),
+        ({}, ["1,2\n", '"3",4\r\n', "5,6\r", "7,8"], [("1", "2"), ("3", "4"), ("5", "6"), ("7", "8")]),
+        ({"quote": None}, ['1,"2\n', '"3,4'], [("1", '"2'), ('"3', "4")]),
+        ({}, [f'"{"a" * 140_000}",1', f"{'b' * 140_000},2"], [("a" * 140_000, "1"), ("b" * 140_000, "2")]),
     ],
     ids=str,
 )
@@ -218,11 +222,20 @@ def test_csv_text_works_on_a_part_of_a_batch() -> None:
         ("1", "expected 2 values, got 1 in '1'"),
         ("1,2,3", "expected 2 values, got 3 in '1,2,3'"),
         ('"1,2', "expected a row of CSV, got '\"1,2'"),
+        ("1,2\n3", r"expected a row of CSV, got '1,2\n3': new-line character seen in unquoted field"),
+        ("1\r,2", r"expected a row of CSV, got '1\r,2': new-line character seen in unquoted field"),
     ],
 )
-def test_csv_text_that_does_not_fit_names_row_and_column(line: str, problem: str) -> None:
-    given = chunk({"line": ["a,b", line, "c,d"]}, first_row=40)
+@pytest.mark.parametrize("beside", ["c,d", '"c",d', '"c'])
+def test_csv_text_that_does_not_fit_names_row_and_column(line: str, problem: str, beside: str) -> None:
+    given = chunk({"line": ["a,b", line, beside]}, first_row=40)
     assert f"converter 'csv_text': row 41: column 'line': {problem}" in _refused(CSV, given)
+
+
+@pytest.mark.parametrize("signs", [{"delimiter": "\n"}, {"quote": "\r"}, {"delimiter": '"'}], ids=str)
+def test_csv_text_refuses_signs_that_mean_two_things(signs: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSpecError, match=r"a line break ends a row|delimiter and quote are both"):
+        _make(CSV | signs)
 
 
 JSON = {"type": "json_text", "column": "a", "columns": {"n": "int64", "tags": ["string"], "at": {"x": "float64"}}}
@@ -243,6 +256,23 @@ def test_json_text_that_does_not_fit_names_row_column_expected_and_got(text: str
     message = _refused(JSON, chunk({"a": ["{}", text, "{}"]}, first_row=2))
     assert "converter 'json_text': row 3: column 'a': expected a JSON object with n: int64, tags: list" in message
     assert f"got {text!r}" in message
+
+
+def test_rows_of_json_text_write_days_each_in_its_own_way() -> None:
+    spec = {"type": "json_text", "column": "a", "columns": {"days": ["date"]}}
+    texts = ['{"days": ["2013-01-31"]}', None, '{"days": [15736, null]}', '{"days": ["2013-02-01"]}', "{}"]
+    day, after = dt.date(2013, 1, 31), dt.date(2013, 2, 1)
+    assert converted(_make(spec), chunk({"a": texts})).batch.column("days").to_pylist() == [
+        [day], None, [day, None], [after], None,
+    ]  # fmt: skip
+    assert "row 4" in _refused(spec, chunk({"a": [*texts[:3], '{"days": [true]}', texts[0]]}))
+
+
+def test_number_too_large_for_json_text_is_refused_beside_an_infinity() -> None:
+    spec = {"type": "json_text", "column": "a", "columns": {"x": "float64"}}
+    message = _refused(spec, chunk({"a": ['{"x": Infinity}', '{"x": 1.8e308}']}))
+    assert "row 2" in message
+    assert "a number is too large for float64" in message
 
 
 def test_dates_of_json_text_are_texts_or_days_since_1970_at_whatever_depth() -> None:
