@@ -22,11 +22,11 @@ from gobblin_dagster.constructs.clients.kafka import (
     topic_place,
 )
 from gobblin_dagster.constructs.publishers.kafka_notes import TOPIC_ID, CommitNote, commit_notes, new_producer
-from gobblin_dagster.constructs.publishers.tables import TableCommit, TablePublisher, batches_of
+from gobblin_dagster.constructs.publishers.tables import TableCommit, TablePublisher, batches_of, say_not_noted
 from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, PublishView
-from gobblin_dagster.core.errors import ConvertError, StepRefusedError, StorageError
+from gobblin_dagster.core.errors import ConvertError, EnvironmentFaultError, StepRefusedError, StorageError
 from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
@@ -219,13 +219,17 @@ class SendToKafkaStep:
         with optional_package("confluent_kafka"):
             from confluent_kafka import KafkaException  # noqa: PLC0415  # as in `_errors`
 
-        with suppress(KafkaException):  # the brokers are away, maybe for ever: rows must be read again all the same
+        try:
             self._make_commits_topic()
             producer = new_producer(self.connection, self._name)
             producer.init_transactions(self.connection.timeout_s)
             producer.begin_transaction()
             _produce(producer, self.commits_topic, self._abandoned_name, "abandoned", [])
             commit_all(producer, self.connection.timeout_s)
+        except (KafkaException, EnvironmentFaultError) as error:
+            # The brokers may be away for ever: a person must be able to abandon what waits for them.
+            said = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+            say_not_noted(f"Kafka topic {self.commits_topic}", self.commit, f"{said.rstrip('.')}.")
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"connection": self.connection.model_dump()}

@@ -46,6 +46,7 @@ from gobblin_dagster.constructs.publishers.tables import (
     TablePublisher,
     batches_of,
     resolved,
+    say_not_noted,
     unified_schema,
 )
 from gobblin_dagster.constructs.types.schema_text import schema_text, type_from_text, type_texts
@@ -326,7 +327,7 @@ class LoadSqlTableStep:
             if self._note(connection, table=""):
                 connection.commit()
 
-        self._database.unless_away(note, self.commit.dataset_urn)
+        self._database.note_abandoned(note, self.commit)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"key": list(self.key), "newest_by": list(self.newest_by)}
@@ -502,16 +503,21 @@ class _Database:
                 operation="publish to table", path=self.table, problem=problem, dataset_urn=dataset_urn
             ) from None
 
-    def unless_away(self, work: Callable[[sa.Connection], None], dataset_urn: str) -> None:
-        """Do what harms nobody if it fails; raises StorageError if another session holds what it needs."""
+    def note_abandoned(self, note: Callable[[sa.Connection], None], commit: TableCommit) -> None:
+        """Call `note`; where the database is away, the log says so.
+
+        Raises:
+            StorageError: another session holds what is needed, maybe the load of this commit.
+        """
         try:
             with self._engine().connect() as connection:
-                work(connection)
-        except EnvironmentFaultError:
-            return
+                note(connection)
+        except EnvironmentFaultError as error:
+            say_not_noted(LEDGER, commit, str(error))
         except DBAPIError as error:
             if is_wait_over(error) or is_locked(error):
-                raise self._held(error, dataset_urn) from None
+                raise self._held(error, commit.dataset_urn) from None
+            say_not_noted(LEDGER, commit, f"{_first_line(error)}.")
 
     def _refusal(self, error: DBAPIError) -> str:
         if not lacks_right(error, self.backend):

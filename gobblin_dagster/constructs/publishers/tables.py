@@ -296,16 +296,21 @@ def race(attempt: Callable[[], bool], table: str, dataset_urn: str) -> None:
 
 
 def forbid_by(attempt: Callable[[], bool], table: str, commit: TableCommit) -> None:
-    """`race` for the note that a commit is abandoned; where the table cannot take it, the log says so.
+    """Call `race` for the note that a commit is abandoned; where the table cannot take it, the log says so.
 
     A table that is gone or broken must not keep a person from abandoning what waits for it.
     """
     try:
         race(attempt, table, commit.dataset_urn)
     except (StorageError, StepRefusedError, FileNotFoundError) as error:
-        log.warning(
-            "%s could not note that commit %s is abandoned: %s If a run was frozen while it published, end it.",
-            table,
-            commit.commit_id,
-            error,
-        )
+        say_not_noted(table, commit, str(error))
+
+
+def say_not_noted(target: str, commit: TableCommit, problem: str) -> None:
+    """Log that a target could not take the note that a commit is abandoned."""
+    log.warning(
+        "%s could not note that commit %s is abandoned: %s If a run was frozen while it published, end it.",
+        target,
+        commit.commit_id,
+        problem,
+    )

@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from gobblin_dagster.constructs.publishers import sql_table
+from gobblin_dagster.constructs.clients.kafka import KafkaConnection
+from gobblin_dagster.constructs.publishers import sql_table, tables
 from gobblin_dagster.constructs.publishers.delta_steps import AppendToDeltaStep
 from gobblin_dagster.constructs.publishers.iceberg_steps import AppendToIcebergStep, IcebergCatalog
+from gobblin_dagster.constructs.publishers.kafka_topic import SendToKafkaStep
 from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep, SqlTablePublisher
-from gobblin_dagster.core.commit import SequenceState
+from gobblin_dagster.constructs.publishers.tables import TableCommit
+from gobblin_dagster.core.commit import CanBeForbidden, SequenceState
 from gobblin_dagster.core.errors import StorageError
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.storage import Storage
@@ -221,6 +224,27 @@ def test_run_that_wakes_after_its_commit_was_abandoned_adds_no_files(
         assert run(tmp_path, job).status is RunStatus.SUCCEEDED
     assert run(tmp_path, table_job(publisher, {"c": {"rows": 30}})).status is RunStatus.SUCCEEDED
     assert read() == list(range(30))
+
+
+def targets_that_are_away(root: Path) -> list[CanBeForbidden]:
+    commit = TableCommit("c1", "numbers", "run", "c", "all", "0", "1", ())
+    (root / "file").touch()
+    return [
+        SendToKafkaStep(commit, "rows", None, "commits", KafkaConnection(brokers="127.0.0.1:9", timeout_s=0.1)),
+        LoadSqlTableStep(commit, "", "t", "append", (), "sqlite:////gone/there/x.db", "", str(root)),
+        LoadSqlTableStep(commit, "", "t", "append", (), "", "NO_SUCH_VARIABLE", str(root)),
+        AppendToDeltaStep(f"{root}/file/table", commit, 1),
+        AppendToIcebergStep("lake.t", commit, "lake", {"type": "sql", "uri": "sqlite:////gone/there/x.db"}),
+    ]
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_target_that_is_away_keeps_nobody_from_abandoning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: int
+) -> None:
+    monkeypatch.setattr(tables, "TRIES", 2)
+    targets_that_are_away(tmp_path)[place].forbid()
+    assert "could not note that commit c1 is abandoned: " in caplog.text
 
 
 def test_startpoint_that_an_older_copy_of_the_store_brings_back_decides_nothing(tmp_path: Path) -> None:
