@@ -17,6 +17,7 @@ from gobblin_dagster.core.constructs import (
     DataPublisher,
     DataWriter,
     KeepsLedger,
+    ListsTableFiles,
     WriterContext,
 )
 from gobblin_dagster.core.errors import UsageError
@@ -201,6 +202,23 @@ def ledger_keepers(job: JobSpec, context: RunContext) -> list[LedgerKeeper]:
             targets.append(target)
             harmless = traits.keeps_order or (merges and is_ordered)
             found.append(LedgerKeeper(publisher, (branch.name,), not harmless))
+    return found
+
+
+def file_listers(job: JobSpec, context: RunContext) -> list[tuple[ListsTableFiles, str]]:
+    """Return the publishers whose tables list data files, each with one branch; raises as `Registry.create`."""
+    targets: list[tuple[ConstructSpec, str]] = []
+    found: list[tuple[ListsTableFiles, str]] = []
+    for branch in job.fork.branches:
+        spec = job.publisher_of(branch)
+        cls = registry.load(ConstructKind.PUBLISHER, spec.type)
+        target = (spec, branch.name if traits_of(cls, PublisherTraits, "is_in_output").is_in_output else "")
+        if not hasattr(cls, "held_files") or target in targets:
+            continue
+        publisher = registry.create(ConstructKind.PUBLISHER, spec, context.construct_context(job, branch=branch.name))
+        if isinstance(publisher, ListsTableFiles):
+            targets.append(target)
+            found.append((publisher, branch.name))
     return found
 
 

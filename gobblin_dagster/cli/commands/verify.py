@@ -31,8 +31,9 @@ def verify(
 ) -> None:
     """Compare published files and manifests with the state store.
 
-    Names files that are missing, altered (by size; with --checksum by content) or known to no snapshot, and manifests
-    that are missing, cut or edited. Exits with 1 if anything differs and was not repaired. Files are never changed.
+    Names files that are missing, altered (by size; with --checksum by content) or known to no snapshot, manifests
+    that are missing, cut or edited, and tables and topics that lack the newest commit or their data files. Exits
+    with 1 if anything differs and was not repaired. Files are never changed.
     """
     names = [job] if job else None
     project = open_here(ctx, names)

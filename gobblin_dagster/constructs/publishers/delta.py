@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -18,13 +18,14 @@ from gobblin_dagster.constructs.publishers.delta_steps import (
     AppendToDeltaStep,
     MergeIntoDeltaStep,
     application_of,
+    load_files,
     load_numbers,
     unfit_types,
 )
 from gobblin_dagster.constructs.publishers.merge_rule import MergeOptions, MergingPublisher
 from gobblin_dagster.constructs.publishers.tables import TableCommit, without_secrets
 from gobblin_dagster.core.commit import CommitStep
-from gobblin_dagster.core.constructs import NotedCommit, PublishView
+from gobblin_dagster.core.constructs import HeldFile, NotedCommit, PublishView
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.traits import ALL_WIDENINGS
@@ -82,8 +83,7 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
     def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
         options, job, branch = self._options, self._context.job, self._context.branch or ""
         places = {urn: self._location(folder) for urn, folder in datasets.items()}
-        # `_step` says why there can be no table in a folder with `%`.
-        locations = sorted({place for place in places.values() if "%" not in place})
+        locations = self._locations(datasets)
         load = partial(load_numbers, options=options.storage_options, variables=options.storage_options_env)
         tables = dict(zip(locations, in_parallel(load, locations, _TABLES_AT_ONCE), strict=True))
         numbers = {
@@ -95,6 +95,11 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
             if number is not None
         }
 
+    def held_files(self, datasets: Mapping[str, str]) -> Iterator[HeldFile]:
+        options = self._options
+        for location in self._locations(datasets):
+            yield from load_files(location, options.storage_options, options.storage_options_env)
+
     def targets_of(self, datasets: Collection[str]) -> Mapping[str, str]:
         return {} if self._options.table == "dataset" else super().targets_of(datasets)
 
@@ -103,6 +108,10 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
 
     def _location(self, folder: str) -> str:
         return folder if self._options.table == "dataset" else posixpath.dirname(folder)
+
+    def _locations(self, datasets: Mapping[str, str]) -> list[str]:
+        # `_step` says why there can be no table in a folder with `%`.
+        return sorted({place for place in map(self._location, datasets.values()) if "%" not in place})
 
     def _step(self, view: PublishView) -> AppendToDeltaStep:
         location = self._location(view.folder)

@@ -13,11 +13,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from gobblin_dagster.core.constructs import HeldFile
 from gobblin_dagster.core.utils.optional_packages import optional_package
 
 _VERSION = re.compile(r"(\d{20})\.json")
@@ -33,6 +35,8 @@ _READ_VERSIONS = 200
 class DeltaLog:
     """The files of a table's log as they were listed once."""
 
+    location: str
+    """The table's folder."""
     files: fs.FileSystem
     """Has the table's folder as root."""
     sizes: Mapping[str, int]
@@ -47,7 +51,7 @@ class DeltaLog:
         files = fs.PyFileSystem(DeltaStorageHandler(location, dict(options) or None))
         found = files.get_file_info(fs.FileSelector("_delta_log"))
         sizes = {one.base_name: one.size or 0 for one in found if one.type == fs.FileType.File}
-        return cls(files, sizes)
+        return cls(location, files, sizes)
 
     def emptied(self) -> str:
         """Say which version file is empty, and what to do; empty if none is."""
@@ -61,6 +65,19 @@ class DeltaLog:
     def fault(self) -> str:
         """Say which file of a log that cannot be read is at fault, and what to do; empty if none is found."""
         return self.emptied() or self._unreadable_checkpoint() or self._gap() or self._unreadable_version()
+
+    def data_files(self, table: Any) -> Iterator[HeldFile]:
+        """Yield the data files of the newest state of a table; those of other tables (shallow clones) are left out.
+
+        Raises OSError, DeltaError.
+        """
+        found = self.files.get_file_info(fs.FileSelector("", recursive=True))
+        sizes = {one.path: one.size for one in found if one.type == fs.FileType.File}
+        actions = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pylist()
+        for action in actions:
+            if "://" not in action["path"]:
+                path = unquote(action["path"])
+                yield HeldFile(f"{self.location}/{path}", action["size_bytes"], sizes.get(path))
 
     def applications(self) -> Iterator[str]:
         """Yield the ids of applications in the newest checkpoint, which may be several files. Raises OSError."""

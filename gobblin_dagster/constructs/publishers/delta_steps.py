@@ -47,6 +47,7 @@ from gobblin_dagster.constructs.publishers.tables import (
 from gobblin_dagster.constructs.types.arrow import has_part
 from gobblin_dagster.constructs.types.wider import is_wider
 from gobblin_dagster.constructs.writers.partitions import folder_values
+from gobblin_dagster.core.constructs import HeldFile
 from gobblin_dagster.core.errors import StepRefusedError, StorageError
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
@@ -488,7 +489,7 @@ def load_table(location: str, options: Mapping[str, str], variables: Mapping[str
 
 
 def require_whole_log(
-    location: str, options: Mapping[str, str], variables: Mapping[str, str], dataset_urn: str
+    location: str, options: Mapping[str, str], variables: Mapping[str, str], dataset_urn: str = ""
 ) -> None:
     """Raise StorageError if a version file of a table's log is empty: readers pass over it, with all its rows."""
     deltalake = _deltalake()
@@ -500,6 +501,18 @@ def require_whole_log(
         raise _failed(location, dataset_urn, error) from error
     if damage:
         raise _damaged(location, dataset_urn, damage)
+
+
+def load_files(location: str, options: Mapping[str, str], variables: Mapping[str, str]) -> list[HeldFile]:
+    """Return the data files of the newest state of a table; none if it does not exist; raises StorageError."""
+    table = load_table(location, options, variables)
+    if table is None:
+        return []
+    require_whole_log(location, options, variables)
+    try:
+        return list(DeltaLog.listed(location, resolved(options, variables)).data_files(table))
+    except (_deltalake().exceptions.DeltaError, OSError) as error:
+        raise _failed(location, "", error) from error
 
 
 def load_numbers(

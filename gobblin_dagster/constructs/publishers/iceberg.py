@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,7 +24,7 @@ from gobblin_dagster.constructs.publishers.iceberg_steps import (
 from gobblin_dagster.constructs.publishers.merge_rule import MergeOptions, MergingPublisher
 from gobblin_dagster.constructs.publishers.tables import TableCommit, without_secrets
 from gobblin_dagster.core.commit import CommitStep
-from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, PublishView
+from gobblin_dagster.core.constructs import ConstructContext, HeldFile, NotedCommit, PublishView
 from gobblin_dagster.core.traits import Widening
 
 _LOCAL_FILE = re.compile(r"sqlite(\+\w+)?:///(?!:)")
@@ -80,11 +80,17 @@ class IcebergPublisher(MergingPublisher[IcebergOptions]):
         self.places = tuple(_written_files(options, context.base_dir)) if self.merges else ()
 
     def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
-        options = self._options
-        properties = _in_project(options.catalog, self._context.base_dir)
-        table = IcebergCatalog(options.catalog_name, properties, options.catalog_env).load(options.table)
+        table = self._catalog().load(self._options.table)
         noted = newest_commits(table, self._context.job) if table is not None else {}
         return {urn: commits for urn, commits in noted.items() if urn in datasets}
+
+    def held_files(self, datasets: Mapping[str, str]) -> Sequence[HeldFile]:
+        return self._catalog().load_files(self._options.table)
+
+    def _catalog(self) -> IcebergCatalog:
+        options = self._options
+        properties = _in_project(options.catalog, self._context.base_dir)
+        return IcebergCatalog(options.catalog_name, properties, options.catalog_env)
 
     def unfit_writer(self, type_name: str, options: Mapping[str, Any]) -> str:
         by_value = [level for level in options.get("partition_by") or () if isinstance(level, str)]

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -26,15 +27,17 @@ from gobblin_dagster.constructs.publishers.tables import (
     unified_schema,
 )
 from gobblin_dagster.constructs.types.wider import common_type, widenings
-from gobblin_dagster.core.constructs import NotedCommit
+from gobblin_dagster.core.constructs import HeldFile, NotedCommit
 from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError, StepRefusedError, StorageError
 from gobblin_dagster.core.same_place import WAREHOUSE
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.utils.optional_packages import optional_package
+from gobblin_dagster.core.utils.parallel import in_parallel
 
 _LOGIN = re.compile(r"//[^/@]*@")
 _OF_SQL = ("sqlite", "postgresql")
+_FILES_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,20 @@ class IcebergCatalog:
             raise  # another try does not help
         except Exception as error:  # noqa: BLE001  # catalogs raise errors of their own: HTTP, SQL, cloud
             raise _failed(table, dataset_urn, error) from None
+
+    def load_files(self, table: str) -> list[HeldFile]:
+        """Return the data files of the newest state of a table; none if it does not exist; raises StorageError."""
+        loaded = self.load(table)
+        if loaded is None:
+            return []
+        try:
+            tasks = list(loaded.scan().plan_files())
+            listed = {one.file_path: one for task in tasks for one in (task.file, *task.delete_files)}
+            sizes = in_parallel(partial(_size, loaded.io), list(listed), _FILES_AT_ONCE)
+        except Exception as error:  # noqa: BLE001  # as in `load`
+            raise _failed(table, "", error) from None
+        found = zip(listed.items(), sizes, strict=True)
+        return [HeldFile(path.removeprefix("file://"), one.file_size_in_bytes, size) for (path, one), size in found]
 
 
 def is_sql(catalog: Mapping[str, str]) -> bool:
@@ -359,6 +376,13 @@ def newest_commits(table: Any, job: str) -> dict[str, list[NotedCommit]]:
     for (urn, _), commit in newest.items():
         found.setdefault(urn, []).append(commit)
     return found
+
+
+def _size(files: Any, path: str) -> int | None:
+    try:
+        return len(files.new_input(path))
+    except FileNotFoundError:
+        return None
 
 
 def _names(mapping: Any) -> set[tuple[int, str]]:

@@ -5,7 +5,7 @@ Below `DataPublisher` stand the optional additions to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
@@ -233,6 +233,32 @@ class KeepsLedger(Protocol):
 
         Raises:
             StorageError, StepRefusedError, EnvironmentFaultError: the target cannot be asked.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFile:
+    """A data file that the newest state of a table lists."""
+
+    path: str
+    """As readers of the table find it; absolute."""
+    size_bytes: int
+    found_bytes: int | None
+    """Its size now; None if it is not there."""
+
+
+@runtime_checkable
+class ListsTableFiles(Protocol):
+    """Optional addition to `DataPublisher`: its table lists data files, which `gobblin verify` looks for."""
+
+    def held_files(self, datasets: Mapping[str, str]) -> Iterable[HeldFile]:
+        """Return the data files of the newest state of the tables of some datasets.
+
+        Args:
+            datasets: as of `KeepsLedger.newest_commits`.
+
+        Raises:
+            StorageError, EnvironmentFaultError: a table cannot be read.
         """
 
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from gobblin_dagster.core.commit import WAITING, FileHistory, PublishedFile, SequenceState
+from gobblin_dagster.core.constructs import HeldFile
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import CorruptRecordError, StorageError
+from gobblin_dagster.core.errors import CorruptRecordError, EnvironmentFaultError, StepRefusedError, StorageError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.utils.parallel import in_parallel
 from gobblin_dagster.core.utils.table import Column, Table
@@ -34,6 +35,8 @@ from gobblin_dagster.engine.commit.manifest import (
 from gobblin_dagster.engine.commit.step_runner import folders_of
 from gobblin_dagster.engine.maintenance.table_files import commit_id_of, names_in_tables
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.publishers import file_listers
+from gobblin_dagster.engine.snapshots.lost_store import StoreCheck, branch_folder, missing_commits
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
 
@@ -54,12 +57,18 @@ class Differs(StrEnum):
     """The manifest of a snapshot that the store does not know."""
     MARKER_WRONG = "marker wrong"
     """Readers of manifests take other snapshots as expired than the store does."""
+    COMMIT_MISSING = "commit missing"
+    """A table or topic lacks the newest commit that the store knows."""
+    TARGET_UNREAD = "target unread"
+    """A table or topic cannot be asked, so it was not compared."""
     RECORD_DAMAGED = "record damaged"
     """The store's record of the dataset cannot be read, so nothing was compared."""
 
 
 _OF_ONE_FILE = (errno.ELOOP, errno.EACCES, errno.EPERM, errno.EIO)
 """Errors of a single file: all others can still be compared."""
+_UNREAD = (StorageError, StepRefusedError, EnvironmentFaultError)
+"""Errors of a table or topic that cannot be asked: files can still be compared."""
 _MANIFESTS = (Differs.MANIFEST_MISSING, Differs.MANIFEST_CUT, Differs.MANIFEST_EDITED)
 
 
@@ -106,7 +115,7 @@ class Verification(Table[VerifiedDataset]):
     job: str
     datasets: tuple[VerifiedDataset, ...]
     extra: tuple[Difference, ...] = ()
-    """Files that belong to no dataset."""
+    """Files that belong to no dataset, or to a table that datasets share, and tables that cannot be asked."""
 
     @property
     def is_whole(self) -> bool:
@@ -135,6 +144,8 @@ def verify(
 ) -> Verification:
     """Compare what is published of a job with the state store; changes nothing unless `repair`.
 
+    Tables and topics are asked for the newest commits, and tables of files for the files that they list.
+
     Args:
         project: the project.
         job: one of its jobs.
@@ -149,24 +160,27 @@ def verify(
         OSError: the output cannot be read.
     """
     with project.use_store(store) as open_store:
-        checked = _Verifier(project, job, open_store, checksum=checksum)
+        checked = _Verifier(project, job, open_store, checksum=checksum, repair=repair)
         found = checked.compare_all(datasets)
         if repair:
             with project.lease_keeper(job, open_store) as leases:
                 found = [checked.repaired(one, leases) for one in found]
         known = {checked.path_now(file.path) for one in found for file in checked.known.get(one.dataset_urn, ())}
-        extra = tuple(checked.strangers(known, None if datasets is None else folders_of(known)))
-        return Verification(job.job, tuple(map(checked.with_note, found)), extra)
+        strangers = checked.strangers(known, None if datasets is None else folders_of(known))
+        found, faults = checked.with_targets(found, known)
+        return Verification(job.job, tuple(map(checked.with_note, found)), (*strangers, *faults))
 
 
 class _Verifier:
-    def __init__(self, project: Project, job: JobSpec, store: StateStore, *, checksum: bool) -> None:
+    def __init__(self, project: Project, job: JobSpec, store: StateStore, *, checksum: bool, repair: bool) -> None:
+        self._project = project
         self._job = job
         self._store = store
         self._storage: Storage = project.storage(job)
         self._root = project.output_root(job)
         self.path_now = paths_inside(self._storage, self._root)
         self._is_by_content = checksum
+        self._shall_repair = repair
         self._clock = project.clock
         self.known: dict[str, list[PublishedFile]] = {}
         """Every file that any snapshot ever added, by dataset.urn."""
@@ -194,7 +208,25 @@ class _Verifier:
         differences = [*filter(None, faults), *self._manifest_faults(state)]
         differences += self._marker_faults(state, differences)
         size = sum(file.size_bytes for file in files)
-        return VerifiedDataset(state.dataset_urn, state.snapshot, len(files), size, tuple(differences))
+        found = VerifiedDataset(state.dataset_urn, state.snapshot, len(files), size, tuple(differences))
+        return found if self._shall_repair else self._without_former(found, files)
+
+    def _without_former(self, found: VerifiedDataset, files: Sequence[PublishedFile]) -> VerifiedDataset:
+        """Return the result without missing manifests, if all files are whole in a former output of the job.
+
+        Nothing of the dataset is in this output yet, and nothing is lost: its next commit writes all manifests here.
+        """
+        outside = [file.path for file in files if not self.path_now(file.path).startswith(f"{self._root}/")]
+        lacks_all = len(found.differences) == found.snapshot and {one.what for one in found.differences} == {
+            Differs.MANIFEST_MISSING
+        }
+        if not files or len(outside) < len(files) or not lacks_all:
+            return found
+        note = (
+            f"its files are in a former output, such as {outside[0]}: readers of {self._root} find it after its next "
+            "commit, or `gobblin verify --repair`, which write its manifests there"
+        )
+        return replace(found, differences=(), note=note)
 
     def _file_fault(self, file: PublishedFile) -> Difference | None:
         try:
@@ -318,6 +350,35 @@ class _Verifier:
         mended = tuple(replace(one, is_repaired=one.path in broken | markers) for one in dataset.differences)
         return replace(dataset, differences=mended)
 
+    # -- tables and topics
+    # --------------------------------------------------------------------------------------------
+    def with_targets(
+        self, found: list[VerifiedDataset], known: set[str]
+    ) -> tuple[list[VerifiedDataset], list[Difference]]:
+        """Return the results with commits that tables and topics lack, and what is wrong with the tables themselves.
+
+        Args:
+            found: the results.
+            known: published files, which were compared.
+        """
+        check = StoreCheck.of(self._project, self._job, self._store)
+        urns = [one.dataset_urn for one in found if not any(_is_unread(diff) for diff in one.differences)]
+        faults: list[Difference] = []
+        try:
+            lacking = missing_commits(check, urns)
+        except _UNREAD as error:
+            lacking = {}
+            faults.append(Difference(Differs.TARGET_UNREAD, "", str(error)))
+        for publisher, branch in file_listers(self._job, check.context):
+            folders = {urn: branch_folder(check, branch, urn) for urn in urns}
+            try:
+                held = [one for one in publisher.held_files(folders) if self.path_now(one.path) not in known]
+            except _UNREAD as error:
+                faults.append(Difference(Differs.TARGET_UNREAD, "", str(error)))
+                continue
+            faults += filter(None, (_fault_of(one, branch) for one in held))
+        return [_with(one, lacking.get(one.dataset_urn, "")) for one in found], list(dict.fromkeys(faults))
+
     # -- what the store does not know
     # --------------------------------------------------------------------------------------
     def strangers(self, known: set[str], folders: Collection[str] | None) -> Iterable[Difference]:
@@ -397,6 +458,27 @@ class _Verifier:
         now = self._clock.now()
         held = self._store.load_leases(self._job.job)
         return {urn: str(busy_error(lease)) for urn, lease in held.items() if lease.is_held(now)}
+
+
+def _fault_of(held: HeldFile, branch: str) -> Difference | None:
+    listed = f"the table of branch {branch!r} lists it, {held.size_bytes:,} bytes"
+    if held.found_bytes is None:
+        return Difference(Differs.FILE_MISSING, held.path, listed)
+    if held.found_bytes != held.size_bytes:
+        return Difference(Differs.FILE_ALTERED, held.path, f"{listed} became {held.found_bytes:,}")
+    return None
+
+
+def _with(found: VerifiedDataset, lacking: str) -> VerifiedDataset:
+    """Return the result with the commit that a target lacks, which `lacking` says; empty if none is lacking."""
+    if not lacking:
+        return found
+    return replace(found, differences=(*found.differences, Difference(Differs.COMMIT_MISSING, "", lacking)))
+
+
+def _is_unread(found: Difference) -> bool:
+    """Return whether a dataset was not compared at all."""
+    return found.what is Differs.RECORD_DAMAGED
 
 
 def _unread(urn: str, error: CorruptRecordError) -> VerifiedDataset:

@@ -321,3 +321,74 @@ def test_manifest_of_an_older_version_without_types_differs_in_nothing(lake: Pat
     del body["schemas"]
     newest.write_text(json.dumps(body))
     assert found(check(lake)) == set()
+
+
+def merged(root: Path, kind: str) -> JobSpec:
+    """Merge rows of a dataset into a table in three commits."""
+    publisher: dict[str, Any] = {"type": kind, "mode": "merge", "key": ["id"]}
+    if kind == "iceberg":
+        catalog = {"type": "sql", "uri": f"sqlite:///{root}/catalog.db", "warehouse": f"file://{root}/warehouse"}
+        publisher |= {"table": "lake.numbers", "catalog": catalog}
+    for number in (2, 3, 5):
+        run(root, job := table_job(publisher, {"c": {"rows": number}}))
+    return job
+
+
+def data_files(root: Path) -> list[Path]:
+    return sorted([*root.glob("lake/test/numbers/all/*.parquet"), *root.glob("warehouse/lake/numbers/data/*.parquet")])
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_data_files_of_a_merged_table_are_compared_with_what_its_newest_state_lists(tmp_path: Path, kind: str) -> None:
+    job = merged(tmp_path, kind)
+    assert found(verify(project(tmp_path, job), job)) == set()
+    cut, gone, whole = data_files(tmp_path)
+    cut.write_bytes(cut.read_bytes()[:100])
+    gone.unlink()
+    done = verify(project(tmp_path, job), job)
+    assert not done.is_whole
+    assert {(one.what.value, one.path) for one in done.extra} == {
+        ("file altered", str(cut)),
+        ("file missing", str(gone)),
+    }
+    assert "the table of branch 'all' lists it" in done.extra[0].detail
+    assert str(whole) not in str(done.extra)
+
+
+def test_table_without_the_newest_commit_of_the_store_or_with_a_damaged_log_is_told(tmp_path: Path) -> None:
+    job = merged(tmp_path, "delta")
+    logs = sorted((tmp_path / "lake/test/numbers/all/_delta_log").glob("*.json"))
+    held = logs[-1].read_bytes()
+    logs[-1].unlink()
+    (dataset,) = verify(project(tmp_path, job), job).datasets
+    assert [one.what for one in dataset.differences] == [Differs.COMMIT_MISSING]
+    assert "though it notes an older one" in dataset.differences[0].detail
+    logs[-1].write_bytes(held)
+    logs[-2].write_bytes(b"")
+    done = verify(project(tmp_path, job), job)
+    assert [(one.what, logs[-2].name in one.detail) for one in done.extra] == [(Differs.TARGET_UNREAD, True)]
+
+
+def test_published_files_that_a_table_lists_are_told_once(tmp_path: Path) -> None:
+    run(tmp_path, job := table_job({"type": "delta"}, {"c": {"rows": 2}}))
+    next((tmp_path / "lake/test/numbers/all/c").glob("*.parquet")).unlink()
+    assert found(verify(project(tmp_path, job), job)) == {("c", "file missing")}
+
+
+def test_dataset_whose_files_are_in_a_former_output_is_whole_and_says_so(lake: Path) -> None:
+    data = {"a": {"rows": 8}, "b/1": {"rows": 9}}
+    job = job_spec(data, output={"path": "other"})
+    run(lake, job)
+    done = verify(project(lake, job), job)
+    assert found(done) == set()
+    assert [one.note.partition(",")[0] for one in done.datasets] == ["its files are in a former output", ""]
+    (lake / "lake/test/numbers/all/a").rename(lake / "gone")
+    assert ("a", "file missing") in found(verify(project(lake, job), job))
+    (lake / "gone").rename(lake / "lake/test/numbers/all/a")
+    mended = verify(project(lake, job), job, repair=True)
+    assert {one.what for one in mended.datasets[0].differences} == {Differs.MANIFEST_MISSING}
+    assert mended.is_whole
+    done = verify(project(lake, job), job)
+    assert [one.note for one in done.datasets] == ["", ""]
+    files = read_published(lake / "other", "numbers", "a", former_roots=[lake / "lake"]).files
+    assert sum(file.rows for file in files if file.branch == "all") == 8
