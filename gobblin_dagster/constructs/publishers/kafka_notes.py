@@ -18,6 +18,8 @@ TOPIC_ID = "gobblin-topic-id"
 _TRANSACTION_MS = 15 * 60 * 1000
 """Brokers' default limit for a transaction; the rows of one publication must be sent within it."""
 _AGAIN_S = 0.05
+_ENDING_S = 30.0
+"""Least time for the end of a transaction that a killed run left open: brokers write to all of its partitions."""
 
 
 def new_producer(connection: KafkaConnection, name: str) -> Any:
@@ -82,7 +84,7 @@ def commit_notes(
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, problem))
             for key in hidden:
                 if key.startswith("gobblin/"):
-                    new_producer(connection, key).init_transactions(connection.timeout_s)
+                    new_producer(connection, key).init_transactions(max(connection.timeout_s, _ENDING_S))
             was_ended = True
             deadline = time.monotonic() + connection.timeout_s
         time.sleep(_AGAIN_S)

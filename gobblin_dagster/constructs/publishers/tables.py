@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import random
 import threading
 import time
@@ -197,8 +199,12 @@ def unfit_type(writer: str) -> str:
 def open_parquet(path: str) -> pq.ParquetFile:
     """Open a published file; reads only its footer until rows are asked for. Raises OSError."""
     files, (inside,) = arrow_files([path])
+    try:
+        opened = files.open_input_file(inside)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error  # Arrow's has no file name
     # With pre-buffering, the whole file would be kept in memory.
-    return pq.ParquetFile(files.open_input_file(inside), pre_buffer=False)
+    return pq.ParquetFile(opened, pre_buffer=False)
 
 
 def batches_of(paths: Sequence[str], rows: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:

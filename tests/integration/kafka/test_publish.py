@@ -215,7 +215,7 @@ def test_notes_behind_the_transaction_of_a_killed_run_count(tmp_path: Path, brok
     rows = {"c": {"rows": 9}}
     assert run(tmp_path, table_job(to_topic, rows)).status is RunStatus.SUCCEEDED
     rows = {"c": {"rows": 12}}
-    result = run(tmp_path, table_job(to_topic | {"timeout_s": 1}, rows))
+    result = run(tmp_path, table_job(to_topic | {"timeout_s": 3}, rows))
     assert result.status is RunStatus.SUCCEEDED, result.datasets[0].failures
     assert numbers(broker, "behind") == list(range(12))
     with pytest.raises(KafkaException, match="fenced"):

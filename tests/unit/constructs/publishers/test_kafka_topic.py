@@ -84,3 +84,8 @@ def test_messages_have_as_long_as_they_need_if_some_are_delivered_all_the_time()
         producer.commit_transaction(0.25)
     commit_all(producer, 0.25)
     assert not len(producer)
+
+
+def test_staged_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StepRefusedError, match=r"staged file .*/gone\.parquet is gone"):
+        _step(f"{tmp_path}/gone.parquet")._send(None, LocalStorage())
