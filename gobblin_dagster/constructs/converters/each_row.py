@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
@@ -58,5 +59,8 @@ def python_value(value: pa.Scalar) -> object:
 
 def shown(value: object) -> str:
     """Return the repr of a value for a message, cut to MAX_VALUE_TEXT characters."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:  # nested too deep
+        text = reprlib.repr(value)
     return text if len(text) <= MAX_VALUE_TEXT else text[: MAX_VALUE_TEXT - 1] + "…"

@@ -21,7 +21,7 @@ from gobblin_dagster.spec.job import SpecModel
 
 _NAME = "converter 'function'"
 _NANO_TIME = pa.time64("ns")
-_MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError)
+_MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError, RecursionError)
 """Exceptions of Arrow for values that do not fit their column."""
 
 

@@ -28,6 +28,7 @@ from gobblin_dagster.constructs.formats.jsonl_published import PublishedJsonLine
 from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite, leaves
 from gobblin_dagster.constructs.types.arrow_json import json_problem, require_decimals
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly, shape_of_text
+from gobblin_dagster.constructs.types.nesting import MAX_LEVELS
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
 from gobblin_dagster.constructs.types.strict_cast import cast_rows
 from gobblin_dagster.core.constructs import ConstructContext
@@ -46,8 +47,6 @@ _LONGEST_NUMBER = 100
 """Characters of a number, and of its field, in a message."""
 _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _BRACKETS = re.compile(rb"[\[\]{}]")
-_MAX_LEVELS = 200
-"""Most lists and objects inside each other: twice what Parquet holds, and far below the limit of Python's stack."""
 _MAX_NAMED = 5
 """Most fields in a message."""
 
@@ -339,14 +338,14 @@ def _refuse_deep(lines: list[bytes]) -> None:
     """Raise FormatError for deeply nested values before Arrow infers their types, which takes minutes, or crashes."""
     for number, line in enumerate(lines, start=1):
         # Only long lines can have so many opening and closing brackets.
-        if len(line) <= 2 * _MAX_LEVELS or line.count(b"[") + line.count(b"{") <= _MAX_LEVELS:
+        if len(line) <= 2 * MAX_LEVELS or line.count(b"[") + line.count(b"{") <= MAX_LEVELS:
             continue
         levels = deepest = 0
         for bracket in _BRACKETS.findall(_TEXTS.sub(b"", line)):
             levels += 1 if bracket in b"[{" else -1
             deepest = max(deepest, levels)
-        if deepest > _MAX_LEVELS:
-            problem = f"values nested {deepest} levels deep, at most {_MAX_LEVELS} are read: {line[:80]!r}."
+        if deepest > MAX_LEVELS:
+            problem = f"values nested {deepest} levels deep, at most {MAX_LEVELS} are read: {line[:80]!r}."
             raise FormatError(problem, number)
 
 
@@ -362,7 +361,7 @@ def _explained(line: bytes, number: int) -> Iterator[None]:
     try:
         yield
     except RecursionError:
-        raise FormatError(f"values nested more than {_MAX_LEVELS} levels deep: {line[:80]!r}.", number) from None
+        raise FormatError(f"values nested more than {MAX_LEVELS} levels deep: {line[:80]!r}.", number) from None
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise
     except UnicodeEncodeError as error:

@@ -26,6 +26,13 @@ def wrong_type(record: dict[str, Any]) -> dict[str, Any]:
     return {"n": "x" if record["n"] == 2 else 1}
 
 
+def far_too_deep(record: dict[str, Any]) -> dict[str, Any]:
+    value: Any = 1
+    for _ in range(5000):
+        value = [value]
+    return {"n": value if record["n"] == 2 else 1}
+
+
 def fraction(record: dict[str, Any]) -> dict[str, Any]:
     return {"n": 1.5 if record["n"] == 2 else 1.0}
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from gobblin_dagster.constructs.types.arrow import is_list
+from gobblin_dagster.constructs.types.arrow import is_list, levels_of
 from gobblin_dagster.constructs.types.losses import first_loss
+from gobblin_dagster.constructs.types.nesting import MAX_LEVELS, deep_problem, first_deep
 from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.core.utils.duplicates import repeated
 
@@ -36,7 +37,8 @@ def as_batch(rows: list[dict[str, Any]] | pa.RecordBatch, schema: pa.Schema | No
     """Return rows as a batch with the given schema; without one, with all fields of all rows.
 
     Raises:
-        MisfitError: a row has a field that the schema lacks (also inside structs), or a value that does not fit.
+        MisfitError: a row has a field that the schema lacks (also inside structs), or a value that does not fit, or
+            is nested too deep.
     """
     if isinstance(rows, pa.RecordBatch):
         return _batch(rows, schema)
@@ -46,8 +48,12 @@ def as_batch(rows: list[dict[str, Any]] | pa.RecordBatch, schema: pa.Schema | No
             _refuse_names([name for name in row if not isinstance(name, str)], index)
             _refuse_fields([] if known is None else sorted(row.keys() - known), index)
     names = list(dict.fromkeys(name for row in rows for name in row)) if schema is None else schema.names
+    values = [[row.get(name) for row in rows] for name in names]
+    for name, column in zip(names, values, strict=True):
+        if (deep := first_deep(column)) is not None:
+            problem = f"yielded in the column {name} {deep_problem(column[deep])}"
+            raise MisfitError(problem, deep, is_solvable=False)
     try:
-        values = [[row.get(name) for row in rows] for name in names]
         if schema is None:
             batch = pa.RecordBatch.from_pydict(dict(zip(names, values, strict=True)))
         else:
@@ -67,6 +73,10 @@ def _batch(rows: pa.RecordBatch, schema: pa.Schema | None) -> pa.RecordBatch:
     names = rows.schema.names
     if twice := repeated(names):
         raise MisfitError(f"yielded a RecordBatch with more than one column {', '.join(twice)}", is_solvable=False)
+    # The row is a level, and so is a plain value.
+    if too_deep := [field.name for field in rows.schema if levels_of([field.type]) > MAX_LEVELS]:
+        problem = f"yielded in the column {too_deep[0]} values nested more than {MAX_LEVELS} levels deep"
+        raise MisfitError(problem, is_solvable=False)
     if schema is None or rows.schema.equals(schema):
         return rows
     _refuse_fields(sorted(set(names) - set(schema.names)), 0)

@@ -55,6 +55,10 @@ def test_what_a_function_raises_names_row_and_function() -> None:
             "unknown_column",
             "row 6: tests.unit.constructs.user_code:unknown_column: expected columns n; it returned also 'm'",
         ),
+        (
+            "far_too_deep",
+            "row 7: tests.unit.constructs.user_code:far_too_deep: column 'n': expected int64, got [[[[[[[",
+        ),
         ("no_record", "expected a dict, a list of dicts or None, got 3"),
     ],
 )

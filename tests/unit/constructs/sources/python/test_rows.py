@@ -121,3 +121,38 @@ def test_batches_must_have_each_column_once() -> None:
     assert "without the column(s) b" in _refusal(pa.RecordBatch.from_pydict({"a": [1]}), schema).problem
     reordered = as_batch(pa.RecordBatch.from_pydict({"b": pa.array([2], pa.int8()), "a": [1]}), schema)
     assert reordered.to_pylist() == [{"a": 1, "b": 2}]
+
+
+def _nested(levels: int, *, is_dict: bool = False) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"v": value} if is_dict else [value]
+    return value
+
+
+def _cycle() -> dict[str, Any]:
+    value: dict[str, Any] = {"v": []}
+    value["v"] += [value, value]
+    return value
+
+
+@pytest.mark.parametrize("value", [_nested(200), _nested(3000, is_dict=True), _cycle()], ids=["200", "3000", "cycle"])
+@pytest.mark.parametrize("schema", [None, pa.schema({"v": pa.int64()})], ids=["inferred", "declared"])
+def test_values_nested_too_deep_are_refused_before_arrow_infers_types(value: Any, schema: pa.Schema | None) -> None:
+    refusal = _refusal([{"v": 1}, {}, {"v": value}], schema)
+    assert "in the column v values nested more than 200 levels deep: " in refusal.problem
+    assert (refusal.index, refusal.is_solvable) == (2, False)
+
+
+def test_values_as_deep_as_lines_of_json_may_be_are_taken() -> None:
+    assert as_batch([{"v": _nested(199)}], None).num_rows == 1
+    kind = pa.list_(pa.int64())
+    assert as_batch([{"v": np.array([1, 2])}], pa.schema({"v": kind})).to_pylist() == [{"v": [1, 2]}]
+
+
+def test_batch_of_a_type_nested_too_deep_is_refused() -> None:
+    kind = pa.int64()
+    for _ in range(200):
+        kind = pa.list_(kind)
+    refusal = _refusal(pa.record_batch({"v": pa.nulls(1, kind)}))
+    assert "in the column v values nested more than 200 levels deep" in refusal.problem
