@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # In one list, so that all are installed in one go; the JDK brings the Java of Spark.
 TEST_PROGRAMS := postgresql mariadb-server maven default-jdk-headless openssh-server mmdebstrap chromium pgbouncer
 .DEFAULT_GOAL := help
-.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots dagster-versions dagster-surface check demo demo-full service service-demo service-example bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-storm crash-table dags edit-storm executor-storm merge-storm rename-storm set-back-storm service-storm target-storm clean
+.PHONY: help install lint types contracts system test test-spark test-e2e docs site docs-serve screenshots dagster-versions dagster-surface check demo demo-full service service-demo service-example bench bench-small bench-kafka bench-query bench-commit bench-service bench-all bench-smoke crash crash-storm crash-table dags edit-storm executor-storm merge-storm rename-storm set-back-storm service-storm target-storm clean
 
 help: ## list all of these
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -146,9 +146,11 @@ types: install ## mypy, strict
 contracts: install ## who may import whom
 	$(BIN)/lint-imports
 
-test: install ## all tests; installs Java, PostgreSQL, PgBouncer, MariaDB, OpenSSH, Chromium and Maven where permitted
+system: # what tests need of the system
 	@scripts/ensure-system.sh $(TEST_PROGRAMS) || [ "$$CI" != true ] # said in one sentence each; tests that need them are skipped by name, and in CI nothing is skipped
 	@scripts/ensure-java.sh
+
+test: install system ## all tests; installs Java, PostgreSQL, PgBouncer, MariaDB, OpenSSH, Chromium and Maven where permitted
 	scripts/in-memory.sh $(BIN)/pytest -n 3 --no-loadscope-reorder # tests wait for servers and disks: three processes keep two cores busy
 
 test-spark: install ## tests that start Spark
@@ -181,8 +183,8 @@ screenshots: install ## take the pictures of Dagster's pages in README and docs 
 	$(BIN)/python scripts/screenshot.py
 	GOBBLIN_PICTURES=$(CURDIR)/docs/images $(BIN)/pytest -n0 tests/integration/test_dagster_browser.py
 
-check: install ## what CI runs, in the same order
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint types contracts site dagster-surface
+check: install ## what CI runs, in the same order; packages of the system are fetched beside what only computes
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target system types dagster-surface site lint contracts
 	@$(MAKE) --no-print-directory test
 
 clean: ## delete everything that is made here: environment, caches, demo folders
