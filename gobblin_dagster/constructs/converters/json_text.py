@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 from pydantic import Field
 
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown, splice, spliced
-from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite, leaves
-from gobblin_dagster.constructs.types.arrow_json import json_problem, require_decimals
+from gobblin_dagster.constructs.types.arrow import holds_infinite, leaves
+from gobblin_dagster.constructs.types.arrow_json import json_problem, read_days, require_decimals
 from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_text
 from gobblin_dagster.constructs.types.shapes import Shape, arrow_shape
-from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 
@@ -50,7 +45,6 @@ class JsonTextConverter(EachRowConverter):
         self._context = context
         self._schema = pa.schema([(name, arrow_shape(shape)) for name, shape in options.columns.items()])
         self._record = pa.struct(list(self._schema))
-        self._with_texts = pa.struct(dates_as_texts(self._schema))
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
         column = self._options.column
@@ -66,7 +60,11 @@ class JsonTextConverter(EachRowConverter):
 
     def _read(self, texts: pa.Array) -> list[pa.Array]:
         try:
-            record = self._record_of(texts)
+            record = read_days(
+                lambda mask, kind: self._parse(texts if mask is None else texts.filter(mask), kind),
+                self._record,
+                texts.to_pylist,
+            )
         except pa.ArrowInvalid as error:
             raise self._error(texts, json_problem(error, "r")) from error
         if any(pc.any(pc.is_inf(part)).as_py() for part in leaves(record) if part.type == pa.float32()):
@@ -76,24 +74,6 @@ class JsonTextConverter(EachRowConverter):
             raise self._error(texts, "a number is too large for float64")
         columns: list[pa.Array] = record.flatten()
         return columns
-
-    def _record_of(self, texts: pa.Array) -> pa.StructArray:
-        try:
-            return self._parse(texts, self._record)
-        except pa.ArrowInvalid:
-            if self._with_texts == self._record:
-                raise
-        try:
-            return strict_cast(self._parse(texts, self._with_texts), self._record)
-        except pa.ArrowInvalid:
-            are_texts = np.array([_holds_text(text, self._record) for text in texts.to_pylist()], np.bool_)
-            if are_texts.all() or not are_texts.any():
-                raise
-        # Some objects have days as texts, others as numbers: each is read as if it were alone.
-        parts = [self._record_of(texts.filter(pa.array(mask))) for mask in (~are_texts, are_texts)]
-        places = np.empty(len(texts), np.int64)
-        places[np.argsort(are_texts, kind="stable")] = np.arange(len(texts))
-        return pa.concat_arrays(parts).take(pa.array(places))
 
     def _parse(self, texts: pa.Array, record: pa.StructType) -> pa.StructArray:
         # Each text is put into an object of its own, so that a text that is empty, or has two objects, is an error.
@@ -123,21 +103,3 @@ class JsonTextConverter(EachRowConverter):
 def _without(record: pa.StructArray, texts: pa.Array, word: str) -> pa.StructArray:
     """Return the records of texts without a word."""
     return record.filter(pc.invert(pc.fill_null(pc.match_substring(texts, word), False)))
-
-
-def _holds_text(text: str | None, record: pa.StructType) -> bool:
-    """Return whether a JSON object has a text for a day; False for text that is no JSON, which Arrow explains."""
-    try:
-        return text is not None and _has_text_day(json.loads(text), record)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _has_text_day(value: Any, kind: pa.DataType) -> bool:
-    if pa.types.is_date(kind):
-        return isinstance(value, str)
-    if pa.types.is_struct(kind):
-        return isinstance(value, dict) and any(_has_text_day(value.get(field.name), field.type) for field in kind)
-    return (
-        pa.types.is_list(kind) and isinstance(value, list) and any(_has_text_day(one, kind.value_type) for one in value)
-    )

@@ -6,6 +6,7 @@ batches are decoded without looking at single messages.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal, Protocol, Self, TypeAlias
 from urllib.parse import urlsplit
@@ -14,11 +15,10 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 from pydantic import Field, field_validator, model_validator
 
-from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite
-from gobblin_dagster.constructs.types.arrow_json import json_problem, require_decimals
+from gobblin_dagster.constructs.types.arrow import holds_infinite
+from gobblin_dagster.constructs.types.arrow_json import json_problem, read_days, require_decimals
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
-from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.core.utils.text import first_line
 from gobblin_dagster.spec.job import SpecModel
 
@@ -131,7 +131,6 @@ class JsonDecoder:
 
     def __init__(self, columns: Mapping[str, JsonShape]) -> None:
         self.type = pa.struct([(name, json_type(shape)) for name, shape in columns.items()])
-        self._with_texts = pa.struct(dates_as_texts(self.type))
         self._any = [name for name, shape in columns.items() if shape == JSON]
 
     def decode(self, values: Sequence[bytes | None]) -> pa.Array:
@@ -139,23 +138,21 @@ class JsonDecoder:
             return pa.array([], self.type)
         if self._any:
             values = [value if value is None else self._with_json(value) for value in values]
-        # Wrap each message: then one without a value, or with two, cannot be made up for by another one, and equal
-        # counts mean that each row belongs to its message.
-        text = b'{"v":' + b'}\n{"v":'.join([b"null" if value is None else value for value in values]) + b"}"
+        given = [b"null" if value is None else value for value in values]
         try:
-            text.decode()  # Arrow accepts invalid UTF-8, but readers of Parquet do not
-            rows = self._read(text)
+            b"\n".join(given).decode()  # Arrow accepts invalid UTF-8, but readers of Parquet do not
+            rows = read_days(lambda mask, kind: _read_wrapped(_only(given, mask), kind), self.type, lambda: given)
         except UnicodeDecodeError as error:
             raise DecodeError(f"is no text in UTF-8: {error.reason}") from error
         except MemoryError:
             raise
         except pa.ArrowException as error:
             raise DecodeError(f"is no JSON object of the declared columns: {json_problem(error, 'v')}") from error
-        if len(rows) != len(values):
-            raise DecodeError("is not one JSON object")
         for name, kind in (("float32", pa.float32()), ("float64", pa.float64())):
-            if holds_infinite(rows, kind) and b"Inf" not in text:  # written as such, it is meant
-                raise DecodeError(f"holds a number that is too large for {name}")
+            if holds_infinite(rows, kind):
+                others = pa.array([b"Inf" not in value for value in given])  # written as such, it is meant
+                if holds_infinite(rows.filter(others), kind):
+                    raise DecodeError(f"holds a number that is too large for {name}")
         return rows
 
     def _with_json(self, value: bytes) -> bytes:
@@ -170,23 +167,25 @@ class JsonDecoder:
         except RecursionError:
             raise DecodeError("has lists and objects nested too deep to be read") from None
 
-    def _read(self, text: bytes) -> pa.Array:
-        if self._with_texts == self.type:
-            return _read_wrapped(text, self.type)
-        try:
-            return _read_wrapped(text, self.type)
-        except pa.ArrowInvalid:
-            return strict_cast(_read_wrapped(text, self._with_texts), self.type)
+
+def _only(values: list[bytes], mask: pa.BooleanArray | None) -> list[bytes]:
+    return values if mask is None else list(itertools.compress(values, mask.to_pylist()))
 
 
-def _read_wrapped(text: bytes, kind: pa.DataType) -> pa.Array:
-    """Parse objects `{"v": ...}` whose values have the given type."""
+def _read_wrapped(values: list[bytes], kind: pa.DataType) -> pa.Array:
+    """Parse values of a type; raises ArrowInvalid."""
+    # Wrap each message: then one without a value, or with two, cannot be made up for by another one, and equal counts
+    # mean that each row belongs to its message.
+    text = b'{"v":' + b'}\n{"v":'.join(values) + b"}"
     parsing = arrow_json.ParseOptions(
         explicit_schema=pa.schema([("v", kind)]), newlines_in_values=True, unexpected_field_behavior="ignore"
     )
     reading = arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1)
     table = arrow_json.read_json(pa.BufferReader(text), read_options=reading, parse_options=parsing)
-    return require_decimals(table, text).column("v").combine_chunks()
+    rows = require_decimals(table, text).column("v").combine_chunks()
+    if len(rows) != len(values):
+        raise DecodeError("is not one JSON object")
+    return rows
 
 
 def decode_batch(decoder: Decoder, values: Sequence[bytes | None], *, null_where_bad: bool) -> pa.Array:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from gobblin_dagster.constructs.types.arrow import MOST_DIGITS, NUMBER, fits_decimal, misfit_decimal, parts_of
+from gobblin_dagster.constructs.types.arrow import (
+    MOST_DIGITS,
+    NUMBER,
+    dates_as_texts,
+    fits_decimal,
+    misfit_decimal,
+    parts_of,
+)
+from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.core.utils.text import first_line
 
 _FIELD = re.compile(r"Column\(/(.*?)\)")
@@ -59,6 +68,56 @@ def require_decimals(table: pa.Table, text: bytes) -> pa.Table:
         for row in _objects(text):
             _require_fit(row, record, "")
     return table
+
+
+def read_days(
+    read: Callable[[pa.BooleanArray | None, pa.StructType], pa.StructArray],
+    kind: pa.StructType,
+    texts: Callable[[], Sequence[str | bytes | None]],
+) -> pa.StructArray:
+    """Return the records of JSON objects, whose days are texts or numbers since 1970, in each object in its own way.
+
+    Args:
+        read: reads the objects of a mask (None: all of them) as records of a type; raises ArrowInvalid if one does not
+            fit.
+        kind: type of the records.
+        texts: returns the objects.
+
+    Raises:
+        ArrowInvalid: an object does not fit.
+    """
+    with_texts = pa.struct(dates_as_texts(kind))
+    try:
+        return read(None, kind)
+    except pa.ArrowInvalid:
+        if with_texts == kind:
+            raise
+    try:
+        return strict_cast(read(None, with_texts), kind)
+    except pa.ArrowInvalid:
+        mask = np.array([_is_with_text_day(text, kind) for text in texts()], np.bool_)
+        if mask.all() or not mask.any():
+            raise
+    parts = [read(pa.array(~mask), kind), strict_cast(read(pa.array(mask), with_texts), kind)]
+    places = np.where(mask, len(parts[0]) - 1 + np.cumsum(mask), np.cumsum(~mask) - 1)
+    return pa.concat_arrays(parts).take(pa.array(places))
+
+
+def _is_with_text_day(text: str | bytes | None, kind: pa.StructType) -> bool:
+    """Return whether a JSON object has a text for a day; False for text that is no JSON, which Arrow explains."""
+    try:
+        return text is not None and _has_text_day(json.loads(text), kind)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _has_text_day(value: Any, kind: pa.DataType) -> bool:
+    if pa.types.is_date(kind):
+        return isinstance(value, str)
+    if pa.types.is_struct(kind):
+        return isinstance(value, dict) and any(_has_text_day(value.get(field.name), field.type) for field in kind)
+    items = value if pa.types.is_list(kind) and isinstance(value, list) else ()
+    return any(_has_text_day(one, kind.value_type) for one in items)
 
 
 def _may_wrap(text: bytes, room: int) -> bool:

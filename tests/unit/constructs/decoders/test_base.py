@@ -94,6 +94,12 @@ def test_number_too_large_for_float64_is_not_made_infinite() -> None:
     assert caught.value.index == 1
 
 
+def test_number_too_large_is_refused_beside_a_message_with_an_infinity() -> None:
+    with pytest.raises(DecodeError, match="too large for float64") as caught:
+        decode_batch(JsonDecoder({"x": "float64"}), [b'{"x": Infinity}', b'{"x": 1.8e308}'], null_where_bad=False)
+    assert caught.value.index == 1
+
+
 def test_number_with_more_digits_than_its_decimal_is_not_altered() -> None:
     decoder = JsonDecoder({"x": "decimal(5,2)", "day": "date"})
     with pytest.raises(DecodeError, match="has more digits than") as caught:
@@ -147,6 +153,9 @@ def test_dates_are_texts_or_days_since_1970() -> None:
     texts = [b'{"on": "2026-01-31", "id": 1}', None, b'{"id": 2}']
     assert decoder.decode(texts).to_pylist() == [{"on": date(2026, 1, 31), "id": 1}, None, {"on": None, "id": 2}]
     assert decoder.decode([b'{"on": 20484}']).to_pylist() == [{"on": date(2026, 1, 31), "id": None}]
+    both = [texts[0], b'{"on": 20484}', None, b'{"on": 20485, "id": 7}', texts[0]]
+    day = date(2026, 1, 31)
+    assert [row and row["on"] for row in decoder.decode(both).to_pylist()] == [day, day, None, date(2026, 2, 1), day]
     with pytest.raises(DecodeError, match="2026-02-30"):
         decoder.decode([b'{"on": "2026-02-30"}'])
 
