@@ -78,7 +78,7 @@ class DeltaPublisher(MergingPublisher[DeltaOptions]):
 
     def unfit_columns(self, extract: Extract, schema: pa.Schema) -> str:
         """Return why rows of a schema cannot be in a Delta table, or cannot be merged; empty if they can."""
-        return unfit_types(schema) or super().unfit_columns(extract, schema)
+        return unfit_types(schema, self._options.mode) or super().unfit_columns(extract, schema)
 
     def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
         options, job, branch = self._options, self._context.job, self._context.branch or ""

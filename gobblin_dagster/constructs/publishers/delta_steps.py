@@ -38,13 +38,17 @@ from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
     TableFile,
     forbid_by,
+    holds_extension,
+    is_extension,
+    is_foreign_decimal,
     race,
     require_names,
     resolved,
     turn,
+    unfit_type_in,
     unified_schema,
 )
-from gobblin_dagster.constructs.types.arrow import has_part
+from gobblin_dagster.constructs.types.arrow import has_part, is_text
 from gobblin_dagster.constructs.types.wider import is_wider
 from gobblin_dagster.constructs.writers.partitions import folder_values
 from gobblin_dagster.core.constructs import HeldFile
@@ -454,24 +458,44 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
         require_alone(self.describe(), self.commit, (f"transactions {one!r}" for one in names - {self._application}))
 
 
-def unfit_types(schema: pa.Schema) -> str:
-    """Return which column a Delta table cannot hold, and what to do; empty if it can hold all."""
-    for column in schema:
-        for test, problem in _UNFIT:
-            if has_part(column.type, test):
-                return f"column {column.name!r} is {column.type}, {problem}"
-    return ""
+def unfit_types(schema: pa.Schema, mode: str = "") -> str:
+    """Return which column a Delta table cannot hold, and what to do; empty if it can hold all.
+
+    Args:
+        schema: of the rows.
+        mode: of the publisher, if files or versions of rows are to be judged too.
+    """
+    return unfit_type_in(schema, (*_UNFIT, *_UNFIT_IN_MODE.get(mode, ())))
 
 
+_NO_EXTENSION = "a type of Arrow that Delta does not have; make it text, e.g. by the converter `columns`"
 _UNFIT: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (
         lambda kind: pa.types.is_timestamp(kind) and kind.unit == "ns",
         "Delta keeps microseconds; cast it to timestamp[us]",
     ),
     (pa.types.is_time, "Delta has no time of day; make it text, e.g. by the converter `columns`"),
+    (pa.types.is_duration, "Delta has no durations; make it a number of seconds, e.g. by the converter `columns`"),
     # The library would convert them to signed types of the same width, which readers fail to read for large values.
     (pa.types.is_unsigned_integer, "Delta has signed integers only; cast it to one"),
+    (pa.types.is_float16, "Delta has no such numbers; cast it to float"),
+    (is_foreign_decimal, "Delta has decimals of at most 38 digits; cast it to decimal128"),
+    (holds_extension, _NO_EXTENSION),
+    # The table says bytes or a list, and names the type all the same: its readers fail.
+    (
+        lambda kind: is_extension(kind) and not (is_text(kind.storage_type) or pa.types.is_integer(kind.storage_type)),
+        _NO_EXTENSION,
+    ),
 )
+_UNFIT_IN_MODE: Mapping[str, tuple[tuple[Callable[[pa.DataType], bool], str], ...]] = {
+    "append": (
+        (
+            lambda kind: pa.types.is_timestamp(kind) and kind.tz not in {None, "UTC"},
+            "Delta keeps UTC, and files are added as they are; cast it to the same with the time zone UTC",
+        ),
+    ),
+    "scd2": ((is_extension, _NO_EXTENSION),),
+}
 
 
 def load_table(location: str, options: Mapping[str, str], variables: Mapping[str, str], dataset_urn: str = "") -> Any:

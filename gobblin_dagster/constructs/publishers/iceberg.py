@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pyarrow as pa
 from pydantic import Field, field_validator
 
 from gobblin_dagster.constructs.clients.environment import to_store
@@ -22,12 +23,43 @@ from gobblin_dagster.constructs.publishers.iceberg_steps import (
     table_place,
 )
 from gobblin_dagster.constructs.publishers.merge_rule import MergeOptions, MergingPublisher
-from gobblin_dagster.constructs.publishers.tables import TableCommit, without_secrets
+from gobblin_dagster.constructs.publishers.tables import (
+    TableCommit,
+    holds_extension,
+    is_extension,
+    is_foreign_decimal,
+    unfit_type_in,
+    without_secrets,
+)
 from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.constructs import ConstructContext, HeldFile, NotedCommit, PublishView
+from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.traits import Widening
 
 _LOCAL_FILE = re.compile(r"sqlite(\+\w+)?:///(?!:)")
+
+_UNFIT: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (
+        lambda kind: pa.types.is_time(kind) and kind.unit != "us",
+        "Iceberg keeps microseconds; cast it to time64[us]",
+    ),
+    (pa.types.is_duration, "Iceberg has no durations; make it a number of seconds, e.g. by the converter `columns`"),
+    (is_foreign_decimal, "Iceberg has decimals of at most 38 digits; cast it to decimal128"),
+    (
+        lambda kind: is_extension(kind) and not isinstance(kind, pa.UuidType),
+        "a type of Arrow that Iceberg does not have; make it text, e.g. by the converter `columns`",
+    ),
+)
+_UNFIT_IN_MODE: Mapping[str, tuple[tuple[Callable[[pa.DataType], bool], str], ...]] = {
+    "append": (
+        (
+            lambda kind: pa.types.is_timestamp(kind) and kind.tz not in {None, "UTC", "Etc/UTC", "+00:00", "Z"},
+            "Iceberg keeps UTC, and files are added as they are; cast it to the same with the time zone UTC",
+        ),
+        (pa.types.is_float16, "Iceberg has no such numbers, and files are added as they are; cast it to float"),
+    ),
+    "scd2": ((holds_extension, "whose versions cannot be compared; make it text, e.g. by the converter `columns`"),),
+}
 
 
 class IcebergOptions(MergeOptions):
@@ -98,6 +130,14 @@ class IcebergPublisher(MergingPublisher[IcebergOptions]):
             lost = ", ".join(by_value)
             return f"the table would lack {lost}, in folder names only; set the writer's `keep_partition_columns: true`"
         return super().unfit_writer(type_name, options)
+
+    def unfit_columns(self, extract: Extract, schema: pa.Schema) -> str:
+        """Return why no Iceberg table can hold rows of a schema, or why they cannot be merged; empty if they can.
+
+        Newer versions of tables hold more types than older ones: only the table itself tells about these.
+        """
+        tests = (*_UNFIT, *_UNFIT_IN_MODE.get(self._options.mode, ()))
+        return unfit_type_in(schema, tests) or super().unfit_columns(extract, schema)
 
     def _shared_table(self) -> str:
         return self._options.table

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel
 
 from gobblin_dagster.constructs.clients.environment import from_environment
-from gobblin_dagster.constructs.types.arrow import parts_of
+from gobblin_dagster.constructs.types.arrow import has_part, parts_of
 from gobblin_dagster.constructs.types.plain import plain_schema
 from gobblin_dagster.constructs.types.plain_parquet import plain_batches
 from gobblin_dagster.core.commit import CommitStep
@@ -247,6 +247,35 @@ def require_names(step: str, who: str, there: Iterable[str], schema: pa.Schema) 
         if names is not None:
             problem = f"columns {names[0]!r} and {names[1]!r} differ in case only, which {who} not see; rename one"
             raise StepRefusedError(step=step, problem=problem)
+
+
+def unfit_type_in(schema: pa.Schema, tests: Iterable[tuple[Callable[[pa.DataType], bool], str]]) -> str:
+    """Return which column a table cannot hold, and what to do; empty if it can hold all.
+
+    Args:
+        schema: of the rows.
+        tests: for each kind of type that the table does not hold, at any depth, a test and what is wrong with it.
+    """
+    for column in schema:
+        for test, problem in tests:
+            if has_part(column.type, test):
+                return f"column {column.name!r} is {column.type}, {problem}"
+    return ""
+
+
+def is_extension(kind: pa.DataType) -> bool:
+    """Return whether a type is an extension of Arrow, such as `arrow.json`."""
+    return isinstance(kind, pa.BaseExtensionType)
+
+
+def holds_extension(kind: pa.DataType) -> bool:
+    """Return whether a list, struct or map has an extension of Arrow inside, which few of its functions take."""
+    return any(map(is_extension, list(parts_of([kind]))[1:]))
+
+
+def is_foreign_decimal(kind: pa.DataType) -> bool:
+    """Return whether a type is a decimal of another width than the one that tables and their libraries know."""
+    return bool(pa.types.is_decimal(kind) and not pa.types.is_decimal128(kind))
 
 
 def _struct_names(schema: pa.Schema) -> Iterator[list[str]]:
