@@ -13,6 +13,7 @@ from gobblin_dagster.constructs.formats.published import (
     DatasetFormat,
     MergesBytes,
     Types,
+    as_decimal128,
     ending_of,
     in_64_bits,
     is_inferred,
@@ -123,6 +124,4 @@ def _told(kind: pa.DataType) -> pa.DataType:
     """Return the type as which pyarrow reads all values of a type from text; for some it cannot."""
     if pa.types.is_float16(kind):
         return pa.float32()
-    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
-        return pa.decimal128(kind.precision, kind.scale)
-    return pa.string() if pa.types.is_decimal256(kind) else kind
+    return pa.string() if pa.types.is_decimal256(kind) else as_decimal128(kind)

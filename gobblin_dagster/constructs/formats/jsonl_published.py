@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from gobblin_dagster.constructs.formats.lines_published import PublishedLines
-from gobblin_dagster.constructs.formats.published import DatasetFormat, Types, in_64_bits, is_inferred
+from gobblin_dagster.constructs.formats.published import DatasetFormat, Types, as_decimal128, in_64_bits, is_inferred
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -30,7 +30,8 @@ class PublishedJsonLines(PublishedLines, DatasetFormat):
 
     def arrow_schema(self, found: pa.Schema, types: Types) -> pa.Schema:
         """Return the known types: pyarrow's JSON reader takes types for a whole dataset only, not per file."""
-        known = {name: kind for name, kind in types.items() if kind is not None and _is_told(kind)}
+        told = {name: as_decimal128(kind) for name, kind in types.items() if kind is not None}
+        known = {name: kind for name, kind in told.items() if _is_told(kind)}
         return pa.schema([field.with_type(known.get(field.name, field.type)) for field in found])
 
     def spark_options(self) -> dict[str, str]:

@@ -140,3 +140,9 @@ def in_64_bits(types: Types) -> Types:
 def is_inferred(kind: pa.DataType | None) -> bool:
     """Return True if readers of text must infer a type: it is unknown, or was perhaps wider in older files."""
     return kind is None or pa.types.is_null(kind) or bool(pa.types.is_integer(kind) and kind != pa.uint64())
+
+
+def as_decimal128(kind: pa.DataType) -> pa.DataType:
+    """Return the type with which pyarrow reads the decimals of a type from text; other types unchanged."""
+    is_short = pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind)
+    return pa.decimal128(kind.precision, kind.scale) if is_short else kind

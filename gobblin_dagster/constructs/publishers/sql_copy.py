@@ -15,6 +15,8 @@ import pyarrow.csv as pacsv
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
+from gobblin_dagster.constructs.types.arrow import is_binary
+
 
 def copy_rows(connection: sa.Connection, table: sa.Table, batch: pa.RecordBatch) -> None:
     """Append rows inside the connection's transaction; columns are matched by name.
@@ -93,7 +95,7 @@ def _printable(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the batch with types that CSV cannot hold converted to text that PostgreSQL reads."""
     arrays = []
     for array in batch.columns:
-        if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
+        if is_binary(array.type):
             arrays.append(pa.array([None if value is None else "\\x" + value.hex() for value in array.to_pylist()]))
         elif pa.types.is_null(array.type):
             arrays.append(pc.cast(array, pa.string()))

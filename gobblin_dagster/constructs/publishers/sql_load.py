@@ -15,7 +15,7 @@ from gobblin_dagster.constructs.clients.sql import MYSQL
 from gobblin_dagster.constructs.publishers.merge_rule import is_older
 from gobblin_dagster.constructs.publishers.sql_copy import copy_rows
 from gobblin_dagster.constructs.publishers.sql_values import exact_values
-from gobblin_dagster.constructs.types.arrow import is_text
+from gobblin_dagster.constructs.types.arrow import is_binary, is_text
 from gobblin_dagster.core.errors import StepRefusedError
 from gobblin_dagster.core.utils.text import lower_ascii
 
@@ -52,7 +52,7 @@ _TYPES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[], sa.types.TypeEng
     (pa.types.is_floating, sa.Double),
     (is_text, _text),
     (
-        lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind),
+        is_binary,
         lambda: sa.LargeBinary().with_variant(mysql.LONGBLOB(), *MYSQL),
     ),
     (pa.types.is_date, sa.Date),

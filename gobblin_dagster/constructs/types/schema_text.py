@@ -19,7 +19,9 @@ _NAMED: dict[str, pa.DataType] = {
     )
 }
 _TIMESTAMP = re.compile(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]")
-_DECIMAL = re.compile(r"decimal(128|256)\((\d+), (-?\d+)\)")
+_FIXED_BINARY = re.compile(r"fixed_size_binary\[(\d+)\]")
+_DECIMALS = {"32": pa.decimal32, "64": pa.decimal64, "128": pa.decimal128, "256": pa.decimal256}
+_DECIMAL = re.compile(r"decimal(32|64|128|256)\((\d+), (-?\d+)\)")
 _NOT_NULL = " not null"
 _DICTIONARY = re.compile(r"dictionary<values=([^<>=]+), indices=u?int\d+, ordered=[01]>")
 _VIEW = re.compile(r"(?<=[ <_])(string|binary|list)_view(?=<|>|,| not null|$)", re.MULTILINE)
@@ -63,8 +65,9 @@ def type_from_text(text: str) -> pa.DataType | None:
     if match := _TIMESTAMP.fullmatch(text):
         return pa.timestamp(match[1], match[2])
     if match := _DECIMAL.fullmatch(text):
-        make = pa.decimal128 if match[1] == "128" else pa.decimal256
-        return make(int(match[2]), int(match[3]))
+        return _DECIMALS[match[1]](int(match[2]), int(match[3]))
+    if match := _FIXED_BINARY.fullmatch(text):
+        return pa.binary(int(match[1]))
     return _NAMED.get(text)
 
 

@@ -219,12 +219,12 @@ def _typed(field: pa.Field, types: Types) -> pa.Field:
 def _folder_type(kind: pa.DataType | None) -> pa.DataType:
     """Return the type of a folder level's column: text if pyarrow cannot parse the type from a folder's name."""
     is_other = kind is None or pa.types.is_decimal(kind) or pa.types.is_string_view(kind)
-    return pa.string() if is_other else kind
+    return pa.string() if is_other or pa.types.is_fixed_size_binary(kind) else kind
 
 
 def _spark_name(kind: pa.DataType | None) -> str | None:
     if kind is not None and pa.types.is_timestamp(kind):
         return "timestamp" if kind.tz else "timestamp_ntz"
-    if kind is not None and pa.types.is_decimal128(kind):
+    if kind is not None and pa.types.is_decimal(kind) and not pa.types.is_decimal256(kind):
         return f"decimal({kind.precision},{kind.scale})"
     return _SPARK_NAMES.get(kind)

@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
+from gobblin_dagster.constructs.publishers.sql_copy import _printable
 from gobblin_dagster.constructs.publishers.sql_load import column_type, merge_rows
 from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep, SqlTableOptions, SqlTablePublisher
 from gobblin_dagster.constructs.registry import ConstructKind, registry
@@ -465,6 +466,12 @@ def test_row_without_a_key_is_refused_where_sqlite_would_make_one_up(tmp_path: P
 
     assert "column 'slot' of the key is null in some rows" in result.datasets[0].failures[0].message
     assert table_ids(tmp_path) == []
+
+
+def test_bytes_of_a_fixed_size_are_bytes_in_tables() -> None:
+    assert isinstance(column_type(pa.field("b", pa.binary(3))), sa.LargeBinary)
+    rows = _printable(pa.record_batch({"b": pa.array([b"a\x00b", None], pa.binary(3))}))
+    assert rows.column("b").to_pylist() == [r"\x610062", None]
 
 
 @pytest.mark.parametrize(

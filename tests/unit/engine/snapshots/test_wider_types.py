@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from gobblin_dagster.engine.snapshots.reader import read_published
@@ -72,3 +74,28 @@ def test_each_format_reads_older_files_in_the_wider_types(tmp_path: Path) -> Non
 def test_avro_refuses_what_its_readers_do_not_take_for_older_values(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"'d' was int64, is decimal.*cannot become a decimal for whole numbers"):
         publish_wider(tmp_path, "avro")
+
+
+def short_types(*_: Any) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a source that has types which no declaration makes."""
+    yield pa.record_batch(
+        {
+            "of_32": pa.array([Decimal("1.50"), None], pa.decimal32(7, 2)),
+            "of_64": pa.array([Decimal("12345678901.5"), None], pa.decimal64(15, 1)),
+            "bytes": pa.array([b"abc", None], pa.binary(3)),
+        }
+    )
+
+
+def test_decimals_of_32_and_64_bits_are_read_back_as_decimals(tmp_path: Path) -> None:
+    source = {"type": "python", "read": f"{__name__}:short_types"}
+    branches = [{"name": one, "writer": one} for one in ("csv", "jsonl", "parquet")]
+    job = job_spec({}, source=source, fork={"branches": branches})
+    (done,) = run(tmp_path, job).datasets
+    assert done.problem == ""
+    for branch in ("csv", "jsonl", "parquet"):
+        rows = read_published(tmp_path / "lake", "numbers", done.dataset_urn).to_arrow(branch).to_table().to_pydict()
+        written = "YWJj" if branch == "jsonl" else b"abc"
+        assert rows == {
+            "of_32": [Decimal("1.50"), None], "of_64": [Decimal("12345678901.5"), None], "bytes": [written, None],
+        }  # fmt: skip
