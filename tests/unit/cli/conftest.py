@@ -78,10 +78,15 @@ def write_job(root: Path, datasets: dict[str, dict[str, Any]], job: str = "numbe
     (root / "jobs" / f"{job}.yaml").write_text(json.dumps(body | parts, indent=1))
 
 
+def write_project(root: Path) -> None:
+    """Write a project whose job has two datasets."""
+    (root / "gobblin.yaml").write_text("project: tests\n")
+    write_job(root, {"a": {"rows": 25}, "b/c": {"rows": 3}})
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a project folder, the current one, with two datasets."""
-    (tmp_path / "gobblin.yaml").write_text("project: tests\n")
-    write_job(tmp_path, {"a": {"rows": 25}, "b/c": {"rows": 3}})
+    write_project(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -170,11 +170,20 @@ def test_words_that_ask_for_json(words: tuple[str, ...], expected: bool) -> None
     assert wants_json(words) is expected
 
 
-def on_a_terminal(*arguments: str, cwd: Path, **variables: str) -> str:
-    """Return what a command prints on a terminal."""
+ONE_BY_ONE = """
+import sys
+from gobblin_dagster.cli.program import run_command
+for command in sys.argv[1:]:
+    run_command(command.split())
+    print(end="\\0", flush=True)
+"""
+
+
+def on_a_terminal(*commands: str, cwd: Path, **variables: str) -> list[str]:
+    """Return what each command prints on a terminal; one process runs them all."""
     ours, theirs = pty.openpty()
     environment = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "FORCE_COLOR"}}
-    command = [sys.executable, "-m", "gobblin_dagster", *arguments]
+    command = [sys.executable, "-c", ONE_BY_ONE, *commands]
     environment |= {"TERM": "xterm-256color", **variables}
     process = subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, cwd=cwd, env=environment)
     os.close(theirs)
@@ -186,16 +195,21 @@ def on_a_terminal(*arguments: str, cwd: Path, **variables: str) -> str:
         pass  # the terminal's other end is closed: the process has ended
     process.wait()
     os.close(ours)
-    return said.decode()
+    return said.decode().split("\0")[: len(commands)]
 
 
-@pytest.mark.parametrize("arguments", [("check",), ("doctor",), ("run", "nojob")], ids=" ".join)
-def test_colours_are_left_out_where_nobody_wants_them(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_colours_are_left_out_where_nobody_wants_them(tmp_path: Path) -> None:
     (tmp_path / "gobblin.yaml").write_text("project: tests\n")
     write_job(tmp_path, {}, job="faulty", surprise=1)
-    assert "\x1b[31m" in on_a_terminal(*arguments, cwd=tmp_path)
-    assert "\x1b[3" not in on_a_terminal(*arguments, cwd=tmp_path, NO_COLOR="1")
-    assert "\x1b" not in on_a_terminal(*arguments, cwd=tmp_path, TERM="dumb")
+    commands = ("check", "doctor", "run nojob")
+    shown, plain, dumb = (
+        on_a_terminal(*commands, cwd=tmp_path, **variables)
+        for variables in ({"TERM": "xterm-256color"}, {"NO_COLOR": "1"}, {"TERM": "dumb"})
+    )
+    for number, command in enumerate(commands):
+        assert "\x1b[31m" in shown[number], command
+        assert "\x1b[3" not in plain[number], command
+        assert "\x1b" not in dumb[number], command
 
 
 @pytest.mark.parametrize("width", [20, 50, 80, 200])
@@ -203,7 +217,8 @@ def test_names_are_whole_on_a_terminal_of_any_width(width: int) -> None:
     columns = {"dataset": "left", "watermark": "left", **dict.fromkeys(("rows", "quarantined", "files"), "right")}
     columns |= {"size": "right", "published": "left"}
     row = ("AA-EWR", "2013-01-31", "1,234,567", "12", "1,024", "18 KB", "2026-11-22 11:28")
-    console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+    terminal = {"TERM": "xterm"}  # a dumb one would always be 80 wide
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None, _environ=terminal)
     output.print_table(console, columns, [row])
     said = console.file.getvalue()  # type: ignore[attr-defined]  # it is the StringIO from above
     for cell in row:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,14 +9,10 @@ import pytest
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.cli.conftest import Cli
 
-from .test_run import KILLED
-
 
 @pytest.fixture
-def sequence(cli: Cli, project: Path) -> str:
+def sequence(cli: Cli, killed: Path) -> str:
     """The sequence of which a killed run had executed the only rename."""
-    done = subprocess.run([sys.executable, "-c", KILLED, "commit:1"], cwd=project, check=False)
-    assert done.returncode == -9
     waiting = [one["sequence"] for one in cli("commit", "list", "-o", "json").json()["sequences"]]
     moved = [one for one in waiting if cli("commit", "show", one, "-o", "json").json()["status"][0]["done"]]
     assert moved  # of both, where the second was moved before the first one's end was felt

@@ -15,7 +15,7 @@ from pyiceberg.catalog import load_catalog
 from gobblin_dagster.constructs.publishers import STEP_MODULES
 from tests.unit.cli.conftest import Cli, write_job
 
-from .test_run import KILLED
+from .conftest import kill_run
 
 PACKAGES = ("confluent_kafka", "deltalake", "pyiceberg")
 DATASETS = {"a": {"rows": 25}}
@@ -30,20 +30,24 @@ def _before_others(folder: Path) -> str:
     return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
-def recover(root: Path, without: Path | None = None) -> tuple[int, str]:
-    """Call the command; modules in `without` hide installed ones."""
-    done = subprocess.run(
-        [sys.executable, "-m", "gobblin_dagster", "commit", "recover", "--output", "json"],
-        env=os.environ | ({"PYTHONPATH": _before_others(without)} if without else {}),
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    (recovered,) = json.loads(done.stdout)["recovered"]
+def recover(cli: Cli) -> tuple[int, str]:
+    called = cli("commit", "recover", "--output", "json")
+    return called.code, _outcome(called.out)
+
+
+def recover_without(hidden: Path) -> tuple[int, str]:
+    """Call the command in a process of its own; modules in a folder hide installed ones."""
+    command = [sys.executable, "-m", "gobblin_dagster", "commit", "recover", "--output", "json"]
+    environment = os.environ | {"PYTHONPATH": _before_others(hidden)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, _outcome(done.stdout)
+
+
+def _outcome(said: str) -> str:
+    (recovered,) = json.loads(said)["recovered"]
     assert recovered["dataset"] == "a"
     assert not recovered["audit"] or recovered["audit"]["lost"] == 0
-    return done.returncode, f"{recovered['state']}: {recovered['reason']}"
+    return f"{recovered['state']}: {recovered['reason']}"
 
 
 @pytest.fixture
@@ -52,13 +56,13 @@ def killed(project: Path) -> Path:
     publisher."""
     publisher = {"type": "iceberg", "table": "lake.numbers", "catalog": settings(project)}
     write_job(project, DATASETS, publisher=publisher, commit={"redo_limit": 1})
-    assert subprocess.run([sys.executable, "-c", KILLED, "commit:1"], cwd=project, check=False).returncode == -9
+    kill_run(project)
     write_job(project, DATASETS, commit={"redo_limit": 1})
     return project
 
 
-def test_step_of_a_publisher_that_the_job_no_longer_has_is_done(killed: Path) -> None:
-    assert recover(killed) == (0, "committed: ")
+def test_step_of_a_publisher_that_the_job_no_longer_has_is_done(cli: Cli, killed: Path) -> None:
+    assert recover(cli) == (0, "committed: ")
     table = load_catalog("default", **settings(killed)).load_table("lake.numbers")
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(25))
 
@@ -68,11 +72,11 @@ def test_sequence_waits_for_a_package_that_is_not_installed(cli: Cli, killed: Pa
     hidden.mkdir()
     (hidden / "pyiceberg.py").write_text("raise ModuleNotFoundError('No module named pyiceberg')\n")
     for _ in range(2):  # more often than `redo_limit` allows faults of the sequence itself
-        code, outcome = recover(killed, hidden)
+        code, outcome = recover_without(hidden)
         assert code == 1
         assert outcome.startswith("prepared: ")
         assert "pip install 'gobblin-dagster[iceberg]'" in outcome
-    assert recover(killed) == (0, "committed: ")
+    assert recover(cli) == (0, "committed: ")
 
 
 def test_every_step_of_a_publisher_is_read_without_optional_packages() -> None:

@@ -4,8 +4,6 @@ import errno
 import json
 import shutil
 import signal
-import subprocess
-import sys
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -25,15 +23,6 @@ from gobblin_dagster.engine.spark import lazy
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.cli.conftest import Cli, write_job
 from tests.unit.cli.test_main import HEAVY, imported_by
-
-KILLED = """
-import sys
-import gobblin_dagster.cli.spark as spark
-from gobblin_dagster.cli.program import run_command
-from gobblin_dagster.testing.inline_runner import InlineRunner
-spark.LazySparkRunner = lambda *settings: InlineRunner()
-sys.exit(run_command(["run", "--crash-at", sys.argv[1]]))
-"""
 
 NO_FOLDER = {"type": "files", "path": "no/such/{dataset}/{date:%Y-%m-%d}.csv", "format": {"type": "csv"}}
 
@@ -328,10 +317,8 @@ def test_run_with_a_faulty_job_file_shows_all_its_faults(cli: Cli, project: Path
 
 
 def test_killed_run_is_finished_by_the_next_one_with_nothing_lost(
-    cli: Cli, project: Path, inline: list[InlineRunner]
+    cli: Cli, killed: Path, inline: list[InlineRunner]
 ) -> None:
-    killed = subprocess.run([sys.executable, "-c", KILLED, "commit:1"], cwd=project, check=False)
-    assert killed.returncode == -9
     called = cli("run")
     assert called.code == 0
     assert "recovered " in called.out

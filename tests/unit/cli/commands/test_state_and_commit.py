@@ -2,24 +2,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.cli.conftest import Cli, write_job
-
-from .test_run import KILLED
-
-
-@pytest.fixture
-def killed(project: Path) -> Path:
-    """A project whose run was killed after its first commit step."""
-    done = subprocess.run([sys.executable, "-c", KILLED, "commit:1"], cwd=project, check=False)
-    assert done.returncode == -9
-    return project
 
 
 def test_state_list_shows_watermarks_and_totals(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
