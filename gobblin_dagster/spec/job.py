@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, StringConstraints, field_validator, mode
 from gobblin_dagster.core.extract import Extract, ExtractType
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.utils.duplicates import repeated
-from gobblin_dagster.core.utils.url_text import one_slash_problem
+from gobblin_dagster.core.utils.url_text import path_problem
 from gobblin_dagster.spec.asset import AssetSettings
 from gobblin_dagster.spec.model import SpecModel as SpecModel  # noqa: PLC0414  # others import it from here
 from gobblin_dagster.spec.numbers import ExactNumbers
@@ -438,7 +438,7 @@ class OutputSpec(SpecModel):
     @field_validator("path")
     @classmethod
     def _is_whole(cls, path: str) -> str:
-        if problem := one_slash_problem(path):
+        if problem := path_problem(path):
             raise ValueError(problem)
         return path
 

@@ -280,7 +280,7 @@ def output_root(root: Path, path: str) -> str:
     """Return the absolute root of an output, given its path in a job file of the project in the folder `root`."""
     if path.startswith("file://"):
         return storage_path(path)
-    return path.rstrip("/") if "://" in path else str((root / path).resolve())
+    return path.rstrip("/") if "://" in path else os.path.realpath(root / path)
 
 
 def _variables(root: Path, project: ProjectSpec, environ: Mapping[str, str] | None) -> Variables:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -51,10 +52,10 @@ def _only(found: ProjectCheck, files: Sequence[Path], root: Path) -> ProjectChec
     """Return the result for some files; faults of gobblin.yaml are faults of each."""
     if not files or any(Path(one.file).name == PROJECT_FILE for one in found.files):
         return found
-    there = {Path(one.file).resolve(): one for one in found.files}
+    there = {os.path.realpath(one.file): one for one in found.files}
     wanted = []
     for file in files:
-        one = there.get(file.resolve()) or there.get((root / file).resolve())
+        one = there.get(os.path.realpath(file)) or there.get(os.path.realpath(root / file))
         if one is None:
             raise UsageError(
                 problem=f"{file} is no job file of the project.",

@@ -9,15 +9,17 @@ _CUT_PASSWORD = re.compile(r"[a-z0-9+]+://[^/@]*:[^@]*@[^?]*@", re.IGNORECASE)
 _ONE_SLASH = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+):/(?!/)")
 
 
-def one_slash_problem(text: str) -> str:
-    """Return a sentence if a URL lacks a slash, else an empty text: it would be a folder called `file:`.
+def path_problem(text: str) -> str:
+    """Return why a text is no path or URL; empty if it may be one. With one slash, it would be a folder called `file:`.
 
     Example:
-        >>> one_slash_problem("file:/lake")
+        >>> path_problem("file:/lake")
         "'file:/lake' has one slash behind its scheme; write file:///lake"
-        >>> one_slash_problem("file:///lake"), one_slash_problem("C:/lake"), one_slash_problem("a/b:/c")
+        >>> path_problem("file:///lake"), path_problem("C:/lake"), path_problem("a/b:/c")
         ('', '', '')
     """
+    if "\0" in text:
+        return f"{text[:80]!r} has a character NUL, which no path has"
     match = _ONE_SLASH.match(text)
     if match is None:
         return ""

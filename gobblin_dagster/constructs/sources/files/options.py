@@ -14,7 +14,7 @@ from gobblin_dagster.constructs.registry import ConstructKind
 from gobblin_dagster.constructs.sources.files.by_modified_time import ReadChanged
 from gobblin_dagster.constructs.sources.files.checksums import Compare
 from gobblin_dagster.constructs.sources.files.pattern import PathPattern
-from gobblin_dagster.core.utils.url_text import one_slash_problem
+from gobblin_dagster.core.utils.url_text import path_problem
 from gobblin_dagster.spec.job import ConstructSpec, SpecModel
 from gobblin_dagster.storage.remote import credentials_problem
 
@@ -75,7 +75,7 @@ class FilesOptions(SpecModel):
     @field_validator("path")
     @classmethod
     def _compiles(cls, path: str) -> str:
-        if problem := credentials_problem(path) or one_slash_problem(path):
+        if problem := credentials_problem(path) or path_problem(path):
             raise ValueError(problem)
         PathPattern.parse(path)
         return path.removeprefix("file://")

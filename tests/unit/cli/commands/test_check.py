@@ -214,3 +214,16 @@ def test_value_of_a_variable_is_not_shown_where_a_class_is_not_found(
     called = cli("check")
     assert "cannot load os:Path" in called.out
     assert "opensesame77" not in called.out
+
+
+def test_paths_that_no_system_has_are_told_and_links_to_themselves_are_no_bug(cli: Cli, project: Path) -> None:
+    file, loop = project / "jobs" / "numbers.yaml", project / "loop"
+    loop.symlink_to(loop)
+    assert f"{loop} is no job file of the project" in cli("check", str(loop)).err
+    said = file.read_text()
+    assert '"lake"' in said
+    file.write_text(said.replace('"lake"', '"loop"'))
+    assert cli("check").code == 0
+    assert "Too many levels of symbolic links" in cli("run").out
+    file.write_text(said.replace('"lake"', '"la\\u0000ke"'))
+    assert "'la\\x00ke' has a character NUL, which no path has" in cli("check").out

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from gobblin_dagster.core.utils.url_text import one_slash_problem
+from gobblin_dagster.core.utils.url_text import path_problem
 
 
 @pytest.mark.parametrize("text", ["/lake", "lake", "C:/lake", "a/b:/c", "hdfs://nn/x", "file:///x", "s3://b", "x:y"])
 def test_whole_urls_and_paths_are_fine(text: str) -> None:
-    assert one_slash_problem(text) == ""
+    assert path_problem(text) == ""
 
 
 def test_url_with_one_slash_is_shown_as_it_should_be() -> None:
-    assert one_slash_problem("hdfs:/lake/{dataset}") == (
+    assert path_problem("hdfs:/lake/{dataset}") == (
         "'hdfs:/lake/{dataset}' has one slash behind its scheme; write hdfs:///lake/{dataset}"
     )
+
+
+def test_path_with_nul_is_told() -> None:
+    assert path_problem("la\0ke/{dataset}") == "'la\\x00ke/{dataset}' has a character NUL, which no path has"
