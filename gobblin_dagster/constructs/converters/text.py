@@ -12,7 +12,7 @@ from pydantic import Field
 
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown
 from gobblin_dagster.constructs.types.arrow import is_binary, is_text, no_rows
-from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_columns
+from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, refuse_twice_inside, require_columns
 from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
@@ -60,6 +60,8 @@ class ToJsonConverter(EachRowConverter):
         require_columns(self._options.columns or (), schema, self._name, self._context)
         result = pa.schema([*self._kept(schema), pa.field(self._options.into, pa.string())])
         refuse_twice(result.names, self._name, self._context)
+        packed = [field for field in schema if field.name in (self._options.columns or schema.names)]
+        refuse_twice_inside(pa.schema(packed), self._name, self._context)
         self._json.texts(no_rows(schema))
         return result
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from gobblin_dagster.constructs.types.arrow import is_text
+from gobblin_dagster.constructs.types.arrow import is_text, parts_of
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.core.utils.duplicates import repeated
@@ -52,6 +52,16 @@ def refuse_twice(names: Sequence[str], construct: str, context: ConstructContext
     if twice := repeated(names):
         problem = f"more than one column would be named {', '.join(map(repr, twice))}"
         raise convert_error(f"{problem}; {hint}" if hint else problem, construct, context)
+
+
+def refuse_twice_inside(schema: pa.Schema, construct: str, context: ConstructContext) -> None:
+    """Raise ConvertError if a struct, at any depth of a column, has two fields of one name: no reader takes it."""
+    for field in schema:
+        for kind in parts_of([field.type]):
+            if pa.types.is_struct(kind) and (twice := repeated(part.name for part in kind)):
+                names = ", ".join(map(repr, twice))
+                problem = f"column {field.name!r}: a struct has more than one field named {names}; rename or drop one"
+                raise convert_error(problem, construct, context)
 
 
 def convert_error(problem: str, construct: str, context: ConstructContext, file: str | None = None) -> ConvertError:

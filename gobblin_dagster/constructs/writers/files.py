@@ -19,7 +19,7 @@ import pyarrow as pa
 from pydantic import AfterValidator, Field, StringConstraints
 
 from gobblin_dagster.constructs.types.arrow import has_part, levels_of
-from gobblin_dagster.constructs.types.columns import convert_error
+from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice_inside
 from gobblin_dagster.constructs.types.utf8 import refuse_bad_text
 from gobblin_dagster.constructs.writers.levels import Partition
 from gobblin_dagster.constructs.writers.output import Codec, StagedOutput
@@ -162,6 +162,7 @@ class FileWriter(ABC):
             )
         except ValueError as error:
             raise convert_error(f"{error}.", self._construct, context) from error
+        refuse_twice_inside(writer_context.schema, self._construct, context)
         self._files: dict[str, _OpenFile] = {}
         """Files with rows collected or written, by folder."""
         self._open: OrderedDict[str, _OpenFile] = OrderedDict()

@@ -310,6 +310,14 @@ def test_to_json_packs_columns_and_json_text_unpacks_them() -> None:
     assert converted(_make({"type": "json_text", "column": "a", "columns": columns}), packed).batch.equals(given.batch)
 
 
+def test_to_json_of_a_struct_with_two_fields_of_one_name_is_refused() -> None:
+    twice = pa.list_(pa.struct([("a", pa.int64()), ("a", pa.string())]))
+    schema = pa.schema([("id", pa.int64()), ("v", twice)])
+    with pytest.raises(ConvertError, match="column 'v': a struct has more than one field named 'a'; rename or drop"):
+        _make({"type": "to_json"}).convert_schema(schema)
+    assert _make({"type": "to_json", "columns": ["id"]}).convert_schema(schema).names == ["v", "json"]
+
+
 def test_to_json_of_a_column_that_is_not_there_is_refused() -> None:
     assert "expected column 'q'; found: a" in _refused({"type": "to_json", "columns": ["q"]}, chunk({"a": [1]}))
 

@@ -490,6 +490,16 @@ def test_parquet_is_nested_as_deep_as_its_readers_open_and_no_deeper(
         make(ParquetWriter, where(too_deep))
 
 
+@pytest.mark.parametrize("writer", [ParquetWriter, JsonLinesWriter])
+@pytest.mark.parametrize("wrap", [lambda kind: kind, LISTS, MAPS, STRUCTS], ids=["itself", "lists", "maps", "structs"])
+def test_struct_with_two_fields_of_one_name_is_refused_at_every_depth(
+    writer: Any, wrap: Callable[[pa.DataType], pa.DataType]
+) -> None:
+    twice = pa.struct([("a", pa.int64()), ("b", pa.int64()), ("a", pa.string())])
+    with pytest.raises(ConvertError, match="column 'x': a struct has more than one field named 'a'; rename or drop"):
+        make(writer, where(pa.schema([("a", pa.int64()), ("x", wrap(wrap(twice)))])))
+
+
 @pytest.mark.parametrize("wrap", [lambda kind: kind, LISTS, STRUCTS], ids=["itself", "lists", "structs"])
 def test_parquet_refuses_lists_of_no_items_which_nobody_opens(wrap: Callable[[pa.DataType], pa.DataType]) -> None:
     with pytest.raises(ConvertError, match=r"column 'x': .* cannot hold .*\[0\].*; leave it out, or use"):
