@@ -211,7 +211,7 @@ def errors_of(shown: str) -> Iterator[None]:
     except PoolTimeoutError as error:
         raise TransientError(problem=f"State store {shown}: all connections are in use.") from error
     except DBAPIError as error:
-        problem = f"{' '.join(str(error.orig).split())}{folder_hint(error)}"
+        problem = f"{' '.join(str(error.orig).split())}{folder_hint(error)}".rstrip(".")
         if _is_transient(error):
             raise TransientError(problem=f"State store {shown} cannot be used now: {problem}.") from error
         raise StorageError(operation="use the state store", path=shown, problem=problem) from error

@@ -96,6 +96,12 @@ def test_schema_changes_are_rolled_back_with_their_transaction(sqlite_engine: En
         assert setting(connection, "SELECT count(*) FROM sqlite_master") == 0
 
 
+def test_sentence_of_the_database_ends_once() -> None:
+    said = OperationalError("SELECT 1", {}, Exception("it ended\n\twhile processing the request.\n"))
+    with pytest.raises(TransientError, match=r"while processing the request\.$"), errors_of("shown"):
+        raise said
+
+
 def test_a_lock_that_is_never_given_back_is_worth_a_retry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql_engine, "LOCK_WAIT_S", 0)
     engine = make_engine(make_url(f"sqlite:///{tmp_path}/state.db"))

@@ -306,7 +306,7 @@ class Database:
         try:
             yield
         except DBAPIError as error:
-            problem = without_credentials(str(error.orig or error), self.url)
+            problem = without_credentials(str(error.orig or error), self.url).rstrip(". \n")
             if _is_transient(error, self.backend):
                 raise TransientError(problem=f"Database {self.shown} cannot be used now: {problem}.") from None
             raise SourceError(job=self.job, problem=f"{where}database {self.shown} says: {problem}.") from None
