@@ -38,6 +38,7 @@ _WITHOUT_HOST = frozenset({*_LOCAL, "sqlite", "s3", "s3a", "s3n", "gs", "gcs", "
 """Schemes whose URLs name no server; the endpoints of buckets come from the machine's configuration."""
 _HADOOPS_S3 = re.compile(r"^s3[an]://", re.IGNORECASE)
 """As Spark calls a bucket of `s3`. It has settings of its own for its server, so each is allowed by its own name."""
+_HADOOPS_FILE = re.compile(r"^file:/(?!/)", re.IGNORECASE)
 _BUCKETS = frozenset({"s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss"})
 """Schemes whose URLs name a bucket, in its own case, or `container@account`, where others name a host."""
 _AZURE = frozenset({"abfs", "abfss"})
@@ -398,7 +399,8 @@ def names_below(path: str, root: str, base_dir: str) -> tuple[str, ...] | None:
 
     None too if one of them is remote and has `..`, which only its own file system could resolve.
     """
-    place, above = (_place(_HADOOPS_S3.sub("s3://", one), base_dir) for one in (path, root))
+    whole = (_HADOOPS_FILE.sub("file:///", _HADOOPS_S3.sub("s3://", one)) for one in (path, root))
+    place, above = (_place(one, base_dir) for one in whole)
     if place is None or above is None or not _is_below(place, above):
         return None
     return place[len(_trimmed(above)) :]

@@ -16,12 +16,22 @@ from urllib.parse import parse_qs, quote, unquote
 from gobblin_dagster.core.utils.text import lower_ascii
 
 _KINDS = {"postgres": "postgresql", "mariadb": "mysql", "s3a": "s3", "s3n": "s3"}
-_PORTS = {"postgresql": "5432", "mysql": "3306", "kafka": "9092", "http": "80", "https": "443", "thrift": "9083"}
+_PORTS = {
+    "postgresql": "5432",
+    "mysql": "3306",
+    "kafka": "9092",
+    "http": "80",
+    "https": "443",
+    "thrift": "9083",
+    "hdfs": "8020",
+}
 _DATABASES = ("postgresql", "mysql", "sqlite")
 _HERE = "127.0.0.1"
 _NAMES_OF_HERE = {"localhost", "localhost.localdomain", "localhost6", "ip6-localhost", "ip6-loopback"}
 _ADDRESSES_OF_HERE = {"127.0.0.1", "::1", "0.0.0.0", "::"}  # noqa: S104 - compared with, not bound to
 _DIGESTS = re.compile(r" \(([0-9a-f]{16}(?: [0-9a-f]{16})*)\)$")
+_SHORT_URL = re.compile(r"^file:/(?!/)", re.IGNORECASE)
+"""As Hadoop and pyiceberg write and read paths of this machine: `file:/lake`."""
 _HAS_PORT = re.compile(r"^[^:]+:[0-9]+$")
 _DEFAULT_SOCKETS = {"/var/run/postgresql", "/run/postgresql", "/tmp"}  # noqa: S108 - where PostgreSQL's client looks
 WAREHOUSE = "?warehouse="
@@ -57,13 +67,17 @@ class PlaceIdentity:
         """
         if found := _DIGESTS.search(place):
             return cls("", frozenset(), "", digests=frozenset(found[1].split()))
-        scheme, mark, rest = place.partition("://")
-        kind = scheme.lower().partition("+")[0]
-        kind = _KINDS.get(kind, kind)
+        scheme, mark, rest = _SHORT_URL.sub("file:///", place).partition("://")
         if not mark:
             return cls._local("", place, "", base)
-        if kind == "file":
+        if scheme.lower() == "file":
             return cls._local("", f"/{unquote(rest.partition('/')[2])}", "", base)
+        return cls._of_url(scheme, rest, base)
+
+    @classmethod
+    def _of_url(cls, scheme: str, rest: str, base: str) -> PlaceIdentity:
+        kind = scheme.lower().partition("+")[0]
+        kind = _KINDS.get(kind, kind)
         if kind == "kafka":
             servers, _, topic = rest.rpartition("/")
             return cls(kind, _servers(servers, kind), topic)

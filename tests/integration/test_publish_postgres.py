@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import threading
 from contextlib import closing
@@ -20,6 +21,8 @@ from gobblin_dagster.core.errors import StorageError
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.job_context import JobContext
+from gobblin_dagster.engine.project import JobLines
+from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.engine.run.recovery import recover_job
 from gobblin_dagster.storage import LocalStorage
 from tests.services.postgres import PostgresServer
@@ -66,6 +69,24 @@ def test_table_is_one_with_and_without_the_name_of_its_schema(tmp_path: Path, ur
     assert "of job 'numbers'" in late.datasets[0].failures[0].message
     run(tmp_path, table_job({**replace, "table": "Numbers"}, {"c": {"rows": 2}}, job="third"))
     assert query(url, 'SELECT (SELECT count(*) FROM numbers), (SELECT count(*) FROM "Numbers")') == [(4, 2)]
+
+
+def test_tables_of_two_schemas_with_one_name_are_two(tmp_path: Path, url: str) -> None:
+    for schema in ("mart", "public"):
+        job = table_job({**APPEND, "mode": "replace", "table": f"{schema}.numbers"}, {"c": {"rows": 4}}, job=schema)
+        assert run(tmp_path, job).status is RunStatus.SUCCEEDED
+    assert query(url, "SELECT (SELECT count(*) FROM numbers), (SELECT count(*) FROM mart.numbers)") == [(4, 4)]
+
+
+def test_job_that_was_renamed_is_known_at_a_server_by_another_name(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former, later = (table_job(APPEND, {"c": {"rows": 5}}, job=name) for name in ("former", "later"))
+    lines = {"later": JobLines(tmp_path / "later.yaml", {})}
+    run(tmp_path, former)
+    monkeypatch.setenv("WAREHOUSE_URL", url.replace("127.0.0.1", "127.1"))
+    (planned,) = plan_job(dataclasses.replace(project(tmp_path, later), lines=lines), later).datasets
+    assert "job 'former', which this project does not have here any more" in planned.problem
 
 
 @pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "set_back"])

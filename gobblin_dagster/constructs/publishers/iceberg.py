@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,14 +29,17 @@ from gobblin_dagster.constructs.publishers.tables import (
     holds_extension,
     is_extension,
     is_foreign_decimal,
+    resolved,
     unfit_type_in,
     without_secrets,
 )
 from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.constructs import ConstructContext, HeldFile, NotedCommit, PublishView
+from gobblin_dagster.core.errors import EnvironmentFaultError
 from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.traits import Widening
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _LOCAL_FILE = re.compile(r"sqlite(\+\w+)?:///(?!:)")
 
 _UNFIT: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
@@ -177,7 +181,10 @@ def _place_of(options: IcebergOptions, base_dir: str) -> str:
 
 def _written_files(options: IcebergOptions, base_dir: str) -> Iterator[str]:
     """Yield files as pyiceberg names those that it writes when it merges, if it is known here where they are."""
-    warehouse = _in_project(options.catalog, base_dir).get("warehouse", "").rstrip("/")
+    catalog = dict(options.catalog)
+    with suppress(EnvironmentFaultError):  # a run says so
+        catalog = resolved(options.catalog, options.catalog_env)
+    warehouse = _in_project(catalog, base_dir).get("warehouse", "").rstrip("/")
     namespace, _, table = options.table.rpartition(".")
     for folder in (namespace, f"{namespace}.db") if warehouse else ():
         yield f"{warehouse}/{folder}/{table}/data/00000-0-00000000-0000-0000-0000-000000000000.parquet"
@@ -189,6 +196,6 @@ def _in_project(catalog: Mapping[str, str], base_dir: str) -> Mapping[str, str]:
     if _LOCAL_FILE.match(catalog.get("uri", "")):
         found["uri"] = parse_url(catalog["uri"], base_dir).render_as_string(hide_password=False)
     folder = catalog.get("warehouse", "")
-    if is_sql(catalog) and folder and "://" not in folder:
+    if is_sql(catalog) and folder and not _URL.match(folder):
         found["warehouse"] = str(Path(base_dir, folder))
     return found

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from gobblin_dagster.constructs.clients.sql import MYSQL
 from gobblin_dagster.constructs.publishers.sql_mysql import TABLE_OPTIONS
-from gobblin_dagster.constructs.publishers.sql_names import exact, own_name, table_fold
+from gobblin_dagster.constructs.publishers.sql_names import exact, full_name, table_fold
 from gobblin_dagster.core.constructs import NotedCommit
 from gobblin_dagster.core.errors import StorageError
 
@@ -22,8 +22,8 @@ _WAIT_S = 60
 """How long MySQL and MariaDB let a load wait for another one of the same table; the step is tried again then."""
 
 
-def ledger_table(schema: str) -> sa.Table:
-    """Return the ledger, a table in the same schema as the loaded table."""
+def ledger_table() -> sa.Table:
+    """Return the ledger: one for all tables of a database, in its default schema."""
     return sa.Table(
         LEDGER,
         sa.MetaData(),
@@ -49,7 +49,8 @@ def wait_for_turn(connection: sa.Connection, schema: str, table: str) -> None:
     Raises:
         StorageError: the other load takes too long.
     """
-    place = f"{schema or connection.dialect.default_schema_name}.{own_name(table, table_fold(connection))}"
+    schema, fold = schema or str(connection.dialect.default_schema_name), table_fold(connection)
+    place = f"{schema}.{fold(table)}"
     lock = hashlib.sha256(place.encode()).digest()
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(int.from_bytes(lock[:8], signed=True))))
@@ -73,7 +74,7 @@ def newest_commits(
         connection: connection to the database.
         ledger: table from `ledger_table`; it may not exist.
         job: name of the job.
-        tables: name of the table, by dataset.urn; in this ledger's schema, whose name may be left out.
+        tables: name of the table, by dataset.urn; that of the default schema may be left out.
     """
     looked = sa.inspect(connection)
     if not looked.has_table(ledger.name, ledger.schema):
@@ -104,14 +105,14 @@ def newest_commits(
         .group_by(*place, newest.c.moment)
     )
     fold = table_fold(connection)
-    wanted = {urn: own_name(table, fold) for urn, table in tables.items()}
+    wanted = {urn: full_name(connection, table, fold) for urn, table in tables.items()}
     return {
         urn: {
             NotedCommit(commit_id, None if at == _NEVER else datetime.fromisoformat(at)) for commit_id in (first, last)
         }
         # The newest last: it counts if the table had several names.
         for urn, table, at, first, last in sorted(connection.execute(query), key=lambda line: str(line[2]))
-        if wanted.get(urn) == own_name(table, fold)
+        if wanted.get(urn) == full_name(connection, table, fold)
     }
 
 

@@ -77,9 +77,10 @@ def _lower(name: str) -> str:
     return "".join(letter.lower()[0] for letter in name)
 
 
-def own_name(full_name: str, fold: Fold) -> str:
-    """Return the name of a table without that of its schema, folded."""
-    return fold(full_name.rpartition(".")[2])
+def full_name(connection: sa.Connection, table: str, fold: Fold) -> str:
+    """Return the name of a table with that of its schema, folded; one of the default schema may lack it."""
+    schema, _, name = table.rpartition(".")
+    return fold(f"{schema or connection.dialect.default_schema_name}.{name}")
 
 
 def exact(connection: sa.Connection, text: sa.ColumnElement[str]) -> sa.ColumnElement[str]:

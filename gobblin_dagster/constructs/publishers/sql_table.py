@@ -31,7 +31,7 @@ from gobblin_dagster.constructs.publishers.sql_mysql import (
 )
 from gobblin_dagster.constructs.publishers.sql_names import (
     exact,
-    own_name,
+    full_name,
     possible_table_fold,
     table_fold,
     unfit_columns,
@@ -156,7 +156,7 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
         with self._database.connection(f"ask {LEDGER} beside table {self._options.table}") as connection:
             for schema in {table.rpartition(".")[0] for table in tables.values()}:
                 there = {urn: table for urn, table in tables.items() if table.rpartition(".")[0] == schema}
-                noted = newest_commits(connection, ledger_table(schema), self._context.job, there)
+                noted = newest_commits(connection, ledger_table(), self._context.job, there)
                 # A table that was dropped has none of its commits.
                 here = existing_tables(connection, schema, {there[urn] for urn in noted})
                 found |= {urn: commits for urn, commits in noted.items() if there[urn] in here}
@@ -280,9 +280,9 @@ class LoadSqlTableStep:
     def is_lost(self) -> bool:
         with self._connection() as connection:
             fold = table_fold(connection)
-            loaded = {own_name(name, fold) for name in self._noted_tables(connection)}
-            # The ledger is one for all tables of its schema, and outlives each.
-            return own_name(self._full_name, fold) not in loaded or not sa.inspect(connection).has_table(
+            loaded = {full_name(connection, name, fold) for name in self._noted_tables(connection)}
+            # The ledger is one for all tables of its database, and outlives each.
+            return full_name(connection, self._full_name, fold) not in loaded or not sa.inspect(connection).has_table(
                 self.table, self.schema or None
             )
 
@@ -367,7 +367,7 @@ class LoadSqlTableStep:
     # -- the ledger ----------------------------------------------------------------------------------------------------
     @property
     def _ledger(self) -> sa.Table:
-        return ledger_table(self.schema)
+        return ledger_table()
 
     def _is_noted(self, connection: sa.Connection) -> bool:
         return bool(self._noted_tables(connection))
@@ -394,10 +394,11 @@ class LoadSqlTableStep:
             .where(columns.table_name.iendswith(self.table, autoescape=True), is_other)
             .distinct()
         )
-        # The ledger is in the schema of all its tables, so that only their own names count: `orders`, `main.orders`.
+        # `orders` and `main.orders` may be one table.
         fold = table_fold(connection)
-        name = own_name(self.table, fold)
-        found = (tuple(other) for table, *other in connection.execute(others) if own_name(table, fold) == name)
+        name = full_name(connection, self._full_name, fold)
+        noted = connection.execute(others)
+        found = (tuple(other) for table, *other in noted if full_name(connection, table, fold) == name)
         other = next(found, None)
         if other is None:
             return

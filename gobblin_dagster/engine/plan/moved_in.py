@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache, partial
 
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.same_place import do_meet
@@ -27,20 +28,22 @@ def moved_in(
         command: what sets a startpoint, in the words of messages.
         base_dir: absolute folder that relative places begin at.
     """
-    here = [place for home in homes.values() for place in home.values() if place]
+    # Most datasets are at the same places, and a place may cost a look at its file.
+    meet = cache(partial(do_meet, base=base_dir))
+    here = tuple(place for home in homes.values() for place in home.values() if place)
     found = {}
     for urn, ours in states.items():
         was = _places(ours, is_last=True)
-        if not here or not was or do_meet(was, here, base_dir):
+        if not here or not was or meet(was, here):
             continue
-        goes_back = do_meet(_places(ours), here, base_dir)
+        goes_back = meet(_places(ours), here)
         for name in store.list_jobs([urn], {ours.job}):
             other = store.load_readable_states(name, [urn])[0].get(urn)
-            theirs = _places(other) if other is not None else []
+            theirs = _places(other) if other is not None else ()
             says = (
                 f"this job published this dataset up to {ours.watermark} to {was[0]}, and job {name!r} published it up"
             )
-            if other is not None and do_meet(theirs, here, base_dir):
+            if other is not None and meet(theirs, here):
                 found[urn] = (
                     f"{says} to {other.watermark} to {here[0]}, where this job would go on. If the two exchanged their "
                     "names or outputs, rows would come twice or be left out: give each its own again. Else "
@@ -48,7 +51,7 @@ def moved_in(
                     f"at {ours.watermark} if both are to publish here"
                 )
                 break
-            if other is not None and goes_back and do_meet(theirs, was, base_dir):
+            if other is not None and goes_back and meet(theirs, was):
                 found[urn] = (
                     f"{says} to {other.watermark} there too. This job goes back to {here[0]}, which lacks what it "
                     f"published since it left: {command} says where it goes on there"
@@ -57,7 +60,7 @@ def moved_in(
     return found
 
 
-def _places(state: DatasetState, *, is_last: bool = False) -> list[str]:
+def _places(state: DatasetState, *, is_last: bool = False) -> tuple[str, ...]:
     """Return where the rows of a dataset are, or where those of its last commit are."""
     lasts = {name: len(state.holders[name]) for name in state.holders if is_last}
-    return [place for name, places in state.places.items() for place in places[: lasts.get(name)] if place]
+    return tuple(place for name, places in state.places.items() for place in places[: lasts.get(name)] if place)

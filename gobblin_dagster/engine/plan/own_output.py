@@ -50,7 +50,7 @@ def own_output(job: JobSpec, context: RunContext, datasets: Iterable[DatasetPlan
         ]
         if is_of_table:
             folders = folders if any(one.is_in_output for one in traits()) else []
-            folders += [posixpath.dirname(place) for one in traits() for place in one.places if "#" not in place]
+            folders += [posixpath.dirname(place) for one in traits() for place in one.places]
         found = {PlaceIdentity.of(folder, base_dir) for folder in folders}
         return [one for one in found if one.is_local_folder]
 

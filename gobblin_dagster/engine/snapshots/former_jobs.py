@@ -236,7 +236,9 @@ def _place_of(step: CommitStep) -> PlaceIdentity | None:
     """Return the table or topic of a step; None if that is not known here."""
     from gobblin_dagster.constructs.publishers.tables import HasPlace  # noqa: PLC0415 - as in `table_commits`
 
-    return PlaceIdentity.of(step.place) if isinstance(step, HasPlace) and step.place else None
+    place = step.place if isinstance(step, HasPlace) else ""
+    # A step of a user's own may call anything so.
+    return PlaceIdentity.of(place) if isinstance(place, str) and place else None
 
 
 def _more(theirs: CommittedRanges, ours: CommittedRanges) -> bool:

@@ -41,6 +41,8 @@ LOCAL = "postgresql://127.0.0.1:5432/d#public.t"
         ("hdfs:///x", "hdfs://n/x", False),
         ("/a/x", "/a/./y/../x/", True),
         ("file:///a/x%20y", "/a/x y", True),
+        ("file:/a/x", "file:///a/x", True),
+        ("hdfs://n:8020/x", "hdfs://N/x", True),
         ("${X} (0123456789abcdef)", "${Y} (fedcba9876543210 0123456789abcdef)", True),
         ("${X} (0123456789abcdef)", "${X} (fedcba9876543210)", False),
     ],

@@ -66,6 +66,7 @@ def test_file_of_sqlite_by_another_name_is_the_jobs_own_too(tmp_path: Path, url:
         ("lake/n/t/main/n.t", {}, True),
         ("lake/n/t/main/n.t/", {}, True),
         ("file://{root}/lake/n/t/ma*/n.t", {}, True),
+        ("file:{root}/lake/n/t/main/n.t", {}, True),
         ("lake/n/t/main/{dataset}", {"datasets": ["a", "b"]}, True),
         ("lake/n/t/main/n.t/*.parquet", {}, True),
         ("*/n/t/main/n.t", {}, True),

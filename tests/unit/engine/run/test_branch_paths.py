@@ -241,6 +241,30 @@ CATALOG = {"type": "sql", "uri": "sqlite:///c.db", "warehouse": "wh"}
 
 
 @pytest.mark.parametrize(
+    "catalog",
+    [{"warehouse": "file:{root}/wh"}, {"warehouse": "file://{root}/linked"}, {}],
+    ids=["short URL", "URL through a link", "variable"],
+)
+def test_warehouse_is_known_by_whatever_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, catalog: dict[str, str]
+) -> None:
+    monkeypatch.setenv("WAREHOUSE", str(tmp_path / "wh"))
+    (tmp_path / "linked").symlink_to("wh")
+    written = {name: text.format(root=tmp_path) for name, text in catalog.items()}
+    publisher = MERGE | {
+        "type": "iceberg",
+        "table": "l.t",
+        "catalog": {"type": "sql", "uri": "sqlite:///c.db"} | written,
+    }
+    if not catalog:
+        publisher["catalog_env"] = {"warehouse": "WAREHOUSE"}
+    source = {"type": "files", "path": "wh/l/{dataset}/data/*.parquet", "format": "parquet"}
+    parts = {"extract": {"namespace": "n", "table": "t"}, "output": {"path": "lake"}}
+    with pytest.raises(UsageError, match="read what branch 'main' publishes"):
+        check_parts(JobSpec.model_validate({"job": "j", "source": source, "publisher": publisher, **parts}), tmp_path)
+
+
+@pytest.mark.parametrize(
     ("publisher", "folder"),
     [
         (MERGE | {"type": "delta"}, "lake/n/t/main"),
