@@ -95,7 +95,9 @@ class PlaceIdentity:
 
     @classmethod
     def _local(cls, kind: str, path: str, table: str, base: str) -> PlaceIdentity:
-        real = os.path.realpath(os.path.join(base, path))  # noqa: PTH118 - keeps the text
+        real = os.path.join(base, path)  # noqa: PTH118 - keeps the text
+        if "\0" not in real:  # no file has such a name
+            real = os.path.realpath(real)
         return cls(kind, frozenset(), real, table, inode=_inode(real))
 
     @property

@@ -40,6 +40,7 @@ LOCAL = "postgresql://127.0.0.1:5432/d#public.t"
         ("s3://b/x", "s3://c/x", False),
         ("hdfs:///x", "hdfs://n/x", False),
         ("/a/x", "/a/./y/../x/", True),
+        ("/a/x\0", "/a/x", False),
         ("file:///a/x%20y", "/a/x y", True),
         ("file:/a/x", "file:///a/x", True),
         ("hdfs://n:8020/x", "hdfs://N/x", True),
