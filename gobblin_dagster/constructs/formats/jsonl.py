@@ -25,7 +25,7 @@ from gobblin_dagster.constructs.formats.base import FileReader, FormatError, Inp
 from gobblin_dagster.constructs.formats.json_blocks import Split, blocks
 from gobblin_dagster.constructs.formats.json_sample import JsonSample, JsonWidening
 from gobblin_dagster.constructs.formats.jsonl_published import PublishedJsonLines
-from gobblin_dagster.constructs.types.arrow import dates_as_texts, holds_infinite, leaves
+from gobblin_dagster.constructs.types.arrow import dates_as_texts, has_part, holds_infinite, leaves
 from gobblin_dagster.constructs.types.arrow_json import json_problem, require_decimals
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly, shape_of_text
 from gobblin_dagster.constructs.types.nesting import MAX_LEVELS
@@ -239,7 +239,7 @@ class JsonLinesReader:
         try:
             return _read_as(text, known, unexpected)
         except pa.ArrowInvalid:
-            if not any(pa.types.is_date(kind) for kind in known.types):
+            if not any(has_part(kind, pa.types.is_date) for kind in known.types):
                 raise
             table = _read_as(text, pa.schema(dates_as_texts(known)), unexpected)
             return table if schema is None else cast_rows(table, schema)

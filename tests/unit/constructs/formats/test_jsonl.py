@@ -139,6 +139,12 @@ def test_signature_before_the_first_line_is_no_part_of_it(tmp_path: Path) -> Non
     assert read_lines(tmp_path, "one.jsonl", "two.jsonl").column("id").to_pylist() == [1, 2, 3]
 
 
+def test_dates_inside_of_objects_alone_may_be_texts(tmp_path: Path) -> None:
+    put(tmp_path, a_jsonl=b'{"stay": {"days": ["2013-01-31"]}}\n{"stay": null}\n')
+    table = read_lines(tmp_path, "a.jsonl", columns={"stay": {"days": ["date"]}})
+    assert table.column("stay").to_pylist() == [{"days": [date(2013, 1, 31)]}, None]
+
+
 def test_dates_are_texts_or_days_since_1970(tmp_path: Path) -> None:
     put(tmp_path, text_jsonl=b'{"on": "2013-01-31"}\n{"on": null}\n', number_jsonl=b'{"on": 15736}\n')
     table = read_lines(tmp_path, "text.jsonl", "number.jsonl", columns={"on": "date"})
