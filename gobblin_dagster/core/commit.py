@@ -150,6 +150,14 @@ class StoredSequence:
     """Whether its materialization was reported to Dagster."""
 
 
+def wrong_state(sequence: StoredSequence, expected: Collection[SequenceState]) -> str:
+    """Return what is wrong with a sequence that is in none of the expected states; empty if it is in one."""
+    if sequence.state in expected:
+        return ""
+    ended = "it was abandoned meanwhile, or another run undid it: " if sequence.state is SequenceState.ABORTED else ""
+    return f"{ended}expected state {' or '.join(sorted(expected))}, got {sequence.state}"
+
+
 @dataclass(frozen=True, slots=True)
 class CommitGroup:
     """The sequences of a run that are published together or not at all (`commit.scope: job`).

@@ -187,6 +187,15 @@ def test_history_names_attempts_that_came_to_nothing(store: StateStore) -> None:
     assert last.watermark_before == last.watermark_after == LongWatermark(10)
 
 
+def test_commit_of_a_sequence_that_was_abandoned_meanwhile_says_so(store: StateStore) -> None:
+    late = commit(store, "a", 0, 10, finish=False)
+    epoch = store.acquire_leases(JOB, ["a"], OWNER, TTL).granted["a"].epoch
+    store.start_abort(late.id, epoch, "abandoned")
+    store.finish_abort(late.id, epoch)
+    with pytest.raises(CorruptRecordError, match="abandoned meanwhile, or another run undid it: expected state prep"):
+        store.commit(late.id, epoch, late.effect)
+
+
 def test_change_is_refused_while_a_run_holds_the_lease(store: StateStore) -> None:
     commit(store, "a", 0, 10)
     change = plan_reset(state_of(store), **SNOW)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from gobblin_dagster.core.commit import WAITING, CommitEffect, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import WAITING, CommitEffect, SequenceState, StoredSequence, wrong_state
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import (
     CorruptRecordError,
@@ -213,8 +213,7 @@ def _require_successor(sequence: StoredSequence, after: DatasetState) -> None:
 
 
 def _require_state(sequence: StoredSequence, expected: Collection[SequenceState]) -> None:
-    if sequence.state not in expected:
+    if problem := wrong_state(sequence, expected):
         raise CorruptRecordError(
-            what=f"Commit sequence {sequence.id} of dataset {sequence.dataset_urn!r}",
-            problem=f"expected state {' or '.join(sorted(expected))}, got {sequence.state}",
+            what=f"Commit sequence {sequence.id} of dataset {sequence.dataset_urn!r}", problem=problem
         )

@@ -24,6 +24,7 @@ from gobblin_dagster.core.commit import (
     SequenceState,
     StoredSequence,
     body_digest,
+    wrong_state,
 )
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UnfinishedSequenceError, WatermarkMovedError
@@ -123,8 +124,7 @@ def lock_all(connection: Connection, sequence_ids: Collection[str]) -> dict[str,
 
 def require_state(sequence: StoredSequence, expected: Collection[SequenceState]) -> None:
     """Raise CorruptRecordError if the sequence is in another state."""
-    if sequence.state not in expected:
-        problem = f"expected state {' or '.join(sorted(expected))}, got {sequence.state}"
+    if problem := wrong_state(sequence, expected):
         raise CorruptRecordError(
             what=f"Commit sequence {sequence.id} of dataset {sequence.dataset_urn!r}", problem=problem
         )
