@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from gobblin_dagster.core.commit import WAITING, FileHistory, PublishedFile, SequenceState
-from gobblin_dagster.core.constructs import HeldFile
+from gobblin_dagster.core.constructs import HeldFile, ListsTableFiles
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, EnvironmentFaultError, StepRefusedError, StorageError
 from gobblin_dagster.core.storage import Storage
@@ -364,12 +364,14 @@ class _Verifier:
         check = StoreCheck.of(self._project, self._job, self._store)
         urns = [one.dataset_urn for one in found if not any(_is_unread(diff) for diff in one.differences)]
         faults: list[Difference] = []
+        lacking: Mapping[str, str] = {}
+        listers: Sequence[tuple[ListsTableFiles, str]] = ()
         try:
+            listers = file_listers(self._job, check.context)
             lacking = missing_commits(check, urns)
         except _UNREAD as error:
-            lacking = {}
             faults.append(Difference(Differs.TARGET_UNREAD, "", str(error)))
-        for publisher, branch in file_listers(self._job, check.context):
+        for publisher, branch in listers:
             folders = {urn: branch_folder(check, branch, urn) for urn in urns}
             try:
                 held = [one for one in publisher.held_files(folders) if self.path_now(one.path) not in known]
