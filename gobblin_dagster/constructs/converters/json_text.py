@@ -9,7 +9,7 @@ from pydantic import Field
 
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown, splice, spliced
 from gobblin_dagster.constructs.types.arrow import holds_infinite, leaves
-from gobblin_dagster.constructs.types.arrow_json import json_problem, read_days, require_decimals
+from gobblin_dagster.constructs.types.arrow_json import json_problem, read_days, require_decimals, require_end
 from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_text
 from gobblin_dagster.constructs.types.shapes import Shape, arrow_shape
 from gobblin_dagster.core.constructs import ConstructContext
@@ -88,9 +88,11 @@ class JsonTextConverter(EachRowConverter):
                 newlines_in_values=True,
             ),
         )
-        found = require_decimals(table, block.to_pybytes()).column("r").combine_chunks()
+        given = block.to_pybytes()
+        found = require_decimals(table, given).column("r").combine_chunks()
         if len(found) != len(texts):
             raise pa.ArrowInvalid(f"found {len(found)} objects in {len(texts)} texts")
+        require_end(given)
         return found
 
     def _error(self, texts: pa.Array, problem: str) -> Exception:

@@ -16,7 +16,7 @@ from pyarrow import json as arrow_json
 from pydantic import Field, field_validator, model_validator
 
 from gobblin_dagster.constructs.types.arrow import holds_infinite
-from gobblin_dagster.constructs.types.arrow_json import json_problem, read_days, require_decimals
+from gobblin_dagster.constructs.types.arrow_json import json_problem, read_days, require_decimals, require_end
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
 from gobblin_dagster.core.utils.text import first_line
@@ -185,6 +185,7 @@ def _read_wrapped(values: list[bytes], kind: pa.DataType) -> pa.Array:
     rows = require_decimals(table, text).column("v").combine_chunks()
     if len(rows) != len(values):
         raise DecodeError("is not one JSON object")
+    require_end(text)
     return rows
 
 

@@ -28,6 +28,8 @@ _OTHER_TYPE = re.compile(r"changed from ([a-z-]+) to ([a-z-]+)")
 _LETTERS = bytes(ord("0") if chr(at) in "0123456789." else ord("e") if chr(at) in "eE" else 45 for at in range(256))
 """Translates digits and points to 0, exponents to e, and all others to a minus."""
 _NOT_BLANK = re.compile(r"\S")
+_GOES_ON = re.compile(rb'(?:\}|null)\s*,\s*"')
+"""Behind the end of a record, or of a field in it."""
 
 
 def json_problem(error: pa.ArrowException, within: str = "") -> str:
@@ -68,6 +70,23 @@ def require_decimals(table: pa.Table, text: bytes) -> pa.Table:
         for row in _objects(text):
             _require_fit(row, record, "")
     return table
+
+
+def require_end(block: bytes) -> None:
+    """Raise ArrowInvalid if a record of `{"r": RECORD}` goes on after its end: it is another field of our object then.
+
+    Args:
+        block: such objects, each valid JSON.
+    """
+    if _GOES_ON.search(block) is None:
+        return
+    letters = np.frombuffer(block.replace(rb"\\", b"__").replace(rb"\"", b"__"), np.uint8)
+    outside = np.cumsum(letters == ord('"'), dtype=np.uint8) % 2 == 0
+    opens, closes, commas = (letters == ord(one) for one in "{},")
+    places = np.flatnonzero((opens | closes | commas) & outside)
+    depth = np.cumsum(opens[places], dtype=np.int64) - np.cumsum(closes[places], dtype=np.int64)
+    if np.any(commas[places] & (depth == 1)):
+        raise pa.ArrowInvalid("it goes on after its end")
 
 
 def read_days(
