@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from typing import Annotated, Any
 
 import typer
 
-from gobblin_dagster.cli.context import Output, OutputOption, examples, open_here
+from gobblin_dagster.cli.context import Output, OutputOption, examples, jobs_of, open_here
 from gobblin_dagster.cli.each_job import for_each_job
 from gobblin_dagster.cli.render.console import MAX_ROWS, bytes_of, console, dataset_name
 from gobblin_dagster.cli.render.json_document import print_json
@@ -16,6 +17,7 @@ from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.maintenance.verify import Difference, Verification
 from gobblin_dagster.engine.maintenance.verify import verify as verify_job
+from gobblin_dagster.engine.project import Project
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -37,7 +39,7 @@ def verify(
     """
     names = [job] if job else None
     project = open_here(ctx, names)
-    jobs = [project.job(job)] if job else list(project.jobs)
+    jobs = jobs_of(project, names)
     chosen = None if dataset is None else [dataset]
     outcomes = for_each_job(jobs, lambda one: verify_job(project, one, chosen, checksum=checksum, repair=repair))
     found = [one for one in outcomes.results if dataset is None or one.datasets]
@@ -45,13 +47,25 @@ def verify(
         raise UsageError(
             problem=f"Nothing is published of dataset {dataset!r}.", hint="`gobblin state list` shows what is."
         )
+    strangers = [] if names else _jobs_without_file(project)
     code = outcomes.code or (ExitCode.SUCCEEDED if all(one.is_whole for one in found) else ExitCode.FAILED)
     if output is Output.JSON:
-        print_json(exit_code=code, jobs=outcomes.views(_view, is_whole=None, datasets=[], extra=[]))
+        views = outcomes.views(_view, is_whole=None, datasets=[], extra=[])
+        print_json(exit_code=code, jobs=views, without_job_file=strangers)
     else:
         for one in found:
             _print(one)
+        if strangers:
+            shown = ", ".join(strangers[:MAX_ROWS]) + ", ..." * (len(strangers) > MAX_ROWS)
+            problem = f"Not compared, because the project has no job file of them: {shown}"
+            console(sys.stdout).print(problem, style="yellow")
     raise typer.Exit(code)
+
+
+def _jobs_without_file(project: Project) -> list[str]:
+    """Return the jobs of the state store that the project does not have, as those of a service."""
+    with closing(project.open_store()) as store:
+        return sorted({*store.list_jobs()} - {one.job for one in project.jobs})
 
 
 def _print(done: Verification) -> None:

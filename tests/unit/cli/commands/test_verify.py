@@ -42,6 +42,20 @@ def test_json_names_all(cli: Cli, project: Path) -> None:
     assert (job["job"], job["is_whole"], differences) == ("numbers", False, {"a": ["manifest missing"], "b": []})
 
 
+def test_jobs_that_are_not_compared_are_named(cli: Cli, project: Path) -> None:
+    _publish(cli, project)
+    write_job(project, {"a": {"rows": 5}}, job="other")
+    (project / "jobs/numbers.yaml").unlink()
+    called = cli("verify")
+    assert called.code == 0
+    assert "Not compared, because the project has no job file of them: numbers" in called.out
+    assert cli("verify", "--output", "json").json()["without_job_file"] == ["numbers"]
+    (project / "jobs/other.yaml").unlink()
+    called = cli("verify")
+    assert called.code == 2
+    assert "There is no job file" in called.err
+
+
 def test_dataset_that_is_not_there_is_a_wrong_call(cli: Cli, project: Path) -> None:
     _publish(cli, project)
     called = cli("verify", "c")
