@@ -71,6 +71,9 @@ def test_packages_are_installed_while_another_apt_is_at_work_and_no_service_is_s
         fcntl.lockf(lists, fcntl.LOCK_UN)
         assert process.stderr.readline() == "Installing openssh-server mariadb-server (apt-get install) ...\n"
         _await(lambda: any("Waiting for cache lock" in log.read_text() for log in logs.glob("tmp.*")), process)
+        # Packages ask this program whether to start their servers. In a root without an init none is started anyway.
+        policy = machine.root / "usr/sbin/policy-rc.d"
+        assert (policy.read_text(), policy.stat().st_mode & 0o777) == ("#!/bin/sh\nexit 101\n", 0o755)
         fcntl.lockf(packages, fcntl.LOCK_UN)
     running, err = process.communicate()
     assert (process.returncode, err) == (0, "")
