@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -14,7 +15,7 @@ from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.commit import WAITING
 from gobblin_dagster.core.constructs import Source
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import EnvironmentFaultError, StorageError, UsageError
+from gobblin_dagster.core.errors import CorruptRecordError, EnvironmentFaultError, StorageError, UsageError
 from gobblin_dagster.core.ids import check_run_id, new_run_id
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
@@ -189,7 +190,15 @@ class JobContext:
 
         output_root = self.context.output_root
         shared = shared_folders(self.storage, output_root, urns, committed)
-        return shared | unfit_targets(self.job, self.context, urns) | own_output(self.job, self.context, datasets)
+
+        def has_committed(commit_id: str) -> bool:
+            with suppress(CorruptRecordError):  # nobody knows whose it was
+                stored = self.store.load_sequence(commit_id)
+                return stored is not None and stored.job == self.job.job
+            return False
+
+        own = own_output(self.job, self.context, datasets, has_committed)
+        return shared | unfit_targets(self.job, self.context, urns) | own
 
     def require_new_run_id(self) -> None:
         """Refuse a run id that the job has used before, because the second run would replace the record of the first.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -138,12 +140,13 @@ def _as_stored(place: str, base_dir: str) -> str:
     Values of variables are never stored. Digests tell a place from those of other values: one of its text, as older
     programs stored it alone, and one of each text of its identity.
     """
-    base = f"{base_dir.rstrip('/')}/"
-    inside = place.replace(base, "", 1)
+    # Places elsewhere may have the project's path in theirs: `/mnt/shop/lake`, `s3://lake/shop/n` beside `/shop`.
+    inside_base = partial(re.compile(rf"^((?:[\w+]*:///)?){re.escape(base_dir.rstrip('/'))}/").sub, r"\1")
+    inside = inside_base(place)
     shown = hidden(inside)
     if shown == inside:
         return inside
-    texts = (inside, *(text.replace(base, "", 1) for text in PlaceIdentity.of(place, base_dir).texts))
+    texts = (inside, *map(inside_base, PlaceIdentity.of(place, base_dir).texts))
     return f"{shown} ({' '.join(dict.fromkeys(body_digest(text)[:_DIGITS] for text in texts))})"
 
 

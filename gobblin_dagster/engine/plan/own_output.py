@@ -1,7 +1,7 @@
 """Find datasets of which a run would read what its own job has published.
 
-`validation` compares the paths of a job file. A link inside of the source's folders, or the output's folder mounted
-there too, is seen only at the files themselves.
+`validation` compares the paths of a job file. A link inside of the source's folders, the output's folder mounted there
+too, or a server by another name, is seen only at the files themselves.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -20,21 +20,27 @@ from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.engine.task.publishers import each_publisher
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
 
-_PUBLISHED = re.compile(r"[0-9a-f]{32}-")
+_PUBLISHED = re.compile(r"([0-9a-f]{32})-")
 """In the name of each published file, also of merged and compacted ones: the id of its commit."""
 _OF_TABLE = re.compile(r"part-[0-9]{5}-|[0-9]{5}-[0-9]+-[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}")
 """How names begin of files that deltalake and pyiceberg write into a table."""
 
 
-def own_output(job: JobSpec, context: RunContext, datasets: Iterable[DatasetPlan]) -> dict[str, str]:
+def own_output(
+    job: JobSpec, context: RunContext, datasets: Iterable[DatasetPlan], has_committed: Callable[[str], bool]
+) -> dict[str, str]:
     """Return, by dataset.urn, why datasets cannot be read: one of their files was published by the job itself.
 
     Args:
         job: the job.
         context: of the run; only local folders of its output and of its tables are compared.
         datasets: with the work units of the run.
+        has_committed: whether a commit, given its id, is one of the job; asked for files in folders that are named as
+            those of its output are, on whatever server.
     """
-    base_dir = context.base_dir
+    base_dir, has_committed = context.base_dir, cache(has_committed)
+    branches = [*(branch.name for branch in job.fork.branches), QUARANTINE_BRANCH]
+    named = [f"/{folder}/".replace("//", "/") for folder in map(job.folder_of_datasets, branches)]
 
     @cache
     def traits() -> list[PublisherTraits]:
@@ -44,9 +50,8 @@ def own_output(job: JobSpec, context: RunContext, datasets: Iterable[DatasetPlan
     @cache
     def ours(is_of_table: bool) -> list[PlaceIdentity]:
         """Return the folders of the output, and of tables elsewhere, in which files have such names."""
-        names = [*(branch.name for branch in job.fork.branches), QUARANTINE_BRANCH]
         folders = [
-            posixpath.dirname(posixpath.join(context.output_root, job.dataset_folder(one, "d"))) for one in names
+            posixpath.dirname(posixpath.join(context.output_root, job.dataset_folder(one, "d"))) for one in branches
         ]
         if is_of_table:
             folders = folders if any(one.is_in_output for one in traits()) else []
@@ -60,23 +65,25 @@ def own_output(job: JobSpec, context: RunContext, datasets: Iterable[DatasetPlan
 
     def is_published(path: str) -> bool:
         folder, name = posixpath.split(path)
-        is_of_table = bool(_OF_TABLE.match(name))
-        return (is_of_table or bool(_PUBLISHED.search(name))) and is_ours(folder, is_of_table)
+        is_of_table, published = bool(_OF_TABLE.match(name)), _PUBLISHED.search(name)
+        if "://" not in path and (is_of_table or published) and is_ours(folder, is_of_table):
+            return True
+        return published is not None and any(one in path for one in named) and has_committed(published[1])
 
     problems = {}
     for dataset in datasets:
         if path := next(filter(is_published, _paths(dataset, base_dir)), None):
             problems[dataset.dataset_urn] = (
-                f"file {path}: this job has published it, and would read it again and again; take away the link or "
-                "mount that leads from the source's folders to it, or publish elsewhere (`output.path`, or the "
-                "`warehouse` of the table)"
+                f"file {path}: this job has published it, and would read it again and again; take away what leads from "
+                "the source's folders to it (a link, a mount, another name of its server), or publish elsewhere "
+                "(`output.path`, or the `warehouse` of the table)"
             )
     return problems
 
 
 def _paths(dataset: DatasetPlan, base_dir: str) -> Iterator[str]:
-    """Yield the local files of a dataset's work units, as the source `files` names them."""
+    """Yield the files of a dataset's work units, as the source `files` names them; local ones as absolute paths."""
     for unit in dataset.work_units:
         files: Any = unit.read.get("files", ())
-        local = (file["path"] for file in files if "://" not in file["path"])
-        yield from (os.path.join(base_dir, path) for path in local)  # noqa: PTH118 - keeps the text
+        for path in (file["path"] for file in files):
+            yield path if "://" in path else os.path.join(base_dir, path)  # noqa: PTH118 - keeps the text

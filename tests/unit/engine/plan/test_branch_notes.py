@@ -154,6 +154,23 @@ def test_project_that_is_moved_with_its_output_needs_no_word(tmp_path: Path) -> 
     assert planned(tmp_path / "two", job(5, table, {"name": "files"})).notes == ()
 
 
+@pytest.mark.parametrize("is_hidden", [False, True])
+def test_project_that_is_moved_knows_a_place_elsewhere_that_has_its_former_path_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_hidden: bool
+) -> None:
+    """A table that holds the rows was taken for a new one: a startpoint would have added them again."""
+    far = tmp_path / "disk" / str(tmp_path)[1:] / "one"
+    far.mkdir(parents=True)
+    url = f"sqlite:///{far}/t.db"
+    monkeypatch.setenv("DATABASE", url)
+    publisher = {"type": "sql_table", "table": "t"} | ({"url_env": "DATABASE"} if is_hidden else {"url": url})
+    branches = [{"name": "all", "publisher": publisher}, {"name": "files"}]
+    (tmp_path / "one").mkdir()
+    run(tmp_path / "one", job(5, *branches, output={"path": str(far)}))
+    (tmp_path / "one").rename(tmp_path / "two")
+    assert planned(tmp_path / "two", job(8, *branches, output={"path": str(far)})).notes == ()
+
+
 @pytest.mark.parametrize("url", ["sqlite:///jobs/../t.db", "sqlite:///linked.db", "${DATABASE}"])
 def test_table_by_another_name_needs_no_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     def one(url: str) -> dict[str, Any]:

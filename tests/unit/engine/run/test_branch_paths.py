@@ -6,9 +6,11 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 from pydantic import ValidationError
 
 from gobblin_dagster.core.errors import UsageError
@@ -25,6 +27,16 @@ from gobblin_dagster.spec.job import ExecutionSpec, JobSpec
 from tests.unit.engine.jobs import job_spec, project, published, run
 
 URN = "a/b c"
+
+
+class _Mirror(LocalFileSystem):  # type: ignore[misc]
+    """The local disk as a server."""
+
+    protocol = "mirror"
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(path).removeprefix("mirror://").rstrip("/") or "/"
 
 
 def _job(rows: int = 4, path: str | None = None, other: str | None = None, **main: Any) -> JobSpec:
@@ -307,6 +319,24 @@ def test_own_output_is_not_read_through_a_link_inside_of_the_sources_folders(tmp
     assert "this job has published it, and would read it again and again" in refused.failures[0].message
     (tmp_path / "in" / "link").unlink()
     assert run(tmp_path, job).datasets[0].failures == ()
+
+
+def test_own_output_is_not_read_from_a_server_by_another_name(tmp_path: Path) -> None:
+    """`hdfs://127.0.0.1:8020` for `hdfs://localhost:8020` was another cluster: each run read the last one's rows."""
+    fsspec.register_implementation("mirror", _Mirror, clobber=True)
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "a.csv").write_text("id\n1\n")
+    source = {"type": "files", "path": f"mirror://{tmp_path}/{{dataset:**}}/*.csv", "format": "csv"}
+    parts = {"extract": {"namespace": "n", "table": "t"}, "writer": "csv", "output": {"path": "lake"}}
+    job = JobSpec.model_validate({"job": "j", "source": source, **parts})
+    assert run(tmp_path, job).datasets[0].rows_read == 1
+    refused = run(tmp_path, job).datasets[-1]
+    assert "this job has published it, and would read it again and again" in refused.failures[0].message
+    # Another job may read what this one publishes into folders of the same name.
+    other = {"job": "k", "source": source | {"path": f"mirror://{tmp_path}/lake/n/t/main/{{dataset}}/*.csv"}}
+    assert (
+        run(tmp_path, JobSpec.model_validate({**parts, **other, "output": {"path": "far"}})).datasets[0].rows_read == 1
+    )
 
 
 def test_own_output_is_known_after_its_small_files_were_compacted(tmp_path: Path) -> None:
