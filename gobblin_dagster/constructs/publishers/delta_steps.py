@@ -125,7 +125,7 @@ class AppendToDeltaStep:
         def attempt() -> bool:
             try:
                 table = self._load() or self._new_table()
-                if table is not None and not self._is_over(table):
+                if not self._is_over(table):
                     table.create_write_transaction([], "append", table.schema(), commit_properties=marks)
             except deltalake.exceptions.CommitFailedError:
                 return False
@@ -397,8 +397,8 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
         return f"merge {rows:,} row(s) into Delta table {self.location} by {', '.join(self.rule.key)}"
 
     def _new_table(self) -> Any:
-        """Return None: rows that are merged into a new table twice are there once."""
-        return None
+        changes = staged_changes(self.describe(), self.location, self.commit, self.rule)
+        return self._create(self.rule.columns(changes.schema), self.partition_by)
 
     def _require_place(self, table: Any, partitions: Sequence[str]) -> None:
         """Refuse a table without the key; rows are written in its own partitions."""

@@ -165,7 +165,7 @@ class AppendToIcebergStep:
 
         def attempt() -> bool:
             table = self._load() or self._new_table()
-            return table is None or self._is_over(table) or self._commit(table, note)
+            return self._is_over(table) or self._commit(table, note)
 
         forbid_by(attempt, self.table, self.commit)
 
@@ -350,8 +350,8 @@ class MergeIntoIcebergStep(AppendToIcebergStep):
         return cls(**{**fields, "rule": rule, "commit": commit})
 
     def _new_table(self) -> Any:
-        """Return None: rows that are merged into a new table twice are there once."""
-        return None
+        self._create(self.rule.columns(staged_changes(self.describe(), self.table, self.commit, self.rule).schema))
+        return self._load()
 
     def _require_columns(self, known: Any, schema: pa.Schema) -> None:
         require_key(self.describe(), self.rule, [column.name for column in known.fields])

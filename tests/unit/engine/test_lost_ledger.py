@@ -15,8 +15,12 @@ import sqlalchemy as sa
 
 from gobblin_dagster.constructs.clients.kafka import KafkaConnection
 from gobblin_dagster.constructs.publishers import sql_table, tables
-from gobblin_dagster.constructs.publishers.delta_steps import AppendToDeltaStep
-from gobblin_dagster.constructs.publishers.iceberg_steps import AppendToIcebergStep, IcebergCatalog
+from gobblin_dagster.constructs.publishers.delta_steps import AppendToDeltaStep, MergeIntoDeltaStep
+from gobblin_dagster.constructs.publishers.iceberg_steps import (
+    AppendToIcebergStep,
+    IcebergCatalog,
+    MergeIntoIcebergStep,
+)
 from gobblin_dagster.constructs.publishers.kafka_topic import SendToKafkaStep
 from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep, SqlTablePublisher
 from gobblin_dagster.constructs.publishers.tables import TableCommit
@@ -166,16 +170,17 @@ def test_run_that_wakes_after_its_commit_was_abandoned_loads_nothing(
 
 @pytest.mark.parametrize("in_transaction", [True, False])
 @pytest.mark.parametrize("is_first", [True, False])
-@pytest.mark.parametrize("step", [AppendToDeltaStep, AppendToIcebergStep])
+@pytest.mark.parametrize("step", [AppendToDeltaStep, AppendToIcebergStep, MergeIntoDeltaStep, MergeIntoIcebergStep])
 def test_run_that_wakes_after_its_commit_was_abandoned_adds_no_files(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    step: type[AppendToDeltaStep] | type[AppendToIcebergStep],
+    step: type[AppendToDeltaStep | AppendToIcebergStep],
     is_first: bool,
     in_transaction: bool,
 ) -> None:
     """It wakes when the next run has planned the same rows; in its transaction, or before it."""
-    publisher, read = file_table(tmp_path, "delta" if step is AppendToDeltaStep else "iceberg")
+    publisher, read = file_table(tmp_path, "delta" if issubclass(step, AppendToDeltaStep) else "iceberg")
+    publisher |= {"mode": "merge", "key": ["id"]} if step.is_cast else {}
     execute: Any = step.execute
     change: Any = step._change
     frozen: list[Any] = []
@@ -189,6 +194,7 @@ def test_run_that_wakes_after_its_commit_was_abandoned_adds_no_files(
     def wake_first(self: Any, storage: Storage) -> None:
         while frozen:
             execute(frozen.pop(), storage)
+            assert read() == list(range(0 if is_first else 10))
         execute(self, storage)
 
     def abandon() -> None:
