@@ -8,8 +8,14 @@ from pyarrow import json as arrow_json
 from pydantic import Field
 
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown, splice, spliced
-from gobblin_dagster.constructs.types.arrow import holds_infinite, leaves
-from gobblin_dagster.constructs.types.arrow_json import json_problem, read_days, require_decimals, require_end
+from gobblin_dagster.constructs.types.arrow import holds_infinite
+from gobblin_dagster.constructs.types.arrow_json import (
+    json_problem,
+    read_days,
+    require_decimals,
+    require_end,
+    too_large,
+)
 from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_text
 from gobblin_dagster.constructs.types.shapes import Shape, arrow_shape
 from gobblin_dagster.core.constructs import ConstructContext
@@ -67,11 +73,10 @@ class JsonTextConverter(EachRowConverter):
             )
         except pa.ArrowInvalid as error:
             raise self._error(texts, json_problem(error, "r")) from error
-        if any(pc.any(pc.is_inf(part)).as_py() for part in leaves(record) if part.type == pa.float32()):
-            raise self._error(texts, "a number is too large for float32")
-        # Written as such, it is meant.
-        if holds_infinite(record, pa.float64()) and holds_infinite(_without(record, texts, "Inf"), pa.float64()):
-            raise self._error(texts, "a number is too large for float64")
+        if any(holds_infinite(record, kind) for kind in (pa.float32(), pa.float64())):
+            for text in texts.drop_null().to_pylist():
+                if large := too_large(text.encode(), self._record):
+                    raise self._error(texts, large)
         columns: list[pa.Array] = record.flatten()
         return columns
 
@@ -100,8 +105,3 @@ class JsonTextConverter(EachRowConverter):
         got = shown(texts[0].as_py())
         message = f"column {self._options.column!r}: expected a JSON object with {names}; got {got}: {problem}"
         return convert_error(message, _NAME, self._context)
-
-
-def _without(record: pa.StructArray, texts: pa.Array, word: str) -> pa.StructArray:
-    """Return the records of texts without a word."""
-    return record.filter(pc.invert(pc.fill_null(pc.match_substring(texts, word), False)))

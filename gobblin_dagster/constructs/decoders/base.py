@@ -16,7 +16,13 @@ from pyarrow import json as arrow_json
 from pydantic import Field, field_validator, model_validator
 
 from gobblin_dagster.constructs.types.arrow import holds_infinite
-from gobblin_dagster.constructs.types.arrow_json import json_problem, read_days, require_decimals, require_end
+from gobblin_dagster.constructs.types.arrow_json import (
+    json_problem,
+    read_days,
+    require_decimals,
+    require_end,
+    too_large,
+)
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
 from gobblin_dagster.core.utils.text import first_line
@@ -148,11 +154,10 @@ class JsonDecoder:
             raise
         except pa.ArrowException as error:
             raise DecodeError(f"is no JSON object of the declared columns: {json_problem(error, 'v')}") from error
-        for name, kind in (("float32", pa.float32()), ("float64", pa.float64())):
-            if holds_infinite(rows, kind):
-                others = pa.array([b"Inf" not in value for value in given])  # written as such, it is meant
-                if holds_infinite(rows.filter(others), kind):
-                    raise DecodeError(f"holds a number that is too large for {name}")
+        if any(holds_infinite(rows, kind) for kind in (pa.float32(), pa.float64())):
+            for value in given:
+                if large := too_large(value, self.type):
+                    raise DecodeError(f"does not fit its columns: {large}")
         return rows
 
     def _with_json(self, value: bytes) -> bytes:

@@ -11,9 +11,8 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
-from decimal import Decimal
 from typing import Any, Self
 
 import pyarrow as pa
@@ -26,7 +25,7 @@ from gobblin_dagster.constructs.formats.json_blocks import Split, blocks
 from gobblin_dagster.constructs.formats.json_sample import JsonSample, JsonWidening
 from gobblin_dagster.constructs.formats.jsonl_published import PublishedJsonLines
 from gobblin_dagster.constructs.types.arrow import dates_as_texts, has_part, holds_infinite, leaves
-from gobblin_dagster.constructs.types.arrow_json import json_problem, require_decimals
+from gobblin_dagster.constructs.types.arrow_json import first_unfit, json_problem, require_decimals, spelled, too_large
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly, shape_of_text
 from gobblin_dagster.constructs.types.nesting import MAX_LEVELS
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
@@ -38,13 +37,6 @@ from gobblin_dagster.spec.job import SpecModel
 
 _EXACT = float(1 << 53)
 """A float of 64 bits holds every integer up to this one."""
-_TOO_LARGE: Mapping[pa.DataType, int] = {
-    pa.float32(): int(3.4028235677973366e38),
-    pa.float64(): (1 << 1024) - (1 << 970),
-}
-"""Smallest number that becomes infinite, by type."""
-_LONGEST_NUMBER = 100
-"""Characters of a number, and of its field, in a message."""
 _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _BRACKETS = re.compile(rb"[\[\]{}]")
 _MAX_NAMED = 5
@@ -255,7 +247,7 @@ class JsonLinesReader:
             return
         kind = pa.struct(fields)
         for number, line in enumerate(lines, start=rows_before + 1):
-            if rounded := _unfit(_parsed(line, number), kind, "", _is_rounded):
+            if rounded := first_unfit(_parsed(line, number), kind, "", _is_rounded):
                 problem = f"{rounded}, which no column of numbers can hold exactly. Declare `columns`."
                 raise FormatError(problem, number)
 
@@ -320,18 +312,12 @@ def _require_objects(lines: list[bytes], rows_before: int) -> None:
 
 def _refuse_overflow(table: pa.Table, lines: list[bytes], rows_before: int) -> None:
     """Raise FormatError for numbers that are too large for their float: Arrow makes them infinite."""
-    for kind in _TOO_LARGE:
-        fields = [field for field in table.schema if holds_infinite(table.column(field.name), kind)]
-        for number, line in enumerate(lines if fields else (), start=rows_before + 1):
-            # Decimals keep what is too large for Python's floats apart from an `Infinity` that is written as such.
-            if large := _unfit(_parsed(line, number, Decimal), pa.struct(fields), "", _is_too_large):
-                name = "float32" if kind == pa.float32() else "float64"
-                raise FormatError(f"{_shortened(large)}, which is too large for {name}.", number)
-
-
-def _shortened(text: str) -> str:
-    text = text.replace("E+", "e+")
-    return text if len(text) <= _LONGEST_NUMBER else f"{text[:_LONGEST_NUMBER]}…"
+    floats = (pa.float32(), pa.float64())
+    names = [name for name in table.column_names if any(holds_infinite(table.column(name), kind) for kind in floats)]
+    fields = pa.struct([table.schema.field(name) for name in names])
+    for number, line in enumerate(lines if names else (), start=rows_before + 1):
+        if large := too_large(line, fields):
+            raise FormatError(f"{large}.", number)
 
 
 def _refuse_deep(lines: list[bytes]) -> None:
@@ -349,10 +335,10 @@ def _refuse_deep(lines: list[bytes]) -> None:
             raise FormatError(problem, number)
 
 
-def _parsed(line: bytes, number: int, fraction: type[float | Decimal] = float) -> Any:
-    """Return the object of a line, with fractions of a type; raises ValueError if it is no JSON."""
+def _parsed(line: bytes, number: int) -> Any:
+    """Return the object of a line; raises ValueError if it is no JSON."""
     with _explained(line, number):
-        return json.loads(line, parse_float=fraction)
+        return json.loads(spelled(line))
 
 
 @contextmanager
@@ -417,28 +403,9 @@ def _unknown(value: Any, kind: pa.DataType, name: str) -> Iterator[str]:
             yield from _unknown(one, kind.value_type, name)
 
 
-def _unfit(value: Any, kind: pa.DataType, name: str, is_unfit: Callable[[Any, pa.DataType], bool]) -> str:
-    """Return the first number that its type would not hold, with its path; empty if there is none."""
-    if is_unfit(value, kind):
-        return f"{name} is {value}"
-    parts: list[str] = []
-    if pa.types.is_struct(kind) and isinstance(value, dict):
-        fields = {field.name: field.type for field in kind}
-        known = ((key, one) for key, one in value.items() if key in fields)
-        parts = [_unfit(one, fields[key], f"{name}.{key}".lstrip("."), is_unfit) for key, one in known]
-    elif pa.types.is_list(kind) and isinstance(value, list):
-        parts = [_unfit(one, kind.value_type, name, is_unfit) for one in value]
-    return next(filter(None, parts), "")
-
-
 def _is_rounded(value: Any, kind: pa.DataType) -> bool:
     is_whole = pa.types.is_floating(kind) and isinstance(value, int)
     return is_whole and (abs(value) > sys.float_info.max or float(value) != value)
-
-
-def _is_too_large(value: Any, kind: pa.DataType) -> bool:
-    limit = _TOO_LARGE.get(kind)
-    return limit is not None and isinstance(value, int | Decimal) and not -limit < value < limit
 
 
 def _settled(kind: pa.DataType) -> pa.DataType:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from decimal import Decimal
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,11 @@ from gobblin_dagster.constructs.types.arrow import (
     NUMBER,
     dates_as_texts,
     fits_decimal,
+    has_part,
     misfit_decimal,
     parts_of,
 )
+from gobblin_dagster.constructs.types.nesting import MAX_LEVELS
 from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.core.utils.text import first_line
 
@@ -28,6 +30,14 @@ _OTHER_TYPE = re.compile(r"changed from ([a-z-]+) to ([a-z-]+)")
 _LETTERS = bytes(ord("0") if chr(at) in "0123456789." else ord("e") if chr(at) in "eE" else 45 for at in range(256))
 """Translates digits and points to 0, exponents to e, and all others to a minus."""
 _NOT_BLANK = re.compile(r"\S")
+_TOO_LARGE: Mapping[pa.DataType, int] = {
+    pa.float32(): int(3.4028235677973366e38),
+    pa.float64(): (1 << 1024) - (1 << 970),
+}
+"""Smallest number that becomes infinite, by type."""
+_LONGEST_NUMBER = 100
+"""Characters of a number, and of its field, in a message."""
+_INFINITE = re.compile(rb'("(?:[^"\\]|\\.)*+")|\bInf\b')
 _GOES_ON = re.compile(rb'(?:\}|null)\s*,\s*"')
 """Behind the end of a record, or of a field in it."""
 
@@ -70,6 +80,66 @@ def require_decimals(table: pa.Table, text: bytes) -> pa.Table:
         for row in _objects(text):
             _require_fit(row, record, "")
     return table
+
+
+def spelled(text: bytes) -> bytes:
+    """Return JSON for Python's parser, which does not know the `Inf` that pyarrow reads.
+
+    Example:
+        >>> spelled(b'{"Inf": -Inf}')
+        b'{"Inf": -Infinity}'
+    """
+    return _INFINITE.sub(lambda found: found[1] or b"Infinity", text) if b"Inf" in text else text
+
+
+def first_unfit(value: Any, kind: pa.DataType, name: str, is_unfit: Callable[[Any, pa.DataType], bool]) -> str:
+    """Return the first number that its type would not hold, with its path; empty if there is none."""
+    if is_unfit(value, kind):
+        return f"{name} is {value}"
+    parts: list[str] = []
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        fields = {field.name: field.type for field in kind}
+        known = ((key, one) for key, one in value.items() if key in fields)
+        parts = [first_unfit(one, fields[key], f"{name}.{key}".lstrip("."), is_unfit) for key, one in known]
+    elif pa.types.is_list(kind) and isinstance(value, list):
+        parts = [first_unfit(one, kind.value_type, name, is_unfit) for one in value]
+    return next(filter(None, parts), "")
+
+
+def too_large(text: bytes, record: pa.StructType) -> str:
+    """Return what is said of the first number in a JSON object that its float type does not hold; empty if all do.
+
+    pyarrow makes them infinite. An `Infinity` that is written as such is meant, wherever else the word stands.
+
+    Example:
+        >>> too_large(b'{"x": 1.8e308, "name": "Info"}', pa.struct([("x", pa.float64())]))
+        'x is 1.8e+308, which is too large for float64'
+    """
+    kinds = [kind for kind in _TOO_LARGE if has_part(record, kind.equals)]
+    try:
+        # Decimals keep what is too large for Python's floats apart from an `Infinity`.
+        value = json.loads(spelled(text), parse_float=_number, parse_int=_number) if kinds else None
+    except RecursionError:
+        return f"values nested more than {MAX_LEVELS} levels deep"
+    for kind in kinds:
+        if large := first_unfit(value, record, "", partial(_is_too_large, float_type=kind)):
+            shown = large.replace("E+", "e+")
+            shown = shown if len(shown) <= _LONGEST_NUMBER else f"{shown[:_LONGEST_NUMBER]}…"
+            return f"{shown}, which is too large for {'float32' if kind == pa.float32() else 'float64'}"
+    return ""
+
+
+def _is_too_large(value: Any, kind: pa.DataType, float_type: pa.DataType) -> bool:
+    limit = _TOO_LARGE[float_type]
+    return kind == float_type and isinstance(value, Decimal) and not -limit < value < limit
+
+
+def _number(digits: str) -> Decimal:
+    """Return a number of JSON; 0 or an infinity if its exponent is beyond what `Decimal` takes."""
+    try:
+        return Decimal(digits)
+    except InvalidOperation:
+        return Decimal(0) if "-" in digits[1:] else Decimal("-Infinity" if digits[0] == "-" else "Infinity")
 
 
 def require_end(block: bytes) -> None:
@@ -153,8 +223,8 @@ def _wrapping(room: int) -> re.Pattern[bytes]:
 
 
 def _objects(text: bytes) -> Iterator[Any]:
-    decoder = json.JSONDecoder(parse_float=Decimal, parse_int=Decimal)
-    given, at = text.decode(), 0
+    decoder = json.JSONDecoder(parse_float=_number, parse_int=_number)
+    given, at = spelled(text).decode(), 0
     while (begin := _NOT_BLANK.search(given, at)) is not None:
         row, at = decoder.raw_decode(given, begin.start())
         yield row

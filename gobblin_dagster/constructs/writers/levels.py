@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from typing import Annotated, Any, Literal, Protocol
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from gobblin_dagster.constructs.options.zones import ZoneName
 from gobblin_dagster.constructs.records import load_object, records
 from gobblin_dagster.constructs.sql.select import SqlSelect
 from gobblin_dagster.constructs.sql.syntax import SqlExpression
+from gobblin_dagster.constructs.types.arrow import is_binary, value_type
 from gobblin_dagster.constructs.types.columns import convert_error
 from gobblin_dagster.constructs.types.iso_times import refuse_odd_times, refuse_odd_years
 from gobblin_dagster.constructs.types.zones import wall_times
@@ -23,6 +25,8 @@ from gobblin_dagster.spec.job import SpecModel
 _NAME = "option `partition_by`"
 Granularity = Literal["year", "month", "day", "hour"]
 _FORMATS: dict[Granularity, str] = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
+_STEADY = {bool, date, int, str}
+"""Types of Python whose values have one type of Arrow, whatever is beside them."""
 LevelName = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 
 
@@ -216,14 +220,30 @@ class _Object(_Plain):
 
     def _asked(self, batch: pa.RecordBatch) -> pa.Array:
         if self._by_batch is not None:
-            found = self._by_batch(batch)
-            return found if isinstance(found, pa.Array) else pa.array(found)
+            given = self._by_batch(batch)
+            if isinstance(given, list):
+                return _array(given)
+            return given if isinstance(given, pa.Array) else pa.array(given)
         asked: Any = self._by_record
-        found = [asked(record) for record in records(batch)]
-        return pa.array(found)
+        return _array([asked(record) for record in records(batch)])
 
     def _error(self, problem: str) -> Exception:
         return convert_error(f"{self._target}: {problem}", f"{_NAME}, level {self.name!r}", self._context)
+
+
+def _array(found: list[Any]) -> pa.Array:
+    """Return values of a user's class; those whose type would depend on the others (`1.1` beside `1.25`) as texts."""
+    kinds = {type(value) for value in found if value is not None}
+    if len(kinds) <= 1 and kinds <= _STEADY:
+        return pa.array(found)
+    texts = []
+    for value in found:
+        alone = pa.array([value])
+        if not _is_plain(alone.type):
+            return pa.nulls(len(found), alone.type)
+        refuse_odd_times("value", alone)
+        texts.append(alone.cast(pa.string())[0])
+    return pa.array(texts, pa.string())
 
 
 def names_of(levels: Sequence[str | TimePartition | SqlPartition | ClassPartition]) -> list[str]:
@@ -238,4 +258,6 @@ def _type_of(name: str, schema: pa.Schema) -> pa.DataType:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    return not (pa.types.is_nested(kind) or pa.types.is_floating(kind) or pa.types.is_binary(kind))
+    kind = value_type(kind)
+    is_plain = not (pa.types.is_nested(kind) or pa.types.is_floating(kind) or is_binary(kind))
+    return is_plain and not isinstance(kind, pa.BaseExtensionType)

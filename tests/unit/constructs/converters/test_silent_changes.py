@@ -216,3 +216,26 @@ def test_nanoseconds_of_a_time_of_day_make_keys_of_their_own() -> None:
     assert converted(same, chunk({"v": whole})).batch.column(0).equals(whole)
     with pytest.raises(ConvertError, match="column 'v' has times of day with nanoseconds"):
         converted(same, chunk({"v": parts}))
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ('{"x": 1.8e308, "name": "Info"}', {"x": "float64", "name": "string"}),
+        ('{"x": [Infinity, -1.8e308]}', {"x": ["float64"]}),
+        ('{"x": 1e39, "Inf": 1}', {"x": "float32"}),
+        ('{"x": 1e39, "y": Inf}', {"x": "float32", "y": "float64"}),
+    ],
+)
+def test_json_number_too_large_is_refused_beside_the_word_of_an_infinity(text: str, columns: dict[str, Any]) -> None:
+    with pytest.raises(ConvertError, match="too large for float"):
+        _convert(JsonTextConverter, {"column": "v", "columns": columns}, [text])
+
+
+def test_infinity_that_json_spells_is_kept() -> None:
+    texts = ['{"x": Infinity, "far": 1e-99999999999999999999}', '{"x": -Inf}', None]
+    assert _convert(JsonTextConverter, {"column": "v", "columns": {"x": "float32"}}, texts) == [
+        float("inf"),
+        float("-inf"),
+        None,
+    ]

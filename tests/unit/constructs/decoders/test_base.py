@@ -100,6 +100,21 @@ def test_number_too_large_is_refused_beside_a_message_with_an_infinity() -> None
     assert caught.value.index == 1
 
 
+@pytest.mark.parametrize("text", [b'{"x": 1.8e308, "y": "Info"}', b'{"x": 1.8e308, "z": Inf}'])
+def test_number_too_large_is_refused_in_a_message_with_the_word_of_an_infinity(text: bytes) -> None:
+    with pytest.raises(DecodeError, match=r"x is .*, which is too large for float64"):
+        decode_batch(JsonDecoder({"x": "float64", "y": "string", "z": "float64"}), [text], null_where_bad=False)
+
+
+def test_infinity_is_kept_beside_a_decimal_and_what_is_nested_too_deep_is_a_bad_message() -> None:
+    decoder = JsonDecoder({"x": "float32", "y": "decimal(5,2)"})
+    rows = decode_batch(decoder, [b'{"x": -Inf, "y": 1e1}'], null_where_bad=False)
+    assert rows.to_pylist() == [{"x": float("-inf"), "y": Decimal("10.00")}]
+    deep = b'{"x": Infinity, "z": ' + b"[" * 5000 + b"]" * 5000 + b"}"
+    with pytest.raises(DecodeError, match="nested more than"):
+        decode_batch(decoder, [deep], null_where_bad=False)
+
+
 def test_number_with_more_digits_than_its_decimal_is_not_altered() -> None:
     decoder = JsonDecoder({"x": "decimal(5,2)", "day": "date"})
     with pytest.raises(DecodeError, match="has more digits than") as caught:

@@ -233,6 +233,12 @@ def test_number_too_large_for_a_float64_is_not_made_infinite(tmp_path: Path, bad
         read_lines(tmp_path, "day.jsonl", columns={"x": ["float64"]})
 
 
+def test_inf_is_an_infinity(tmp_path: Path) -> None:
+    put(tmp_path, day_jsonl=b'{"x": -Inf, "y": 1e17}\n{"x": 1, "y": 2.5}\n')
+    rows = read_lines(tmp_path, "day.jsonl", columns={"x": "float64"})
+    assert rows.column("x").to_pylist() == [float("-inf"), 1.0]
+
+
 @pytest.mark.parametrize("bad", ["99999", '"1000"'])
 def test_number_with_more_digits_than_its_decimal_is_not_altered(tmp_path: Path, bad: str) -> None:
     put(tmp_path, day_jsonl=f'{{"p": [{{"x": "999.99"}}]}}\n{{"p": [null, {{"x": {bad}}}]}}\n'.encode())

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -224,6 +226,16 @@ class ByFirstLetter:
         return record["k"] and record["k"][0]
 
 
+class Odd:
+    """A WriterPartitioner whose values are of several types, or have one only together."""
+
+    def partition_batch(self, batch: pa.RecordBatch) -> list[Any]:
+        day, noon = dt.date(2024, 1, 1), dt.datetime(2024, 1, 1, 12)
+        zones = [noon.replace(tzinfo=zone) for zone in (dt.UTC, dt.timezone(dt.timedelta(hours=1)))]
+        values = [Decimal("1.1"), Decimal("1.25"), day, noon, *zones, True, 1, None]
+        return [values[at] for at in batch.column("id").to_pylist()]
+
+
 class Faulty:
     """Does what its option says."""
 
@@ -233,7 +245,12 @@ class Faulty:
     def partition_batch(self, batch: pa.RecordBatch) -> Any:
         if self._how == "raises":
             raise KeyError("gone")
-        return {"few": ["a"], "float": [0.5] * batch.num_rows, "nested": [[1]] * batch.num_rows}[self._how]
+        return {
+            "few": ["a"],
+            "uuid": [UUID(int=1)] * 4,
+            "float": [0.5] * batch.num_rows,
+            "nested": [[1]] * batch.num_rows,
+        }[self._how]
 
 
 class Neither:
@@ -289,6 +306,14 @@ def test_class_of_the_user_gives_each_row_its_folder(
     assert _split([level], batch(WORDS)) == folders
 
 
+def test_folder_of_a_row_does_not_depend_on_the_rows_beside_it() -> None:
+    level = {"name": "part", "partitioner": f"{HERE}:Odd"}
+    rows = batch({"id": list(range(9))})
+    alone = {folder: [at] for at in range(9) for folder in _split([level], rows.slice(at, 1))}
+    assert _split([level], rows) == alone
+    assert len(alone) == 9
+
+
 @pytest.mark.parametrize(
     ("how", "problem"),
     [
@@ -296,6 +321,7 @@ def test_class_of_the_user_gives_each_row_its_folder(
         ("few", "expected one value for each of 4 rows, got 1"),
         ("float", "expected plain values, got double"),
         ("nested", "expected plain values, got list"),
+        ("uuid", "expected plain values, got extension"),
     ],
 )
 def test_class_that_fails_is_named_with_what_it_did(how: str, problem: str) -> None:
