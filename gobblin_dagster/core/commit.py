@@ -93,7 +93,7 @@ class CanBeForbidden(Protocol):
     """A step that a run which is only frozen could do late, after its commit was abandoned and its rows read again."""
 
     def forbid(self) -> None:
-        """Let no process do the step from now on, if it is not done; where its target is away, nothing happens.
+        """Let `execute` refuse the step from now on, if it is not done; where its target is away, nothing happens.
 
         Raises:
             OSError: another process may be doing it now.

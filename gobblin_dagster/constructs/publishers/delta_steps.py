@@ -37,6 +37,7 @@ from gobblin_dagster.constructs.publishers.merge_rule import MergeRule, is_older
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
     TableFile,
+    abandoned_error,
     forbid_by,
     holds_extension,
     is_extension,
@@ -125,7 +126,7 @@ class AppendToDeltaStep:
         def attempt() -> bool:
             try:
                 table = self._load() or self._new_table()
-                if not self._is_over(table):
+                if not self._is_abandoned(table) and not self._is_in(table):
                     table.create_write_transaction([], "append", table.schema(), commit_properties=marks)
             except deltalake.exceptions.CommitFailedError:
                 return False
@@ -144,9 +145,14 @@ class AppendToDeltaStep:
         """Application whose transaction notes that this commit was abandoned."""
         return f"gobblin-abandoned/{self.commit.commit_id}/{self.commit.branch}"
 
+    def _is_abandoned(self, table: Any) -> bool:
+        return table.transaction_version(self._abandoned) is not None
+
     def _is_over(self, table: Any) -> bool:
-        """Return whether the table has the commit, or must not get it."""
-        return table.transaction_version(self._abandoned) is not None or self._is_in(table)
+        """Return whether the table has the commit; raises StepRefusedError if it must not get it."""
+        if self._is_abandoned(table):
+            raise abandoned_error(self, "its log")
+        return self._is_in(table)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -19,6 +19,7 @@ from gobblin_dagster.constructs.publishers.iceberg_merge import WRITER, has_whol
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
+    abandoned_error,
     forbid_by,
     race,
     require_names,
@@ -165,7 +166,9 @@ class AppendToIcebergStep:
 
         def attempt() -> bool:
             table = self._load() or self._new_table()
-            return self._is_over(table) or self._commit(table, note)
+            if self._abandoned in table.properties or _holds(table, self.commit):
+                return True
+            return self._commit(table, note)
 
         forbid_by(attempt, self.table, self.commit)
 
@@ -175,8 +178,12 @@ class AppendToIcebergStep:
         return self._load()
 
     def _is_over(self, table: Any) -> bool:
-        """Return whether the table has the commit, or must not get it."""
-        return self._abandoned in table.properties or _holds(table, self.commit)
+        """Return whether the table has the commit; raises StepRefusedError if it must not get it."""
+        if _holds(table, self.commit):
+            return True
+        if self._abandoned in table.properties:
+            raise abandoned_error(self, "a property of the table")
+        return False
 
     @property
     def _abandoned(self) -> str:

@@ -22,7 +22,13 @@ from gobblin_dagster.constructs.clients.kafka import (
     topic_place,
 )
 from gobblin_dagster.constructs.publishers.kafka_notes import TOPIC_ID, CommitNote, commit_notes, new_producer
-from gobblin_dagster.constructs.publishers.tables import TableCommit, TablePublisher, batches_of, say_not_noted
+from gobblin_dagster.constructs.publishers.tables import (
+    TableCommit,
+    TablePublisher,
+    abandoned_error,
+    batches_of,
+    say_not_noted,
+)
 from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, PublishView
@@ -198,8 +204,10 @@ class SendToKafkaStep:
             producer.init_transactions(self.connection.timeout_s)
             notes = self._notes()
             last = notes.get(self._name)
-            if self._abandoned_name in notes or (last is not None and last.commit.commit_id == self.commit.commit_id):
+            if last is not None and last.commit.commit_id == self.commit.commit_id:
                 return
+            if self._abandoned_name in notes:
+                raise abandoned_error(self, f"topic {self.commits_topic}")
             self._require_topic(producer)
             producer.begin_transaction()
             try:

@@ -44,6 +44,7 @@ from gobblin_dagster.constructs.publishers.sql_widen import widen_columns
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
     TablePublisher,
+    abandoned_error,
     batches_of,
     resolved,
     say_not_noted,
@@ -67,6 +68,8 @@ from gobblin_dagster.database.engine import folder_hint
 from gobblin_dagster.spec.job import SpecModel
 
 BATCH_ROWS = 50_000
+_NO_TABLE = ""
+"""What the ledger has in place of the table of a commit that was abandoned."""
 _NO_TYPE = "a database table has no type for column(s)"
 _FLATTEN = "Convert them to JSON text with the converter `to_json`, or flatten them"
 Mode = Literal["append", "upsert", "replace"]
@@ -318,13 +321,15 @@ class LoadSqlTableStep:
             if self._note(connection):
                 self._load(connection, storage, table)
                 connection.commit()
+            elif not self._is_noted(connection):
+                raise abandoned_error(self, LEDGER)
 
     def forbid(self) -> None:
-        """Note the commit without a table: a load that begins later finds it noted, and does nothing."""
+        """Note the commit without a table: a load that begins later finds it noted, and is refused."""
 
         def note(connection: sa.Connection) -> None:
             _make(connection, self._ledger)
-            if self._note(connection, table=""):
+            if self._note(connection, table=_NO_TABLE):
                 connection.commit()
 
         self._database.note_abandoned(note, self.commit)
@@ -370,7 +375,8 @@ class LoadSqlTableStep:
         return ledger_table()
 
     def _is_noted(self, connection: sa.Connection) -> bool:
-        return bool(self._noted_tables(connection))
+        """Return whether the ledger has the commit, and not as abandoned."""
+        return any(table != _NO_TABLE for table in self._noted_tables(connection))
 
     def _noted_tables(self, connection: sa.Connection) -> list[str]:
         """Return the name of the table that got the commit's rows, as the ledger has it; empty if it has none."""
@@ -440,7 +446,7 @@ class LoadSqlTableStep:
             connection.execute(sa.insert(self._ledger).values(values))
         except IntegrityError:
             connection.rollback()
-            if not self._is_noted(connection):
+            if not self._noted_tables(connection):
                 raise  # another constraint of the database failed, and the rows are not there
             return False
         return True

@@ -26,7 +26,7 @@ from gobblin_dagster.constructs.types.plain import plain_schema
 from gobblin_dagster.constructs.types.plain_parquet import plain_batches
 from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
-from gobblin_dagster.core.errors import StepRefusedError, StorageError, UsageError
+from gobblin_dagster.core.errors import GobblinDagsterError, StepRefusedError, StorageError, UsageError
 from gobblin_dagster.core.secrets import has_literal_password, is_secret_name
 from gobblin_dagster.core.utils.duplicates import alike
 from gobblin_dagster.storage.arrow import arrow_files
@@ -333,12 +333,21 @@ def race(attempt: Callable[[], bool], table: str, dataset_urn: str) -> None:
 def forbid_by(attempt: Callable[[], bool], table: str, commit: TableCommit) -> None:
     """Call `race` for the note that a commit is abandoned; where the table cannot take it, the log says so.
 
-    A table that is gone or broken must not keep a person from abandoning what waits for it.
+    A table that is gone or broken, or files that are, must not keep a person from abandoning what waits for them.
     """
     try:
         race(attempt, table, commit.dataset_urn)
-    except (StorageError, StepRefusedError, FileNotFoundError) as error:
-        say_not_noted(table, commit, str(error))
+    except (GobblinDagsterError, OSError, pa.ArrowException) as error:
+        say_not_noted(table, commit, f"{str(error).rstrip('.')}.")
+
+
+def abandoned_error(step: CommitStep, target: str) -> StepRefusedError:
+    """Return the error for a step that a target notes as abandoned: its rows are not there, and must not get there."""
+    problem = (
+        f"{target} notes that this commit was abandoned, so it never gets the rows. If the state store still has the "
+        "commit: abandon it once more (`gobblin commit abandon`), and the next run reads its rows again"
+    )
+    return StepRefusedError(step=step.describe(), problem=problem)
 
 
 def say_not_noted(target: str, commit: TableCommit, problem: str) -> None:

@@ -13,10 +13,12 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPar
 
 from gobblin_dagster.constructs.publishers.kafka_topic import SendToKafkaStep
 from gobblin_dagster.core.commit import SequenceState
-from gobblin_dagster.core.errors import StorageError
+from gobblin_dagster.core.errors import StepRefusedError, StorageError
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.maintenance.abandon import abandon_sequence
+from gobblin_dagster.engine.run.recovery import recover_job
 from gobblin_dagster.storage import LocalStorage
 from tests.integration.kafka.test_offsets import wait_until
 from tests.services.kafka import KafkaBroker
@@ -239,6 +241,10 @@ def test_run_that_wakes_after_its_commit_was_abandoned_sends_nothing(
         with closing(opened.open_store()) as store:
             (waiting,) = store.load_sequences("numbers", {SequenceState.PREPARED})
             abandon_sequence(opened, store, waiting.id)
+            # A command that was killed when the topic had the note, and the store did not.
+            frozen[0].forbid()
+            (recovered,) = recover_job(JobContext.of(opened, job, store))
+            assert recovered.state is SequenceState.QUARANTINED
             assert abandon_sequence(opened, store, waiting.id).state is SequenceState.ABORTED
         assert run(tmp_path, job).status is RunStatus.SUCCEEDED
 
@@ -260,7 +266,8 @@ def test_run_that_wakes_after_its_commit_was_abandoned_sends_nothing(
             execute(frozen[0], LocalStorage())
     else:
         abandon()
-        execute(frozen[0], LocalStorage())
+        with pytest.raises(StepRefusedError, match="notes that this commit was abandoned"):
+            execute(frozen[0], LocalStorage())
     assert numbers(broker, topic) == list(range(20))
     assert run(tmp_path, table_job(to_topic, {"c": {"rows": 30}})).status is RunStatus.SUCCEEDED
     assert numbers(broker, topic) == list(range(30))

@@ -25,12 +25,15 @@ from gobblin_dagster.constructs.publishers.kafka_topic import SendToKafkaStep
 from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep, SqlTablePublisher
 from gobblin_dagster.constructs.publishers.tables import TableCommit
 from gobblin_dagster.core.commit import CanBeForbidden, SequenceState
-from gobblin_dagster.core.errors import StorageError
+from gobblin_dagster.core.errors import StepRefusedError, StorageError
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.maintenance.abandon import abandon_sequence
+from gobblin_dagster.engine.maintenance.sequence_status import sequence_status
 from gobblin_dagster.engine.run.job_run import plan_job
+from gobblin_dagster.engine.run.recovery import recover_job
 from gobblin_dagster.engine.run.store_check import refused_datasets
 from gobblin_dagster.engine.snapshots import lost_store
 from gobblin_dagster.spec.job import JobSpec
@@ -163,7 +166,8 @@ def test_run_that_wakes_after_its_commit_was_abandoned_loads_nothing(
                 abandon_sequence(opened, store, waiting.id)
         assert abandon_sequence(opened, store, waiting.id).state is SequenceState.ABORTED
     assert run(tmp_path, rows(20)).status is RunStatus.SUCCEEDED
-    execute(frozen[0], LocalStorage())
+    with pytest.raises(StepRefusedError, match="gobblin_commits notes that this commit was abandoned"):
+        execute(frozen[0], LocalStorage())
     assert run(tmp_path, rows(30)).status is RunStatus.SUCCEEDED
     assert table_ids(tmp_path) == list(range(30))
 
@@ -193,7 +197,8 @@ def test_run_that_wakes_after_its_commit_was_abandoned_adds_no_files(
 
     def wake_first(self: Any, storage: Storage) -> None:
         while frozen:
-            execute(frozen.pop(), storage)
+            with pytest.raises(StepRefusedError, match="notes that this commit was abandoned"):
+                execute(frozen.pop(), storage)
             assert read() == list(range(0 if is_first else 10))
         execute(self, storage)
 
@@ -222,7 +227,8 @@ def test_run_that_wakes_after_its_commit_was_abandoned_adds_no_files(
     if in_transaction:
         with monkeypatch.context() as patched:
             patched.setattr(step, "_change", abandon_inside)
-            execute(frozen.pop(), LocalStorage())
+            with pytest.raises(StepRefusedError, match="notes that this commit was abandoned"):
+                execute(frozen.pop(), LocalStorage())
     else:
         abandon()
     with monkeypatch.context() as patched:
@@ -230,6 +236,63 @@ def test_run_that_wakes_after_its_commit_was_abandoned_adds_no_files(
         assert run(tmp_path, job).status is RunStatus.SUCCEEDED
     assert run(tmp_path, table_job(publisher, {"c": {"rows": 30}})).status is RunStatus.SUCCEEDED
     assert read() == list(range(30))
+
+
+@pytest.mark.parametrize("backend", ["iceberg", "delta", "sql_table"])
+def test_commit_that_a_killed_command_began_to_abandon_is_not_taken_for_done(
+    tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its target notes that it was abandoned, and the store does not; recovery moved the watermark over its rows."""
+    publisher, read = target(tmp_path, backend)
+    run(tmp_path, table_job(publisher, {"c": {"rows": 10}}))
+    job = table_job(publisher, {"c": {"rows": 20}})
+    with monkeypatch.context() as patched:
+        for step in (AppendToDeltaStep, AppendToIcebergStep, LoadSqlTableStep):
+            patched.setattr(step, "execute", _killed)
+        run(tmp_path, job)
+    opened = project(tmp_path, job)
+    with closing(opened.open_store()) as store:
+        (waiting,) = store.load_sequences(job.job, {SequenceState.PREPARED})
+        abandon_sequence(opened, store, waiting.id)
+        with monkeypatch.context() as patched:
+            patched.setattr(Committer, "abandon", _killed)
+            with pytest.raises(OSError, match="killed"):
+                abandon_sequence(opened, store, waiting.id)
+        (recovered,) = recover_job(JobContext.of(opened, job, store))
+        assert recovered.state is SequenceState.QUARANTINED
+        assert "notes that this commit was abandoned" in recovered.reason
+        assert [one.is_done for one in sequence_status(opened, store, waiting.id).steps][-1] is False
+        assert abandon_sequence(opened, store, waiting.id).state is SequenceState.ABORTED
+    assert run(tmp_path, job).status is RunStatus.SUCCEEDED
+    assert read() == list(range(20))
+
+
+def _killed(*_: Any) -> None:
+    raise OSError("killed")
+
+
+@pytest.mark.parametrize("step", [AppendToDeltaStep, AppendToIcebergStep])
+def test_damaged_file_of_the_first_commit_keeps_nobody_from_abandoning(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    step: type[AppendToDeltaStep] | type[AppendToIcebergStep],
+) -> None:
+    publisher, read = file_table(tmp_path, "delta" if step is AppendToDeltaStep else "iceberg")
+    job = table_job(publisher, {"c": {"rows": 10}})
+    with monkeypatch.context() as patched:
+        patched.setattr(step, "execute", _killed)
+        run(tmp_path, job)
+    for file in (tmp_path / "lake").rglob("*.parquet"):
+        file.write_bytes(b"")
+    opened = project(tmp_path, job)
+    with closing(opened.open_store()) as store:
+        (waiting,) = store.load_sequences(job.job, {SequenceState.PREPARED})
+        states = [abandon_sequence(opened, store, waiting.id).state for _ in range(2)]
+    assert states[-1] is SequenceState.ABORTED
+    assert "could not note that commit" in caplog.text
+    assert run(tmp_path, job).status is RunStatus.SUCCEEDED
+    assert read() == list(range(10))
 
 
 def targets_that_are_away(root: Path) -> list[CanBeForbidden]:
@@ -241,10 +304,12 @@ def targets_that_are_away(root: Path) -> list[CanBeForbidden]:
         LoadSqlTableStep(commit, "", "t", "append", (), "", "NO_SUCH_VARIABLE", str(root)),
         AppendToDeltaStep(f"{root}/file/table", commit, 1),
         AppendToIcebergStep("lake.t", commit, "lake", {"type": "sql", "uri": "sqlite:////gone/there/x.db"}),
+        AppendToDeltaStep("s3://bucket/table", commit, 1, {}, {"aws_secret_access_key": "NO_SUCH_VARIABLE"}),
+        AppendToIcebergStep("lake.t", commit, "lake", {"type": "sql"}, {"uri": "NO_SUCH_VARIABLE"}),
     ]
 
 
-@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize("place", range(7))
 def test_target_that_is_away_keeps_nobody_from_abandoning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: int
 ) -> None:
