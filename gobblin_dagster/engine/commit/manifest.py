@@ -14,6 +14,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -371,6 +372,29 @@ def list_all_manifests(storage: Storage, output_root: str, job: str, dataset_urn
     found = [match for match in map(_NAME.fullmatch, names) if match]
     numbers, markers = ([int(match[1]) for match in found if match[2] == ending] for ending in ("json", "oldest"))
     return sorted(numbers), sorted(markers)
+
+
+def files_of_strangers(storage: Storage, output_root: str, jobs: Collection[str]) -> set[str]:
+    """Return the files that manifests of other jobs in the output list: jobs of another project, which has its store.
+
+    Damaged manifests are left out.
+
+    Args:
+        storage: the storage of the output.
+        output_root: absolute path.
+        jobs: names of the jobs whose manifests are left out.
+    """
+    root, found = output_root.rstrip("/"), set[str]()
+    folder = internal_dir(root, MANIFEST_DIR)
+    for job in sorted({*storage.list_names(folder)} - {*jobs}):
+        for path in storage.walk_files(posixpath.join(folder, job)):
+            name = _NAME.fullmatch(posixpath.basename(path))
+            if name is None or name[2] != "json":
+                continue
+            with suppress(CorruptRecordError):
+                number = int(name[1])
+                found.update(file.path for file in _files(root, number, _read(storage, path, number)))
+    return found
 
 
 def _encode(root: str, job: str, dataset_urn: str, content: _Content) -> bytes:

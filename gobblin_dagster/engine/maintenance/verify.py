@@ -26,6 +26,7 @@ from gobblin_dagster.engine.commit.links import paths_inside
 from gobblin_dagster.engine.commit.manifest import (
     derive_manifests,
     expiry_marker,
+    files_of_strangers,
     list_all_manifests,
     manifest_dir,
     manifest_fault,
@@ -384,11 +385,13 @@ class _Verifier:
     # -- what the store does not know
     # --------------------------------------------------------------------------------------
     def strangers(self, known: set[str], folders: Collection[str] | None) -> Iterable[Difference]:
-        """Return files that readers of folders see but no snapshot of any job lists."""
+        """Return files that readers of folders see but no snapshot of any job lists, of other projects neither."""
         found = [path for path in self._visible(folders) if path not in known and not self._is_of_a_table(path)]
         if not found:
             return []
         owned = self._owned()
+        if not owned.issuperset(found):  # another project, with a store of its own, may publish here too
+            owned |= files_of_strangers(self._storage, self._root, [self._job.job, *self._store.list_jobs()])
         return [Difference(Differs.FILE_EXTRA, path, self._told(path)) for path in found if path not in owned]
 
     def _told(self, path: str) -> str:

@@ -104,6 +104,21 @@ def test_files_of_other_jobs_and_hidden_ones_are_not_extra(lake: Path) -> None:
     assert found(check(lake)) == set()
 
 
+def test_files_of_another_project_in_the_same_output_are_not_extra_but_those_that_only_a_lost_store_knew(
+    tmp_path: Path,
+) -> None:
+    """They were "in no snapshot", though the manifests beside them list them."""
+    ours, theirs = (
+        job_spec({"a": {"rows": 3}}, job=name, output={"path": str(tmp_path / "lake")}) for name in ("ours", "theirs")
+    )
+    run(tmp_path / "one", ours)
+    run(tmp_path / "two", theirs)
+    assert found(verify(project(tmp_path / "one", ours), ours)) == set()
+    (tmp_path / "lake/_gobblin/manifests/theirs/a/0000000001.json").write_text("cut")
+    assert found(verify(project(tmp_path / "one", ours), ours)) == {("", "file extra")}
+    assert found(verify(project(tmp_path / "three", theirs), theirs)) == {("", "file extra")}
+
+
 @pytest.mark.parametrize("table", ["branch", "dataset"])
 def test_files_that_a_table_writes_itself_are_not_extra_and_those_of_lost_commits_are(
     tmp_path: Path, table: str
