@@ -146,6 +146,11 @@ class PlaceIdentity:
             above = os.path.dirname(above)  # noqa: PTH120 - as above
         return False
 
+    def may_hold(self, other: PlaceIdentity) -> bool:
+        """Return whether a folder of a server would be another one, or above it, if both servers were one."""
+        is_below = f"{other.path}/".startswith(f"{self.path}/".lstrip("/"))
+        return self.kind not in {"", "sqlite"} and self.kind == other.kind and is_below
+
     @property
     def _last_name(self) -> str:
         return (self.table or self.path).rpartition("/")[2].rpartition(".")[2].lower()

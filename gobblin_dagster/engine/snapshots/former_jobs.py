@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, cached_property, partial
+from itertools import islice
 
 from gobblin_dagster.core.commit import WAITING, CommitStep, PublishedFile, SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import CorruptRecordError, GobblinDagsterError
+from gobblin_dagster.core.errors import CorruptRecordError, GobblinDagsterError, StorageError
 from gobblin_dagster.core.same_place import PlaceIdentity, do_meet
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
@@ -23,6 +24,9 @@ from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import LedgerKeeper, branch_places, ledger_keepers, make_publishers
 from gobblin_dagster.engine.snapshots.lost_store import MOST_COMMITS, PublishedJob, branch_folder, table_commits
 from gobblin_dagster.spec.job import JobSpec
+
+_LOOKS = 10
+"""Most files of a former job that are looked for in an output that may be its own by another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +150,7 @@ class _Place:
     def holds_more(self, state: DatasetState, known: Known) -> bool:
         """Return whether another job has published here since, and something else than this one has."""
         opened, urn, since = self.opened, state.dataset_urn, known.since
-        if since is None and self._holds_files(opened.store.load_snapshot(state.job, urn), urn):
+        if since is None and self._holds_files(opened.store.load_snapshot(state.job, urn), state.job, urn):
             return True
         if since is not None and state.updated_at <= since:
             return False
@@ -161,7 +165,7 @@ class _Place:
             sequence = decode_sequence(stored, self.opened.store.places, skip_unknown_steps=True)
         except CorruptRecordError:
             return False
-        if self._holds_files(sequence.files, stored.dataset_urn):
+        if self._holds_files(sequence.files, stored.job, stored.dataset_urn):
             return True
         steps = [step for step, _ in table_commits(self.opened, stored)]
         return any(self._is_aimed_here(step, stored) for step in steps)
@@ -202,14 +206,32 @@ class _Place:
             self._asked[name, urn, number] = {one.commit_id for one in noted}
         return self._asked[name, urn, number]
 
-    def _holds_files(self, files: Iterable[PublishedFile], urn: str) -> bool:
-        """Return whether one of the files is in a folder of this job."""
+    def _holds_files(self, files: Iterable[PublishedFile], name: str, urn: str) -> bool:
+        """Return whether one of the files of a job is in a folder of this job."""
         folders = [branch_folder(self.opened, branch.name, urn) for branch in self.opened.job.fork.branches]
-        theirs = {posixpath.dirname(file.path) for file in files}
+        theirs = {posixpath.dirname(file.path): file for file in files}
         if any(f"{one}/".startswith(f"{folder}/") for one in theirs for folder in folders):
             return True
         ours = [PlaceIdentity.of(folder) for folder in folders] if theirs else []
-        return any(folder.holds(one) for one in map(PlaceIdentity.of, theirs) for folder in ours)
+        there = {PlaceIdentity.of(one): file for one, file in theirs.items()}
+        if any(folder.holds(one) for one in there for folder in ours):
+            return True
+        found = {
+            posixpath.join(root, one.path.removeprefix(folder.path).strip("/"), posixpath.basename(file.path)): file
+            for one, file in there.items()
+            for root, folder in zip(folders, ours, strict=True)
+            if folder.may_hold(one)
+        }
+        # A server may have several names (DNS, a service of HDFS). Its files tell, as no two commits share their names.
+        # Of jobs that the project has, it is known where they publish.
+        return bool(found) and not self.project.has(name) and any(map(self._is_there, islice(found.items(), _LOOKS)))
+
+    def _is_there(self, published: tuple[str, PublishedFile]) -> bool:
+        path, file = published
+        try:
+            return self.opened.storage.size(path) == file.size_bytes
+        except OSError as error:
+            raise StorageError.of(error, "look for", path) from error
 
     def _is_home_of(self, name: str) -> bool:
         """Return whether the project has a job now that publishes here, as far as that is known."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,9 +18,11 @@ from gobblin_dagster.engine.project import JobLines, Project
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.engine.run.job_run import plan_job, run_job
 from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.storage import schemes
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.constructs.publishers.table_jobs import start_at, table_job
 from tests.unit.engine.jobs import project
+from tests.unit.engine.made_up import SHELVES, ShelfStorage
 
 APPEND: dict[str, Any] = {"type": "append"}
 TABLE: dict[str, Any] = {"type": "sql_table", "url": "sqlite:///warehouse.db", "table": "numbers"}
@@ -43,6 +47,28 @@ def run(root: Path, *jobs: JobSpec) -> RunResult:
 def problem(root: Path, *jobs: JobSpec) -> str:
     (planned,) = plan_job(opened(root, *jobs), jobs[0]).datasets
     return planned.problem
+
+
+def test_renamed_job_that_names_the_server_of_its_output_otherwise_publishes_no_row_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `hdfs:///lake` and `hdfs://node:8020/lake`; another server may have a folder of the same path."""
+    monkeypatch.setattr(schemes, "_TARGETS", schemes._TARGETS | {"shelf": "tests.unit.engine.made_up:ShelfScheme"})
+    monkeypatch.setattr(schemes, "_LOADED", {})
+    monkeypatch.setitem(sys.modules, "shelf_client", ModuleType("shelf_client"))
+    for name, server in {"first": "first", "also": "first", "second": "second"}.items():
+        shelf = ShelfStorage(name)
+        shelf._files = SHELVES[server]._files if server in SHELVES else shelf._files
+        monkeypatch.setitem(SHELVES, name, shelf)
+
+    def at(host: str, name: str) -> JobSpec:
+        return named(name, APPEND, output={"path": f"shelf://{host}{tmp_path}/lake"})
+
+    run(tmp_path, at("first", "former"))
+    says = "job 'former', which this project does not have here any more, published this dataset up to 5"
+    assert says in problem(tmp_path, at("also", "later"))
+    assert problem(tmp_path, at("also", "later"), at("first", "former")) == ""
+    assert problem(tmp_path, at("second", "later")) == ""
 
 
 @pytest.mark.parametrize("publisher", [APPEND, TABLE, {"type": "delta"}], ids=["files", "table", "table in the output"])
