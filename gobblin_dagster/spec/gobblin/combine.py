@@ -141,7 +141,7 @@ def max_watermark(texts: Texts) -> str | None:
     """Return the age of the newest rows to read; in Gobblin it counts only for extracts of APPEND_... that go on."""
     if _extract_type(texts) == "SNAPSHOT" or _is_full(texts):
         return None
-    return texts["source.querybased.append.max.watermark.limit"].upper()
+    return values.upper(texts["source.querybased.append.max.watermark.limit"])
 
 
 def _extract_type(texts: Texts) -> str:
@@ -149,7 +149,7 @@ def _extract_type(texts: Texts) -> str:
 
 
 def _is_full(texts: Texts) -> bool:
-    return texts.get("extract.is.full", "false").lower() == "true"
+    return values.decides(texts, "extract.is.full")
 
 
 def _is_simple(texts: Texts) -> bool:
@@ -170,22 +170,20 @@ def message_value(texts: Texts) -> dict[str, str]:
 
 def bootstrap(texts: Texts) -> str:
     """Return where a topic without a watermark begins."""
-    given = texts["bootstrap.with.offset"].lower()
+    given = values.lower(texts["bootstrap.with.offset"])
     return {"offset_lookback": "lookback"}.get(given, given)
 
 
 def group(texts: Texts) -> str | None:
     """Return the urn of the single dataset for all topics; None for one dataset per topic."""
-    if "gobblin.kafka.shouldEnableDatasetStateStore" in texts and values.switch(
-        texts["gobblin.kafka.shouldEnableDatasetStateStore"]
-    ):
+    if values.decides(texts, "gobblin.kafka.shouldEnableDatasetStateStore"):
         return None
     return texts.get("dataset.urn") or texts.get("job.name")
 
 
 def parallelism(texts: Texts) -> int | values.Plain:
     """Return the number of threads that commit."""
-    is_parallel = values.switch(texts.get("job.commit.parallelize", "true"))
+    is_parallel = values.decides(texts, "job.commit.parallelize", "true")
     return values.count(texts.get("job.commit.parallelCommits", "8")) if is_parallel else 1
 
 
@@ -235,13 +233,13 @@ def writer_type(texts: Texts, builder: str | None) -> str:
 
 def parquet_codec(texts: Texts) -> str:
     """Return a codec by Parquet's name."""
-    given = texts["writer.codec.type"].lower()
+    given = values.lower(texts["writer.codec.type"])
     return {"null": "none", "deflate": "gzip"}.get(given, given)
 
 
 def publisher(texts: Texts) -> dict[str, str] | None:
     """Return the publisher for one of Gobblin's classes; None for the default."""
-    is_replacing = values.switch(texts.get("data.publisher.replace.final.dir", "false"))
+    is_replacing = values.decides(texts, "data.publisher.replace.final.dir")
     given = texts.get("data.publisher.job.type") or texts.get("data.publisher.type", "")
     by_last_name = {name.rpartition(".")[2]: found for name, found in PUBLISHERS.items()}
     found = given if ":" in given else by_last_name.get(given.rpartition(".")[2])
@@ -306,31 +304,33 @@ def branch_path(rest: str, texts: Texts, *, is_alone: bool) -> str | None:
 def file_name(texts: Texts) -> str:
     """Return the template of files' names."""
     name = re.sub(r"[^\w=-]", "-", posixpath.splitext(texts.get("writer.file.name", ""))[0], flags=re.ASCII)
-    has_rows = values.switch(texts.get("writer.include.record.count.in.file.names", "false"))
+    has_rows = values.decides(texts, "writer.include.record.count.in.file.names")
     return (f"{name}-" if name else "") + "{unique}" + ("-{rows}" if has_rows else "")
 
 
 def retry_failed(texts: Texts) -> str:
     """Return the rule for reading failed ranges again."""
     if "workunit.retry.policy" in texts:
-        return texts["workunit.retry.policy"].lower()
-    return "always" if values.switch(texts["workunit.retry.enabled"]) else "never"
+        return values.lower(texts["workunit.retry.policy"])
+    return "always" if values.decides(texts, "workunit.retry.enabled") else "never"
 
 
 def limit(kind: str, amount: str, unit: str = "") -> Callable[[Texts], float | int | None]:
     """Return a function that reads the limit of one kind; it returns None if the limit is of another kind."""
 
     def read(texts: Texts) -> float | int | None:
-        given = texts.get("extract.limit.type", "").lower()
+        given, is_on = values.lower(texts.get("extract.limit.type", "")), values.decides(texts, "extract.limit.enabled")
         if given not in ("count", "time", "rate", ""):
             raise ValueError(f"expected count, time or rate, got {given[:60]!r}")
-        if given != kind or not values.switch(texts.get("extract.limit.enabled", "false")):
+        if is_on and not given and kind == "count":
+            raise ValueError("extract.limit.type is missing: count, time or rate")
+        if given != kind or not is_on:
             return None
         if amount not in texts:
             raise ValueError(f"{amount} is missing")
-        found = float(texts[amount])
         if kind == "count":
-            return int(found)
+            return values.whole(texts[amount])
+        found = float(texts[amount])
         factor = _seconds_of(texts.get(unit, "SECONDS"))
         return found * factor if kind == "time" else found / factor
 
@@ -370,7 +370,7 @@ def partition_by(texts: Texts) -> list[dict[str, Any]]:
 def _granularity(texts: Texts) -> str:
     given = texts.get("writer.partition.pattern")
     if given is None:
-        return texts.get("writer.partition.granularity", "hour").lower()
+        return values.lower(texts.get("writer.partition.granularity", "hour"))
     letters = set(re.findall("[A-Za-z]", re.sub(r"'[^']*'", "", given.replace("Y", "y"))))
     if not letters or letters - set(_GRANULARITIES):
         raise ValueError(

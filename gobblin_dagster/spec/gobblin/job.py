@@ -237,7 +237,7 @@ class _Conversion:
         if name == "publisher":
             given = texts.get("data.publisher.job.type") or texts.get("data.publisher.type", "")
             own = self._own_classes.get(given)
-            if own is not None and values.switch(texts.get("data.publisher.replace.final.dir", "false")):
+            if own is not None and values.decides(texts, "data.publisher.replace.final.dir"):
                 raise ValueError(
                     f"data.publisher.replace.final.dir=true is not for classes like {given[:80]}; remove it"
                 )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from gobblin_dagster.core.utils.json_text import parse_json
 
 _REFERENCE = re.compile(r"\$\{\w+\}")
+_CASED = re.compile(r"\$\{\w+\}|[^$]+")
+"""References, and the texts between them."""
 _BRACES = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d+\}")
 """What may hold a brace in a pattern: an escape, a class, or a number of repetitions."""
 _PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]")
@@ -28,8 +31,13 @@ def text(given: str) -> str:
 
 
 def lower(given: str) -> str:
-    """Return the text in lower case; Gobblin writes the same words in upper case."""
-    return given.lower()
+    """Return the text in lower case, but for names of variables; Gobblin writes the same words in upper case."""
+    return _CASED.sub(lambda part: part[0] if part[0].startswith("${") else part[0].lower(), given)
+
+
+def upper(given: str) -> str:
+    """Return the text in upper case, but for names of variables."""
+    return _CASED.sub(lambda part: part[0] if part[0].startswith("${") else part[0].upper(), given)
 
 
 def words(given: str) -> list[str]:
@@ -90,6 +98,14 @@ def switch(given: str) -> bool | Plain:
     if given.lower() not in ("true", "false"):
         raise ValueError(f"expected true or false, got {given[:60]!r}")
     return given.lower() == "true"
+
+
+def decides(texts: Mapping[str, str], key: str, default: str = "false") -> bool:
+    """Return a truth value by which other fields are made; raise ValueError for a variable, read by runs alone."""
+    value = switch(texts.get(key, default))
+    if isinstance(value, Plain):
+        raise ValueError(f"{key} takes no variable, because other fields depend on it; write true or false")
+    return value
 
 
 def switched_off(given: str) -> bool:
@@ -186,7 +202,8 @@ def folder(given: str) -> str:
 
 def watermark_type(given: str) -> str:
     """Return the type of a watermark column."""
-    return {"simple": "long"}.get(given.lower(), given.lower())
+    found = lower(given)
+    return {"simple": "long"}.get(found, found)
 
 
 def position(given: str) -> str | int:

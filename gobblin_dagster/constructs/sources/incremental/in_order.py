@@ -28,6 +28,7 @@ class InOrder:
         step: converts a value of the column to a step.
         fail: makes the error for rows that are out of order, from a text.
         limit_rows: a chunk ends at the first position behind so many rows; None: none ends for that.
+        low: the position behind the limit lies above this step, which rows that are read again do not reach.
         values: converts the column to values that sort as its rows do; by default they are the column's own.
     """
 
@@ -38,6 +39,7 @@ class InOrder:
         fail: Callable[[str], Exception],
         limit_rows: int | None = None,
         values: Callable[[pa.Array], pa.Array] | None = None,
+        low: int | None = None,
     ) -> None:
         self.reached: Any = None
         """Step above all rows handed out, and not above any row to come; None if there is no such step at the
@@ -45,8 +47,9 @@ class InOrder:
         self._column = column
         self._step = step
         self._fail = fail
-        self._left_rows = limit_rows or 0
-        """Rows up to the limit; 0 without one, or behind it."""
+        self._left_rows = limit_rows
+        """Rows up to the limit; None without one, or behind it."""
+        self._low = low
         self._last: Any = None
         self._values = values
 
@@ -66,7 +69,7 @@ class InOrder:
             held = joined.slice(begin)
             if held.batch.num_rows > MAX_HELD_ROWS:
                 self.reached = None
-                self._left_rows = max(0, self._left_rows - held.batch.num_rows)
+                self._count(held.batch.num_rows)
                 yield held
                 held = None
         if held is not None:
@@ -85,13 +88,19 @@ class InOrder:
             return self._step(values[row].as_py())
 
         end = bisect_left(rows, step_at(-1), key=step_at)
-        if 0 < self._left_rows < end:
-            at_limit = bisect_right(rows, step_at(self._left_rows - 1), key=step_at)
+        if self._left_rows is not None and self._left_rows < end:
+            last = step_at(max(self._left_rows, 1) - 1)
+            at_limit = bisect_right(rows, last if self._low is None else max(last, self._low), key=step_at)
             if at_limit < end:
+                self._left_rows = None
                 yield at_limit, step_at(at_limit)
         if end:
-            self._left_rows = max(0, self._left_rows - end)
+            self._count(end)
             yield end, step_at(-1)
+
+    def _count(self, rows: int) -> None:
+        if self._left_rows is not None:
+            self._left_rows = max(0, self._left_rows - rows)
 
     def _require_order(self, chunk: Chunk) -> None:
         values = self._of(chunk)

@@ -97,7 +97,7 @@ class QueryExtractor:
             column, limit_rows = options.cursor_column, context.limit_rows
             is_text = pa.types.is_string(relation.arrow_schema.field(column).type)
             values = _whole_numbers if is_text and not options.cursor.is_time else None
-            self._in_order = InOrder(column, options.cursor.step, self._fail, limit_rows, values)
+            self._in_order = InOrder(column, options.cursor.step, self._fail, limit_rows, values, low)
         self.schema: pa.Schema = relation.arrow_schema
         self.bytes_read = 0
         self._label = f"{unit.dataset_urn} {unit.interval}"

@@ -508,6 +508,47 @@ def test_limit_of_rows_is_told_to_hold_up_to_a_position(tmp_path: Path) -> None:
     assert warnings(tmp_path, KAFKA + lines.format("false")) == []
 
 
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ("enabled=true\nextract.limit.count.limit=10", "extract.limit.type is missing: count, time or rate"),
+        ("enabled=true\nextract.limit.type=count\nextract.limit.count.limit=inf", "expected a whole number, got 'inf'"),
+    ],
+)
+def test_limit_that_gobblin_refuses_is_refused(tmp_path: Path, lines: str, problem: str) -> None:
+    (told,) = faults(tmp_path, f"{KAFKA}extract.limit.{lines}\n")
+    assert problem in told
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "data.publisher.replace.final.dir",  # the publisher would replace what is published
+        "extract.limit.enabled",
+        "workunit.retry.enabled",
+        "gobblin.kafka.shouldEnableDatasetStateStore",
+        "job.commit.parallelize",
+        "writer.include.record.count.in.file.names",
+    ],
+)
+def test_word_that_decides_about_other_fields_is_no_variable(tmp_path: Path, key: str) -> None:
+    (told,) = faults(tmp_path, f"{KAFKA}{key}=${{env:SWITCH}}\n", SWITCH="false")
+    assert f"{key} takes no variable" in told
+
+
+@pytest.mark.parametrize("line", ["end.value=20130131", "append.max.watermark.limit=CURRENTDATE-1"])
+def test_bound_does_not_count_by_a_variable(tmp_path: Path, line: str) -> None:
+    lines = "extract.is.full=${env:FULL}\nsource.querybased.extract.type=APPEND_DAILY\nsource.querybased."
+    (told,) = faults(tmp_path, f"{QUERY}{lines}{line}\n", DB_PASSWORD="x", FULL="true")
+    assert "extract.is.full takes no variable" in told
+
+
+def test_variables_of_words_keep_their_names(tmp_path: Path) -> None:
+    text = f"{KAFKA}job.commit.policy=${{env:POLICY}}\nbootstrap.with.offset=${{env:Begin}}\n"
+    spec = load(tmp_path, text, POLICY="partial", policy="successful", Begin="earliest", begin="skip").spec
+    assert (spec.commit.policy, spec.source.options["bootstrap"]) == ("partial", "earliest")
+
+
 def test_files_that_change_are_read_again_as_gobblins_snapshot_does(tmp_path: Path) -> None:
     assert load(tmp_path, TEXT).spec.source.options["read_changed"] == "again"
     own = {"TextFileBasedSource": {"type": "files", "format": {"type": "text"}}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,19 @@ def test_rows_in_order_are_cut_only_where_a_value_ends(batches: list[list[int]],
     assert (out, rows) == (values, list(range(1, len(values) + 1)))
 
 
+@pytest.mark.parametrize(("limit_rows", "first"), [(2, 6), (6, 6), (7, 7), (30, None)])
+def test_chunk_ends_at_the_limit_but_behind_rows_that_are_read_again(limit_rows: int, first: int | None) -> None:
+    low = 5  # rows before it, and the first one at it, were read before
+    cut = InOrder("id", int, ValueError, limit_rows, low=low)
+    seen: list[tuple[int, int]] = []
+    rows = 0
+    for chunk in cut.cut(_chunks([list(range(4)), list(range(4, 20))])):
+        rows += chunk.batch.num_rows
+        if cut.reached is not None and cut.reached > low and rows >= limit_rows:
+            seen.append((rows, cut.reached))
+    assert seen[:1] == ([] if first is None else [(first, first)])
+
+
 @pytest.mark.parametrize("batches", [[[1, 3, 2]], [[1, 3], [2]]])
 def test_rows_out_of_order_are_refused(batches: list[list[int]]) -> None:
     with pytest.raises(ValueError, match="rows are not in ascending order of 'id'"):
@@ -104,6 +118,20 @@ def test_query_reads_in_order_and_stands_behind_whole_values(tmp_path: Path) -> 
     assert sorted(found["2013-01-02"]) == firsts
     assert sorted(found["2013-01-03"]) == sorted(firsts + seconds)
     assert sorted(found[None]) == list(range(9))
+
+
+def test_rows_that_overlap_are_no_position_for_a_limit(tmp_path: Path) -> None:
+    shop = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+    shop.execute("CREATE TABLE t (id INTEGER)")
+    shop.executemany("INSERT INTO t VALUES (?)", [(n,) for n in range(9)])
+    shop.close()
+    context = ConstructContext(job="j", base_dir=str(tmp_path), in_order=True, limit_rows=2)
+    given = {"url": "sqlite:///shop.db", "tables": ["t"], "watermark": {"column": "id", "type": "long"}}
+    source = QuerySource(QuerySource.Options.model_validate(given), context)
+    (offer,) = source.plan(SourceContext(Extract("n", "t"), {}, lambda _: True, SetClock(NOON)))
+    unit = replace(offer.work_units[0], low=LongWatermark(4))
+    again = replace(unit, read={**unit.read, "from": 1})
+    assert next(_positions(source.extractor(again))) == ("5", [1, 2, 3, 4])
 
 
 def _python(function: Callable[[Any], Any], high: int = 20_000) -> PythonExtractor:
