@@ -48,7 +48,8 @@ TAIL = """
   `gobblin.template.secure.overridableProperties` names: other keys of the job's file are faults.
 - `${other.key}` means the text of this key in any of the files, `${env:NAME}` an environment variable. In HOCON,
   `${name}` is the key with this name, or else the environment variable; in quotes it is text, and refused. A key that
-  is only referred to, or that a template requires, may have any name.
+  is only referred to, or that a template requires, may have any name. Words by which other fields are chosen, such as
+  `data.publisher.replace.final.dir`, take no environment variable: runs read those, and a file is understood before.
 - Without an index, keys of converters, row policies and task policies apply before the fork; keys of writers,
   publishers and task policies apply to all branches without keys of their own. With one branch, `.0` and no index are
   the same.

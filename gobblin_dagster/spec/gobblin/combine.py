@@ -269,6 +269,8 @@ def output_path(final_dirs: list[str], file_systems: list[str]) -> tuple[str, li
     if len(marks) > 1:
         raise ValueError("all branches are published to one file system; write all final folders as URLs, or none")
     mark = f"{marks.pop()}://".removeprefix("://")
+    if odd := next((one for one in final_dirs if "${" in one and ".." in one.split("/")), None):
+        raise ValueError(f"a folder behind a variable takes no `..`, as what it leaves is not known; got {odd[:60]}")
     dirs = [posixpath.normpath(folder.removeprefix(mark)) for folder in final_dirs]
     shared = dirs[0] if len(set(dirs)) == 1 else posixpath.commonpath(dirs)
     is_root = mark and "/" not in shared.strip("/") and len(set(dirs)) > 1  # a bucket, a host

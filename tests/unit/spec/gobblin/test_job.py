@@ -536,6 +536,13 @@ def test_word_that_decides_about_other_fields_is_no_variable(tmp_path: Path, key
     assert f"{key} takes no variable" in told
 
 
+def test_folder_of_a_variable_is_not_left_by_two_dots(tmp_path: Path) -> None:
+    text = KAFKA.replace("/lake", "${env:LAKE}/../other")
+    assert "${env:LAKE}/../other" in text
+    (told,) = faults(tmp_path, text, LAKE="/data/lake")
+    assert "behind a variable takes no `..`" in told
+
+
 @pytest.mark.parametrize("line", ["end.value=20130131", "append.max.watermark.limit=CURRENTDATE-1"])
 def test_bound_does_not_count_by_a_variable(tmp_path: Path, line: str) -> None:
     lines = "extract.is.full=${env:FULL}\nsource.querybased.extract.type=APPEND_DAILY\nsource.querybased."
