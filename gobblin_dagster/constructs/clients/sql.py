@@ -89,7 +89,9 @@ def make_engine(url: sa.URL, shown: str, connect_args: Mapping[str, Any] | None 
         # It would send a text in Latin-1, which has few letters, and none as MySQL's own clients send them.
         arguments["password"] = url.password.encode("utf-8", "surrogateescape")
     try:
-        return sa.create_engine(url, poolclass=NullPool, connect_args=arguments)
+        # SQLAlchemy rolls back a transaction that is open. One more rollback before a connection is closed does nothing,
+        # but would write a traceback if the server is gone by then.
+        return sa.create_engine(url, poolclass=NullPool, pool_reset_on_return=None, connect_args=arguments)
     except (ModuleNotFoundError, ArgumentError) as error:
         raise EnvironmentFaultError(
             problem=f"The database {shown} has no driver here: {error}.",

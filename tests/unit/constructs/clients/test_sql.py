@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from gobblin_dagster.constructs.clients import sql
@@ -16,6 +19,17 @@ def test_server_that_takes_a_connection_and_says_nothing_is_given_up(monkeypatch
         url = sql.parse_url(f"postgresql://app:word@127.0.0.1:{silent.getsockname()[1]}/shop", "")
         with pytest.raises(OperationalError, match="timeout expired"):
             sql.make_engine(url, "of table orders").connect()
+
+
+def test_connection_that_is_lost_after_its_commit_is_closed_without_a_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with sql.make_engine(sql.parse_url("sqlite:///shop.db", str(tmp_path)), "of table orders").connect() as connection:
+        connection.execute(text("CREATE TABLE orders (id INTEGER)"))
+        connection.commit()
+        lost: Any = connection.connection.driver_connection
+        lost.close()
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize("url", ["postgresql://me:wo@rd@db.example/shop", "mysql://me:wo@r/d@db.example/shop"])
