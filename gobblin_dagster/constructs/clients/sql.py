@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,6 +41,7 @@ _INSUFFICIENT_PRIVILEGE = "42501"
 
 _SCHEMAS: Mapping[str, str] = {"postgresql": "public", "sqlite": "main"}
 """Schemas of tables without one; in MySQL, the database."""
+_SEARCH_PATH = re.compile(r"(-c\s*|--)search[-_]path=((?:\\.|\S)*)")
 _FORM = "postgresql://user:password@host:port/database or sqlite:///file.db"
 
 
@@ -135,6 +137,16 @@ def column_name(reflected: str, dialect: sa.Dialect, *, of_view: bool = False) -
     return reflected.replace(2 * preparer.final_quote, preparer.final_quote)
 
 
+def _search_path(url: sa.URL) -> str:
+    """Return the schema in which a PostgreSQL session of this URL makes tables, if the URL or PGOPTIONS names one."""
+    given = url.query.get("options") or os.environ.get("PGOPTIONS", "")
+    options = given if isinstance(given, str) else " ".join(given)
+    found = [path for _, path in _SEARCH_PATH.findall(options)]
+    names = (name.strip(" \\") for name in found[-1].split(",")) if found else ()
+    folded = (name.strip('"') if name.startswith('"') else name.lower() for name in names)
+    return next((name for name in folded if name != "$user"), "")
+
+
 def table_place(url: sa.URL, table: str) -> str:
     """Return a table as a URL without user and password; `is_same_place` compares it with others.
 
@@ -144,6 +156,8 @@ def table_place(url: sa.URL, table: str) -> str:
     """
     backend = "mysql" if url.get_backend_name() in MYSQL else url.get_backend_name()
     schema, _, name = table.rpartition(".")
+    if not schema and backend == "postgresql":
+        schema = _search_path(url)
     schema = schema or _SCHEMAS.get(backend, str(url.database))
     servers = written_servers(backend, url.query, url.host or "", str(url.port or ""))
     return f"{backend}://{servers}/{url.database}#{schema}.{name}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -46,6 +47,29 @@ def test_source_that_reads_the_jobs_own_table_or_topic_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=r"would read what branch 'main' publishes \((?!.*:w@).*\), again and again"):
         check(tmp_path, source, publisher)
+
+
+@pytest.mark.parametrize(
+    ("options", "read", "is_refused"),
+    [
+        ("-csearch_path=shop", "shop.t", True),
+        ("-c search_path=Shop,public", "shop.t", True),
+        ('--search-path="Shop"', "Shop.t", True),
+        ('-cwork_mem=4MB -csearch_path="$user",\\ shop', "shop.t", True),
+        ("-csearch_path=shop", "public.t", False),
+        ("-cwork_mem=4MB", "public.t", True),
+    ],
+)
+def test_table_without_a_schema_is_in_that_of_the_search_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, read: str, is_refused: bool
+) -> None:
+    """Rows of `shop.t` were doubled by each run, and a job that reads `public.t` was refused."""
+    source = SQL | {"url": "postgresql://h/d", "tables": [read]}
+    with pytest.raises(UsageError, match="would read what branch 'main'") if is_refused else nullcontext():
+        check(tmp_path, source, table(f"postgresql://h/d?options={quote(options)}", "t"))
+    monkeypatch.setenv("PGOPTIONS", options)
+    with pytest.raises(UsageError, match="would read what branch 'main'") if is_refused else nullcontext():
+        check(tmp_path, source, table("postgresql://h/d", "t"))
 
 
 @pytest.mark.parametrize(
