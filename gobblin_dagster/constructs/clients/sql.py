@@ -91,8 +91,8 @@ def make_engine(url: sa.URL, shown: str, connect_args: Mapping[str, Any] | None 
         # It would send a text in Latin-1, which has few letters, and none as MySQL's own clients send them.
         arguments["password"] = url.password.encode("utf-8", "surrogateescape")
     try:
-        # SQLAlchemy rolls back a transaction that is open. One more rollback before a connection is closed does nothing,
-        # but would write a traceback if the server is gone by then.
+        # SQLAlchemy rolls back a transaction that is open. One more rollback before a connection is closed does nothing
+        # but write a traceback if the server is gone by then.
         return sa.create_engine(url, poolclass=NullPool, pool_reset_on_return=None, connect_args=arguments)
     except (ModuleNotFoundError, ArgumentError) as error:
         raise EnvironmentFaultError(
