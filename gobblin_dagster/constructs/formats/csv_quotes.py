@@ -37,6 +37,8 @@ class QuoteCounter:
         """Whether the bytes read so far end with a closing quote."""
         self._is_odd = False
         self._is_at_end = False
+        self._held = b""
+        """Byte for the next block."""
 
     @property
     def is_suspicious(self) -> bool:
@@ -44,15 +46,19 @@ class QuoteCounter:
         return self._is_at_end and (self._is_odd or self._is_open)
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes; the last line gets an end if it has none.
+        r"""Return the next bytes; the last line gets an end if it has none, and `\r\n` is in one block.
 
-        Without it, pyarrow takes an empty last value behind a quoted one as quoted too: as a text, not as null.
+        Without the end, pyarrow takes an empty last value behind a quoted one as quoted too: as a text, not as null.
+        Between two blocks it (26.0.1) leaves the line feed out, inside of quotes too.
         """
-        data: bytes = self._stream.read(size)
+        data, self._held = self._held, b""
+        data += self._stream.read(size - len(data))
         while len(data) < size and not self._is_at_end:
             more: bytes = self._stream.read(size - len(data))
             self._is_at_end = not more
             data += more or (b"" if (self._before + data)[-1:] in self._complete else b"\n")
+        if data.endswith(b"\r") and len(data) > 1 and not self._is_at_end:
+            data, self._held = data[:-1], b"\r"
         if data and not self._is_odd:
             self._is_odd = self._has_closed and data[0] not in self._ends
             self._has_closed = False

@@ -29,6 +29,7 @@ from gobblin_dagster.constructs.publishers.tables import (
     batches_of,
     say_not_noted,
 )
+from gobblin_dagster.constructs.types.arrow import decoded, exact_cast, value_type
 from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, PublishView
@@ -102,11 +103,15 @@ class KafkaTopicPublisher(TablePublisher[KafkaTopicOptions]):
         self.places = tuple(topic_place(options.brokers, one) for one in (options.topic, options.commits_topic))
 
     def unfit_columns(self, extract: Extract, schema: pa.Schema) -> str:
-        """Return that there is no column for the messages' keys; empty if there is."""
+        """Return that there is no column for the messages' keys, or one without a text; empty if there is."""
         key = self._options.key
-        if key is None or key in schema.names:
+        if key is None:
             return ""
-        return f"there is no key column {key!r}; found: {', '.join(schema.names)}"
+        if key not in schema.names:
+            return f"there is no key column {key!r}; found: {', '.join(schema.names)}"
+        kind = value_type(schema.field(key).type)
+        is_nested = pa.types.is_nested(kind)
+        return f"key column {key!r} is {kind}, which is no key; make it text with `to_json`" if is_nested else ""
 
     def key_columns(self, extract: Extract) -> Sequence[str]:
         """Return no column: messages may be without a key."""
@@ -300,10 +305,16 @@ class SendToKafkaStep:
         if self.key not in batch.schema.names:
             problem = f"there is no key column {self.key!r}; found: {', '.join(batch.schema.names)}"
             raise StepRefusedError(step=self.describe(), problem=problem)
+        column = decoded(batch[self.key])
+        try:
+            if column.type == pa.time64("ns"):  # Python's times have microseconds: two keys would become one
+                column = exact_cast(column, pa.time64("us"))
+            values = column.to_pylist()
+        except (ValueError, OverflowError) as error:
+            problem = f"key column {self.key!r} ({column.type}): {error}; convert it to text"
+            raise StepRefusedError(step=self.describe(), problem=problem) from error
         # Bytes are used as keys unchanged.
-        return [
-            value if value is None or isinstance(value, bytes) else str(value) for value in batch[self.key].to_pylist()
-        ]
+        return [value if value is None or isinstance(value, bytes) else str(value) for value in values]
 
     def _notes(self) -> dict[str, CommitNote]:
         return commit_notes(self.connection, self.commits_topic, {self._name, self._abandoned_name}.__contains__)

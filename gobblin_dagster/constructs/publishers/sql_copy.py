@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import threading
+from collections.abc import Collection
 from contextlib import closing
 from types import TracebackType
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow.csv as pacsv
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from gobblin_dagster.constructs.types.arrow import is_binary
+from gobblin_dagster.constructs.types.arrow import exact_cast, is_binary
 
 
 def copy_rows(connection: sa.Connection, table: sa.Table, batch: pa.RecordBatch) -> None:
@@ -28,7 +29,8 @@ def copy_rows(connection: sa.Connection, table: sa.Table, batch: pa.RecordBatch)
     preparer = connection.dialect.identifier_preparer
     names = ", ".join(preparer.quote(name) for name in batch.schema.names)
     text = io.BytesIO()
-    pacsv.write_csv(_printable(batch), text, pacsv.WriteOptions(include_header=False))
+    texts = {column.name for column in table.columns if isinstance(column.type, sa.String)}
+    pacsv.write_csv(_printable(batch, texts), text, pacsv.WriteOptions(include_header=False))
     text.seek(0)
     # Without quotes, an empty value is null; in quotes, it is an empty text. pyarrow quotes every text.
     statement = f"COPY {preparer.format_table(table)} ({names}) FROM STDIN (FORMAT csv)"
@@ -91,14 +93,23 @@ class _PrintedErrors:
 _printed = _PrintedErrors()
 
 
-def _printable(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with types that CSV cannot hold converted to text that PostgreSQL reads."""
+def _printable(batch: pa.RecordBatch, texts: Collection[str] = ()) -> pa.RecordBatch:
+    """Return the batch with types that CSV cannot hold converted to text that PostgreSQL reads.
+
+    Floats of 32 bits are written with the digits of 64: the nearest `DOUBLE PRECISION` of `0.1` is another number.
+
+    Args:
+        batch: rows to load.
+        texts: columns that are text in the table.
+    """
     arrays = []
-    for array in batch.columns:
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
         if is_binary(array.type):
             arrays.append(pa.array([None if value is None else "\\x" + value.hex() for value in array.to_pylist()]))
         elif pa.types.is_null(array.type):
             arrays.append(pc.cast(array, pa.string()))
+        elif pa.types.is_floating(array.type) and name not in texts:
+            arrays.append(exact_cast(array, pa.float64()))
         else:
             arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)

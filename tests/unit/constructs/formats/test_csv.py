@@ -54,6 +54,17 @@ def test_quoted_values_hold_delimiters_quotes_and_line_ends(tmp_path: Path) -> N
     assert read_csv(tmp_path, "day.csv").select(["a", "b"]).to_pylist() == [{"a": 'x, "y"\nz', "b": ""}]
 
 
+@pytest.mark.parametrize("block_bytes", range(16, 36))
+@pytest.mark.parametrize("options", [{}, {"encoding": "utf-16-le"}, {"escape": "/"}], ids=str)
+def test_line_feed_of_a_value_is_kept_wherever_a_block_ends(
+    tmp_path: Path, options: dict[str, Any], block_bytes: int
+) -> None:
+    text = 'a,b\r\n1,"x\r\ny"\r\n2,"\r\n"\r\n3,"\r"\r'
+    put(tmp_path, day_csv=text.encode(options.get("encoding", "utf-8")))
+    table = read_csv(tmp_path, "day.csv", block_bytes=block_bytes, **options)
+    assert table.column("b").to_pylist() == ["x\r\ny", "\r\n", "\r"]
+
+
 @pytest.mark.parametrize("block_bytes", [24, 1 << 20])
 @pytest.mark.parametrize(
     ("data", "options"),

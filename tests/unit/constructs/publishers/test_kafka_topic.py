@@ -39,6 +39,21 @@ def test_keys_are_texts_and_bytes_stay_bytes(values: list[Any], expected: list[A
     assert _step(key="k")._keys(pa.record_batch({"k": pa.array(values)})) == expected
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([1], pa.time64("ns")),
+        pa.array([2932897], pa.date32()),
+        pa.array([253402300799 * 10**6], pa.timestamp("us", "Asia/Tokyo")),
+        pa.array([2**62], pa.duration("s")),
+    ],
+    ids=str,
+)
+def test_key_that_python_cannot_hold_waits_for_a_person(values: pa.Array) -> None:
+    with pytest.raises(StepRefusedError, match=r"key column 'k' .*convert it to text"):
+        _step(key="k")._keys(pa.record_batch({"k": values}))
+
+
 def test_value_without_a_json_form_waits_for_a_person(tmp_path: Path) -> None:
     content = io.BytesIO()
     pq.write_table(pa.table({"day": pa.array([2932897], pa.date32())}), content)
@@ -69,6 +84,8 @@ def test_key_that_is_no_column_is_refused_before_anything_is_read() -> None:
     extract = Extract("x", "t")
     assert publisher.unfit_columns(extract, pa.schema({"id": "int64"})) == "there is no key column 'order'; found: id"
     assert not publisher.unfit_columns(extract, pa.schema({"order": "int64"}))
+    nested = pa.schema({"order": pa.list_(pa.int64())})
+    assert "is list<item: int64>, which is no key" in publisher.unfit_columns(extract, nested)
 
 
 def test_messages_have_as_long_as_they_need_if_some_are_delivered_all_the_time() -> None:

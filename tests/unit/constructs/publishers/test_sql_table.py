@@ -474,6 +474,15 @@ def test_bytes_of_a_fixed_size_are_bytes_in_tables() -> None:
     assert rows.column("b").to_pylist() == [r"\x610062", None]
 
 
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32()])
+def test_short_floats_have_all_their_digits_in_postgresql(kind: pa.DataType) -> None:
+    values = pa.array([0.1, None], kind)
+    rows = _printable(pa.record_batch({"number": values, "text": values}), {"text"})
+    assert rows.column("number").type == pa.float64()
+    assert rows.to_pylist() == [{"number": one, "text": one} for one in values.to_pylist()]
+    assert rows.column("text").type == kind
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"), [(pa.timestamp("us", "UTC"), "DATETIME(6)"), (pa.time64("us"), "TIME(6)")]
 )
