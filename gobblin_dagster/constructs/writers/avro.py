@@ -8,7 +8,9 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
+from gobblin_dagster.constructs.types.arrow import leaves
 from gobblin_dagster.constructs.types.columns import convert_error
+from gobblin_dagster.constructs.types.iso_times import refuse_odd_times
 from gobblin_dagster.constructs.writers.avro_schema import AvroColumns
 from gobblin_dagster.constructs.writers.files import (
     Encoder,
@@ -98,6 +100,12 @@ class _AvroEncoder:
         self._columns = columns
 
     def write(self, table: pa.Table) -> None:
+        for name, values in zip(table.column_names, table.columns, strict=True):
+            for part in leaves(values):
+                kind = part.type
+                is_aware = pa.types.is_timestamp(kind) and kind.tz is not None
+                # Only the zone is another one: Avro has instants.
+                refuse_odd_times(name, part.cast(pa.timestamp(kind.unit, "UTC")) if is_aware else part)
         write = self._writer.write
         for batch in self._columns.plain(table).to_batches(max_chunksize=5000):  # bounds the Python objects
             for record in batch.to_pylist():

@@ -109,8 +109,16 @@ def test_avro_codecs_are_in_the_file(codec: str | None) -> None:
             "the format cannot hold the rows: column 'n': .*lose data",
         ),
         ({"id": [1], "u": pa.array([2**64 - 1], pa.uint64())}, "the format cannot hold the rows: column 'u': "),
+        (
+            {"t": pa.array([86_400_000], pa.time32("ms"))},
+            "the format cannot hold the rows: column 't' has times of day",
+        ),
+        (
+            {"l": pa.array([[{"d": 3_000_000}]], pa.list_(pa.struct({"d": pa.date32()})))},
+            "the format cannot hold the rows: column 'l' has times before the year 1 or after 9999",
+        ),
     ],
-    ids=["name", "field name", "map", "duration", "a class of a user", "nanoseconds", "unsigned"],
+    ids=["name", "field name", "map", "duration", "a class of a user", "nanoseconds", "unsigned", "24:00", "year"],
 )
 def test_avro_refuses_what_it_cannot_hold(rows: dict[str, Any], problem: str) -> None:
     table = pa.table(rows)
