@@ -14,6 +14,7 @@ from gobblin_dagster.cli.render.console import print_status
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.errors import SpecFault, UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
+from gobblin_dagster.core.utils.text import visible
 from gobblin_dagster.engine.check import CheckedFile, ProjectCheck, check_project
 from gobblin_dagster.spec.project import PROJECT_FILE
 
@@ -42,7 +43,7 @@ def check(
         for one in found.files:
             print_status(not one.faults, one.problem or f"{one.file}: job {one.job}")
             for note in one.notes:
-                typer.echo(f"note  {note.text(one.file)}")
+                typer.echo(visible(f"note  {note.text(one.file)}"))
     if not found.is_valid:
         is_sound = all(one.is_sound for one in found.files if one.faults)
         raise typer.Exit(ExitCode.FAILED if is_sound else ExitCode.USAGE)

@@ -11,6 +11,7 @@ import typer
 from gobblin_dagster.cli.context import examples, project_root
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.utils.import_target import find_modules_in
+from gobblin_dagster.core.utils.text import visible
 from gobblin_dagster.engine.validation import check_construct
 from gobblin_dagster.spec.load import GOBBLIN_SUFFIXES, GobblinFiles, load_job, load_project, shown_path
 
@@ -33,7 +34,7 @@ def convert(
     files = _files_of(ctx, file)
     find_modules_in(files.root.parent)
     for warning in load_job(file, check_construct, gobblin=files).warnings:
-        typer.echo(warning.text(shown_path(file)), err=True)
+        typer.echo(visible(warning.text(shown_path(file))), err=True)
     typer.echo(files.read(file, os.environ).yaml, nl=False)
 
 

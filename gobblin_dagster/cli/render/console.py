@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gobblin_dagster.core.utils.text import printable
+from gobblin_dagster.core.utils.text import printable, visible
 
 MAX_ROWS = 20
 """Number of datasets that tables and bars show one by one."""
@@ -30,7 +30,13 @@ WHOLE_JOB = "(whole job)"
 
 
 class _Console(Console):
-    """A console that tells of a closed pipe as of a full disk: rich would end the process in the middle of a run."""
+    """A console that shows the control characters of what it prints, in place of doing what they say.
+
+    It tells of a closed pipe as of a full disk: rich would end the process in the middle of a run.
+    """
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*map(_visible, objects), **options)
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
@@ -56,6 +62,21 @@ def console(stream: TextIO, *, quiet: bool = False) -> Console:
     )
 
 
+def _visible(shown: Any) -> Any:
+    if isinstance(shown, Text) and not shown.plain.isprintable():
+        shown = shown.copy()
+        shown.plain = visible(shown.plain)
+    return visible(shown) if isinstance(shown, str) else shown
+
+
+def _in_one_line(cell: Any) -> Any:
+    """Return what a table shows of a cell."""
+    if isinstance(cell, Text):
+        return _visible(cell)
+    text = str(cell)
+    return text if text.isprintable() else " ".join(visible(text).split("\n"))
+
+
 def print_status(good: bool, text: str) -> None:
     """Print a finding on stdout: `ok` or `FAULT` in colour, then the unchanged text."""
     out = console(sys.stdout)
@@ -65,7 +86,7 @@ def print_status(good: bool, text: str) -> None:
 
 def print_table(console: Console, columns: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> None:
     """Print a table without lines; `columns` maps headings to `left` or `right`, cells are text or styled text."""
-    cells = [list(row) for row in rows]
+    cells = [list(map(_in_one_line, row)) for row in rows]
     if not console.is_terminal or len(cells) > MANY_ROWS:
         _print_plain(console, columns, [list(columns), *cells])
         return

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import re
 import string
 import sys
 
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What moves a terminal's cursor, colours or turns round its text, but for tabs and ends of lines."""
 _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
@@ -37,6 +40,18 @@ def printable(text: str) -> str:
         ('north', 'a\\x1b[2J')
     """
     return text if text.isprintable() else text.encode("unicode_escape").decode()
+
+
+def visible(text: str) -> str:
+    r"""Return a text of any lines, with its control characters as escapes: messages quote what files and people say.
+
+    Example:
+        >>> visible("größe:\tx\ny"), visible("a\x1b[2J")
+        ('größe:\tx\ny', 'a\\x1b[2J')
+    """
+    if text.isprintable():
+        return text
+    return _CONTROLS.sub(lambda one: one[0].encode("unicode_escape").decode(), text)
 
 
 def storable(text: str) -> str:

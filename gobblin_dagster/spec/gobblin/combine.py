@@ -430,6 +430,7 @@ ASKED: Mapping[str, tuple[str, ...]] = {
     "source(kafka).group": ("job.name",),
     "source(files).path": ("source.class",),
     "source(files).start": combine_files.DATES,
+    "publisher": ("data.publisher.type", "data.publisher.job.type"),
     "execution.limit.seconds": _LIMITS,
     "execution.limit.rows_per_second": _LIMITS,
 }

@@ -432,8 +432,14 @@ class _Conversion:
         )
 
     def _publisher(self, scope: Scope, at: Loc) -> None:
-        if scope is None or any(key in self._given.get(scope, {}) for key in lookup.names_of("publisher")):
+        if scope is None:
+            self._set_field("publisher", ("publisher",), None)
+            return
+        own = [entry for key, entry in self._given.get(scope, {}).items() if key in lookup.names_of("publisher")]
+        if own:
             self._set_field("publisher", (*at, "publisher"), scope)
+            if "publisher" in self._job.data and not _has(self._job.data, (*at, "publisher")):
+                self._put((*at, "publisher"), {"type": "append"}, own[0])  # false here, true for the others
 
     def _construct(self, slot: str, table: Mapping[str, str], text: str, entry: Entry) -> Construct | None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from rich.text import Text
 
 from gobblin_dagster.cli.render.console import PIPE_WIDTH, console, print_facts, print_table
 
@@ -38,3 +39,23 @@ def test_without_colours_nothing_is_bold_or_dim_either(
     out.print("ends", style="bold")
     assert "orders" in stream.getvalue()
     assert ("\x1b" in stream.getvalue()) == has_styles
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+def test_control_characters_of_what_is_printed_are_shown(
+    stream: type[io.StringIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"NO_COLOR": "1", "TERM": "xterm-256color", "COLUMNS": "100"}.items():
+        monkeypatch.setenv(name, value)
+    shown = stream()
+    out = console(shown)
+    told = "größe\x1b[2J \u202ev\nnext"
+    out.print(f"expected v, the file has {told}")
+    out.print(Text(told))
+    print_facts(out, {"why": told})
+    print_table(out, {"why": "left", "by": "left"}, [(told, "me"), (Text(told), "me")])
+    lines = [line.rstrip() for line in shown.getvalue().splitlines()]
+    escaped = r"größe\x1b[2J \u202ev"
+    assert lines[:6] == [f"expected v, the file has {escaped}", "next", escaped, "next", f"why  {escaped}", "next"]
+    assert lines[7] == f"{escaped} next  me"
+    assert not {"\x1b", "\u202e"} & set(shown.getvalue())

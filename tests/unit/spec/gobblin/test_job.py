@@ -709,6 +709,20 @@ def test_publisher_that_publishes_nothing_replaces_nothing(tmp_path: Path) -> No
     assert any("is not for classes like com.shop.Own" in fault for fault in faults(tmp_path, text, own))
 
 
+@pytest.mark.parametrize(
+    ("lines", "types"),
+    [
+        ("replace.final.dir=true\ndata.publisher.replace.final.dir.0=false", ["append", "replace"]),
+        ("replace.final.dir.0=true\ndata.publisher.replace.final.dir.1=false", ["replace", "append"]),
+        ("type=NoopPublisher\ndata.publisher.replace.final.dir.0=true", ["noop", "noop"]),
+        ("type=TimestampDataPublisher\ndata.publisher.replace.final.dir.0=false", ["timestamped", "timestamped"]),
+    ],
+)
+def test_branch_that_replaces_nothing_says_so_against_the_job(tmp_path: Path, lines: str, types: list[str]) -> None:
+    job = load(tmp_path, f"{KAFKA}fork.branches=2\ndata.publisher.{lines}\n").spec
+    assert [job.publisher_of(branch).type for branch in job.fork.branches] == types
+
+
 def test_url_with_one_slash_is_no_folder(tmp_path: Path) -> None:
     (fault,) = faults(tmp_path, KAFKA.replace("=/lake", "=hdfs:/lake"))
     assert "'hdfs:/lake' has one slash behind its scheme; write hdfs:///lake" in fault
