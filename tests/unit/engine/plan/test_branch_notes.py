@@ -164,7 +164,7 @@ def test_project_that_is_moved_knows_a_place_elsewhere_that_has_its_former_path_
     url = f"sqlite:///{far}/t.db"
     monkeypatch.setenv("DATABASE", url)
     publisher = {"type": "sql_table", "table": "t"} | ({"url_env": "DATABASE"} if is_hidden else {"url": url})
-    branches = [{"name": "all", "publisher": publisher}, {"name": "files"}]
+    branches: list[dict[str, Any]] = [{"name": "all", "publisher": publisher}, {"name": "files"}]
     (tmp_path / "one").mkdir()
     run(tmp_path / "one", job(5, *branches, output={"path": str(far)}))
     (tmp_path / "one").rename(tmp_path / "two")
