@@ -160,12 +160,15 @@ class JsonLinesReader:
         while lines:
             lines = self._with_texts(lines, rows)
             table = self._parse(lines, self.schema, rows)
-            self._require_exact(table, lines, rows)
-            _refuse_overflow(table, lines, rows)
             if table.num_rows != len(lines):
                 raise FormatError(
                     f"expected one object per line, got {table.num_rows} in the {len(lines)} lines from here.", rows + 1
                 )
+            try:
+                self._require_exact(table, lines, rows)
+                _refuse_overflow(table, lines, rows)
+            except json.JSONDecodeError as error:  # as many objects as lines, but not one in each
+                raise FormatError("expected one object per line in the lines from here.", rows + 1) from error
             yield from table.to_batches()
             rows += len(lines)
             lines = next(self._blocks, [])

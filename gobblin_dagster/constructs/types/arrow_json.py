@@ -37,7 +37,7 @@ _TOO_LARGE: Mapping[pa.DataType, int] = {
 """Smallest number that becomes infinite, by type."""
 _LONGEST_NUMBER = 100
 """Characters of a number, and of its field, in a message."""
-_INFINITE = re.compile(rb'("(?:[^"\\]|\\.)*+")|\bInf\b')
+_INFINITE = re.compile(rb'("(?:[^"\\]|\\.)*+")|-(?=NaN\b)|\bInf\b')
 _GOES_ON = re.compile(rb'(?:\}|null)\s*,\s*"')
 """Behind the end of a record, or of a field in it."""
 
@@ -83,13 +83,15 @@ def require_decimals(table: pa.Table, text: bytes) -> pa.Table:
 
 
 def spelled(text: bytes) -> bytes:
-    """Return JSON for Python's parser, which does not know the `Inf` that pyarrow reads.
+    """Return JSON for Python's parser, which does not know the `Inf` and the `-NaN` that pyarrow reads.
 
     Example:
-        >>> spelled(b'{"Inf": -Inf}')
-        b'{"Inf": -Infinity}'
+        >>> spelled(b'{"Inf": [-Inf, -NaN]}')
+        b'{"Inf": [-Infinity, NaN]}'
     """
-    return _INFINITE.sub(lambda found: found[1] or b"Infinity", text) if b"Inf" in text else text
+    if b"Inf" not in text and b"-NaN" not in text:
+        return text
+    return _INFINITE.sub(lambda found: found[1] or (b"" if found[0] == b"-" else b"Infinity"), text)
 
 
 def first_unfit(value: Any, kind: pa.DataType, name: str, is_unfit: Callable[[Any, pa.DataType], bool]) -> str:

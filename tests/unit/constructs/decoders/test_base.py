@@ -108,7 +108,7 @@ def test_number_too_large_is_refused_in_a_message_with_the_word_of_an_infinity(t
 
 def test_infinity_is_kept_beside_a_decimal_and_what_is_nested_too_deep_is_a_bad_message() -> None:
     decoder = JsonDecoder({"x": "float32", "y": "decimal(5,2)"})
-    rows = decode_batch(decoder, [b'{"x": -Inf, "y": 1e1}'], null_where_bad=False)
+    rows = decode_batch(decoder, [b'{"x": -Inf, "y": 1e1, "z": -NaN}'], null_where_bad=False)
     assert rows.to_pylist() == [{"x": float("-inf"), "y": Decimal("10.00")}]
     deep = b'{"x": Infinity, "z": ' + b"[" * 5000 + b"]" * 5000 + b"}"
     with pytest.raises(DecodeError, match="nested more than"):

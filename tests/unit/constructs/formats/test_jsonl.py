@@ -233,6 +233,13 @@ def test_number_too_large_for_a_float64_is_not_made_infinite(tmp_path: Path, bad
         read_lines(tmp_path, "day.jsonl", columns={"x": ["float64"]})
 
 
+@pytest.mark.parametrize("text", [b'{"x": Infinity}{"x": 1}\n', b'{"x": Infinity, "y":\n{"z": 1}}{"x": 1}\n'])
+def test_objects_that_are_not_one_a_line_are_refused_beside_an_infinity(tmp_path: Path, text: bytes) -> None:
+    put(tmp_path, day_jsonl=text)
+    with pytest.raises(ExtractError, match="row 1: expected one object per line"):
+        read_lines(tmp_path, "day.jsonl", columns={"x": "float64", "y": {"z": "int64"}})
+
+
 def test_inf_is_an_infinity(tmp_path: Path) -> None:
     put(tmp_path, day_jsonl=b'{"x": -Inf, "y": 1e17}\n{"x": 1, "y": 2.5}\n')
     rows = read_lines(tmp_path, "day.jsonl", columns={"x": "float64"})
