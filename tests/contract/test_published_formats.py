@@ -9,8 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.fs as pafs
 import pytest
 
+from gobblin_dagster.constructs.formats import csv_published
 from gobblin_dagster.constructs.formats.published import DatasetFormat
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.testing.conformance import PublishedFormatConformance
@@ -80,3 +82,17 @@ class TestPublishedPipes(PublishedFormatConformance):
 
 def test_every_format_is_tested_here() -> None:
     assert {name.partition(" ")[0] for name in CASES} | {"text"} == {*registry.file_formats()}
+
+
+def test_csv_is_read_back_with_all_line_ends_wherever_blocks_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_published, "_BLOCK_BYTES", 2001)
+    texts = {"a": "x" * 9 + "\r\n" * 40, "b": "y" * 40 + "\r\n"}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.csv").write_bytes(b"v\n" + f'"{text}"\n'.encode() * 200)
+    paths = [f"{tmp_path}/{name}.csv" for name in texts]
+    files = pafs.LocalFileSystem()
+    form = csv_published.PublishedCsv({}).fitted(files, paths)
+    found = ds.dataset(paths, filesystem=files, format=form.arrow_format([], {"v": pa.string()}))
+    assert found.to_table()["v"].to_pylist() == [text for text in texts.values() for _ in range(200)]

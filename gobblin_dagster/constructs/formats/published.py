@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import pyarrow as pa
 
@@ -94,6 +94,10 @@ class DatasetFormat(PublishedFormat):
     """Name for `spark.read.format`."""
     spark_has_wall_times: ClassVar[bool] = True
     """Whether Spark has a type of its own for times without a zone in such files; else they are instants."""
+
+    def fitted(self, filesystem: pafs.FileSystem, paths: Sequence[str]) -> Self:
+        """Return the format as pyarrow must read these files; raises OSError if one cannot be opened."""
+        return self
 
     @abstractmethod
     def arrow_format(self, names: Sequence[str], types: Types) -> ds.FileFormat:

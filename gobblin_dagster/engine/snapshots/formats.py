@@ -146,7 +146,7 @@ def _arrow_factory(
         )
     levels = folder_levels(urn, paths)
     filesystem, inside = arrow_files(paths)
-    reading = kind.arrow_format(kind.column_names(types, levels), types)
+    reading = kind.fitted(filesystem, inside).arrow_format(kind.column_names(types, levels), types)
     if not types.keys() >= {*levels}:  # then look into the files for columns that are not folder names
         held = ds.FileSystemDatasetFactory(filesystem, inside, reading).inspect(fragments=1).names
         levels = [level for level in levels if level in types or level not in held]
