@@ -8,13 +8,12 @@ from pyarrow import json as arrow_json
 from pydantic import Field
 
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown, splice, spliced
-from gobblin_dagster.constructs.types.arrow import holds_infinite
 from gobblin_dagster.constructs.types.arrow_json import (
+    first_too_large,
     json_problem,
     read_days,
     require_decimals,
     require_end,
-    too_large,
 )
 from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_text
 from gobblin_dagster.constructs.types.shapes import Shape, arrow_shape
@@ -73,10 +72,8 @@ class JsonTextConverter(EachRowConverter):
             )
         except pa.ArrowInvalid as error:
             raise self._error(texts, json_problem(error, "r")) from error
-        if any(holds_infinite(record, kind) for kind in (pa.float32(), pa.float64())):
-            for text in texts.drop_null().to_pylist():
-                if large := too_large(text.encode(), self._record):
-                    raise self._error(texts, large)
+        if large := first_too_large(record, lambda: map(str.encode, texts.drop_null().to_pylist())):
+            raise self._error(texts, large)
         columns: list[pa.Array] = record.flatten()
         return columns
 

@@ -15,13 +15,12 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 from pydantic import Field, field_validator, model_validator
 
-from gobblin_dagster.constructs.types.arrow import holds_infinite
 from gobblin_dagster.constructs.types.arrow_json import (
+    first_too_large,
     json_problem,
     read_days,
     require_decimals,
     require_end,
-    too_large,
 )
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
@@ -154,10 +153,8 @@ class JsonDecoder:
             raise
         except pa.ArrowException as error:
             raise DecodeError(f"is no JSON object of the declared columns: {json_problem(error, 'v')}") from error
-        if any(holds_infinite(rows, kind) for kind in (pa.float32(), pa.float64())):
-            for value in given:
-                if large := too_large(value, self.type):
-                    raise DecodeError(f"does not fit its columns: {large}")
+        if large := first_too_large(rows, lambda: given):
+            raise DecodeError(f"does not fit its columns: {large}")
         return rows
 
     def _with_json(self, value: bytes) -> bytes:

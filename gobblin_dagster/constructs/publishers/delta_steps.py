@@ -520,27 +520,30 @@ def load_table(location: str, options: Mapping[str, str], variables: Mapping[str
 
 def require_whole_log(
     location: str, options: Mapping[str, str], variables: Mapping[str, str], dataset_urn: str = ""
-) -> None:
-    """Raise StorageError if a version file of a table's log is empty: readers pass over it, with all its rows."""
+) -> DeltaLog | None:
+    """Return the log of a table, None if there is no table.
+
+    Raises:
+        StorageError: a version file is empty: readers pass over it, with all its rows. Or the log cannot be listed.
+    """
     deltalake = _deltalake()
     try:
-        damage = DeltaLog.listed(location, resolved(options, variables)).emptied()
+        log = DeltaLog.listed(location, resolved(options, variables))
     except deltalake.exceptions.TableNotFoundError:
-        return
+        return None
     except (deltalake.exceptions.DeltaError, OSError) as error:
         raise _failed(location, dataset_urn, error) from error
-    if damage:
+    if damage := log.emptied():
         raise _damaged(location, dataset_urn, damage)
+    return log
 
 
 def load_files(location: str, options: Mapping[str, str], variables: Mapping[str, str]) -> list[HeldFile]:
     """Return the data files of the newest state of a table; none if it does not exist; raises StorageError."""
     table = load_table(location, options, variables)
-    if table is None:
-        return []
-    require_whole_log(location, options, variables)
+    log = require_whole_log(location, options, variables) if table is not None else None
     try:
-        return list(DeltaLog.listed(location, resolved(options, variables)).data_files(table))
+        return list(log.data_files(table)) if log is not None else []
     except (_deltalake().exceptions.DeltaError, OSError) as error:
         raise _failed(location, "", error) from error
 

@@ -188,15 +188,15 @@ class SendToKafkaStep:
 
     def verify(self, storage: Storage) -> bool:
         with self._errors():
-            return self._last_commit() == self.commit.commit_id
+            return self._is_noted(self._notes())
 
     def is_lost(self) -> bool:
         """Return whether the topic lacks the rows of this commit, which was once done."""
         with self._errors():
-            note = self._last_note()
-            if note is None or note.commit.commit_id != self.commit.commit_id:
+            notes = self._notes()
+            if not self._is_noted(notes):
                 return True
-            return not note.is_of(_topic_id(self.connection, self.topic))
+            return not notes[self._name].is_of(_topic_id(self.connection, self.topic))
 
     def execute(self, storage: Storage) -> None:
         with optional_package("confluent_kafka"):
@@ -208,8 +208,7 @@ class SendToKafkaStep:
             # From here on, no other run can end a transaction of this dataset: check again whether one has.
             producer.init_transactions(self.connection.timeout_s)
             notes = self._notes()
-            last = notes.get(self._name)
-            if last is not None and last.commit.commit_id == self.commit.commit_id:
+            if self._is_noted(notes):
                 return
             if self._abandoned_name in notes:
                 raise abandoned_error(self, f"topic {self.commits_topic}")
@@ -319,13 +318,9 @@ class SendToKafkaStep:
     def _notes(self) -> dict[str, CommitNote]:
         return commit_notes(self.connection, self.commits_topic, {self._name, self._abandoned_name}.__contains__)
 
-    def _last_commit(self) -> str | None:
-        """Return the commit id in the commits topic for the dataset's branch; None if there is none."""
-        last = self._last_note()
-        return None if last is None else last.commit.commit_id
-
-    def _last_note(self) -> CommitNote | None:
-        return self._notes().get(self._name)
+    def _is_noted(self, notes: Mapping[str, CommitNote]) -> bool:
+        """Return whether the last commit of the dataset's branch is this one."""
+        return self._name in notes and notes[self._name].commit.commit_id == self.commit.commit_id
 
     def _require_topic(self, producer: Any) -> None:
         """Raise KafkaException if the topic is not there, also if the broker does not make it now that it is asked for.

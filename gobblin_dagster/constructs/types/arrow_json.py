@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
 from typing import Any
@@ -18,6 +18,7 @@ from gobblin_dagster.constructs.types.arrow import (
     dates_as_texts,
     fits_decimal,
     has_part,
+    holds_infinite,
     misfit_decimal,
     parts_of,
 )
@@ -129,6 +130,18 @@ def too_large(text: bytes, record: pa.StructType) -> str:
             shown = shown if len(shown) <= _LONGEST_NUMBER else f"{shown[:_LONGEST_NUMBER]}…"
             return f"{shown}, which is too large for {'float32' if kind == pa.float32() else 'float64'}"
     return ""
+
+
+def first_too_large(rows: pa.StructArray, texts: Callable[[], Iterable[bytes]]) -> str:
+    """Return what `too_large` says of the first JSON object that has such a number; empty if none has.
+
+    Args:
+        rows: what pyarrow read.
+        texts: returns the objects; it is called only if a number is infinite.
+    """
+    if not any(holds_infinite(rows, kind) for kind in _TOO_LARGE):
+        return ""
+    return next(filter(None, (too_large(text, rows.type) for text in texts())), "")
 
 
 def _is_too_large(value: Any, kind: pa.DataType, float_type: pa.DataType) -> bool:

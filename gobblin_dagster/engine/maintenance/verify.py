@@ -351,8 +351,7 @@ class _Verifier:
         mended = tuple(replace(one, is_repaired=one.path in broken | markers) for one in dataset.differences)
         return replace(dataset, differences=mended)
 
-    # -- tables and topics
-    # --------------------------------------------------------------------------------------------
+    # -- tables and topics ---------------------------------------------------------------------------------------------
     def with_targets(
         self, found: list[VerifiedDataset], known: set[str]
     ) -> tuple[list[VerifiedDataset], list[Difference]]:
