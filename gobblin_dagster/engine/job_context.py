@@ -31,7 +31,7 @@ from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.engine.plan.lost_output import lost_outputs
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan, with_notes_of_idle
 from gobblin_dagster.engine.plan.moved_in import moved_in
-from gobblin_dagster.engine.plan.own_output import own_output
+from gobblin_dagster.engine.plan.own_output import own_output, own_tables
 from gobblin_dagster.engine.plan.planner import make_plan
 from gobblin_dagster.engine.plan.targets import shared_folders, unfit_targets
 from gobblin_dagster.engine.project import Project
@@ -198,7 +198,9 @@ class JobContext:
             return False
 
         own = own_output(self.job, self.context, datasets, has_committed)
-        return shared | unfit_targets(self.job, self.context, urns) | own
+        unfit = shared | unfit_targets(self.job, self.context, urns) | own
+        to_read = [one.dataset_urn for one in datasets if one.has_work and one.dataset_urn not in unfit]
+        return unfit | own_tables(self.job, self.context, self.source, to_read, urns)
 
     def require_new_run_id(self) -> None:
         """Refuse a run id that the job has used before, because the second run would replace the record of the first.

@@ -362,3 +362,19 @@ def test_long_texts_fit_tables_that_are_made(tmp_path: Path, url: str) -> None:
     (tmp_path / "data/long/2024-01-01.csv").write_text(f"id,at,on,name\n1,,,{'y' * 70_000}\n")
     assert run(tmp_path, job).datasets[0].outcome is DatasetOutcome.COMMITTED
     assert query(url, "SELECT length(name) FROM `long`") == [(70_000,)]
+
+
+@pytest.mark.parametrize("name", ["orders", "Orders"])
+def test_own_table_is_not_read_from_a_server_by_another_name(tmp_path: Path, url: str, name: str) -> None:
+    execute = sa.create_engine(url.replace("mysql:", "mysql+pymysql:"))
+    with execute.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE orders AS SELECT 1 AS id")
+        knows_itself = bool(connection.exec_driver_sql("SHOW GLOBAL VARIABLES LIKE 'server_u%%id'").all())
+    execute.dispose()
+    ((socket,),) = query(url, "SELECT @@socket")
+    database = url.rpartition("/")[2]
+    source: dict[str, Any] = {"url": f"mysql://root@/{database}?unix_socket={socket}", "tables": [f"{database}.orders"]}
+    source |= {"type": "query", "watermark": {"column": "id", "type": "long"}}
+    job = table_job({**OWN, "table": name}, {}, source=source)
+    said = "".join(one.message for one in run(tmp_path, job).datasets[0].failures)
+    assert ("branch 'all' publishes to it" in said) is (name == "orders" and knows_itself), said

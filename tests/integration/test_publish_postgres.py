@@ -78,6 +78,18 @@ def test_tables_of_two_schemas_with_one_name_are_two(tmp_path: Path, url: str) -
     assert query(url, "SELECT (SELECT count(*) FROM numbers), (SELECT count(*) FROM mart.numbers)") == [(4, 4)]
 
 
+@pytest.mark.parametrize("table", ["orders", "numbers"])
+def test_own_table_is_not_read_from_a_schema_that_only_the_server_knows(tmp_path: Path, url: str, table: str) -> None:
+    """Without a schema, a table is in that of its user's name, if there is one: each run read the last one's rows."""
+    execute(url, "CREATE SCHEMA postgres", "CREATE TABLE postgres.orders AS SELECT 1 AS id")
+    source = {"type": "query", "url": url, "tables": ["postgres.orders"], "watermark": {"column": "id", "type": "long"}}
+    job = table_job({**APPEND, "table": table}, {}, source=source)
+    found = run(tmp_path, job).datasets[0]
+    said = "".join(one.message for one in found.failures)
+    assert ("branch 'all' publishes to it" in said) is (table == "orders"), said
+    assert found.rows_read == (table != "orders")
+
+
 def test_job_that_was_renamed_is_known_at_a_server_by_another_name(
     tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

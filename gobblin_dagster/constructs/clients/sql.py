@@ -147,6 +147,36 @@ def _search_path(url: sa.URL) -> str:
     return next((name for name in folded if name != "$user"), "")
 
 
+_MYSQL_TELLS = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('server_uuid', 'server_uid', 'lower_case_table_names')"
+_POSTGRESQL_TELLS = (
+    "SELECT 'server', concat_ws(' ', EXTRACT(EPOCH FROM pg_postmaster_start_time()), current_setting('port'), "
+    "current_database())"
+)
+"""Servers that began at one microsecond, at one port, are one."""
+
+
+def server_tables(connection: sa.Connection, tables: Mapping[str, str]) -> dict[str, str]:
+    """Return texts of tables, by the same keys: two that are equal are one table, whatever its server is called.
+
+    Empty if the server does not tell who it is (MariaDB before 10.11, other databases).
+
+    Args:
+        connection: to the database.
+        tables: `schema.table`, or `table` in the schema that the session makes tables in.
+    """
+    backend = connection.dialect.name
+    if backend not in (*MYSQL, "postgresql"):
+        return {}
+    tells = _POSTGRESQL_TELLS if backend == "postgresql" else _MYSQL_TELLS
+    told = {str(row[0]): str(row[1]) for row in connection.exec_driver_sql(tells)}
+    folds_case = told.pop("lower_case_table_names", "0") != "0"
+    if not any(told.values()):
+        return {}
+    server, default = " ".join(told.values()), connection.dialect.default_schema_name
+    full = {key: table if "." in table else f"{default}.{table}" for key, table in tables.items()}
+    return {key: f"{server} {table.lower() if folds_case else table}" for key, table in full.items()}
+
+
 def table_place(url: sa.URL, table: str) -> str:
     """Return a table as a URL without user and password; `is_same_place` compares it with others.
 

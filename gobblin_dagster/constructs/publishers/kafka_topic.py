@@ -102,6 +102,12 @@ class KafkaTopicPublisher(TablePublisher[KafkaTopicOptions]):
         self.keeps_rows_in = topic_place(options.brokers, options.topic)
         self.places = tuple(topic_place(options.brokers, one) for one in (options.topic, options.commits_topic))
 
+    def server_tables(self, datasets: Collection[str]) -> Mapping[str, Collection[str]]:
+        options = self._options
+        with _errors(options.topic, options.commits_topic):
+            found = [_topic_id(options, one) for one in (options.topic, options.commits_topic)]
+        return {urn: [one for one in found if one] for urn in datasets}
+
     def unfit_columns(self, extract: Extract, schema: pa.Schema) -> str:
         """Return that there is no column for the messages' keys, or one without a text; empty if there is."""
         key = self._options.key

@@ -14,7 +14,14 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 
 from gobblin_dagster.constructs.clients.environment import to_store
-from gobblin_dagster.constructs.clients.sql import column_name, lacks_right, make_engine, parse_url, table_place
+from gobblin_dagster.constructs.clients.sql import (
+    column_name,
+    lacks_right,
+    make_engine,
+    parse_url,
+    server_tables,
+    table_place,
+)
 from gobblin_dagster.constructs.publishers.sql_ledger import (
     LEDGER,
     existing_tables,
@@ -176,6 +183,14 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
         with self._database.connection("ask how the database compares names of tables") as connection:
             fold = table_fold(connection)
         return {urn: fold(name) for urn, name in names.items()}
+
+    def server_tables(self, datasets: Collection[str]) -> Mapping[str, Collection[str]]:
+        if self._database.backend == "sqlite":
+            return {}  # a file has no server
+        tables = {urn: self._full_name(urn) for urn in datasets} | {LEDGER: LEDGER}
+        with self._database.connection("ask who the server is") as connection:
+            found = server_tables(connection, tables)
+        return {urn: [found[urn], found[LEDGER]] for urn in datasets if urn in found}
 
     def unfit_targets(self, datasets: Collection[str]) -> Mapping[str, str]:
         backend = self._database.backend

@@ -36,6 +36,7 @@ from gobblin_dagster.core.constructs.publisher import (
 )
 from gobblin_dagster.core.constructs.quality import BatchObserver, BranchView, RowLevelPolicy, TaskLevelPolicy
 from gobblin_dagster.core.constructs.source import (
+    AsksServer,
     ChecksExtract,
     ChecksPositions,
     DatasetOffer,
@@ -52,6 +53,7 @@ from gobblin_dagster.core.constructs.source import (
 from gobblin_dagster.core.constructs.writer import DataWriter, WriterContext
 
 __all__ = [
+    "AsksServer",
     "BatchObserver",
     "BranchView",
     "ChecksExtract",

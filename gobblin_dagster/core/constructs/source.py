@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -165,6 +165,24 @@ class ReadsPaths(Protocol):
 
     def named_datasets(self) -> Sequence[str]:
         """Return the names of datasets that the job file spells out; none if any name may come. Called as the other."""
+
+
+@runtime_checkable
+class AsksServer(Protocol):
+    """Optional addition to `Source` and `DataPublisher`: its server tells who it is, whatever its address.
+
+    The engine refuses datasets that are read from a table or topic that the job itself publishes to.
+    """
+
+    def server_tables(self, datasets: Collection[str]) -> Mapping[str, Collection[str]]:
+        """Return texts of the tables or topics of datasets, by dataset.urn; leave out those that nobody knows.
+
+        Two texts, of a source and of a publisher, are equal only if they are one table or topic. Called on the driver
+        once per plan, for all datasets with work.
+
+        Raises:
+            GobblinDagsterError: the server cannot be asked.
+        """
 
 
 @runtime_checkable

@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
+from gobblin_dagster.core.constructs import AsksServer, Source
+from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.same_place import PlaceIdentity
 from gobblin_dagster.core.traits import PublisherTraits, traits_of
 from gobblin_dagster.engine.plan.model import DatasetPlan
@@ -78,6 +81,39 @@ def own_output(
                 "the source's folders to it (a link, a mount, another name of its server), or publish elsewhere "
                 "(`output.path`, or the `warehouse` of the table)"
             )
+    return problems
+
+
+def own_tables(
+    job: JobSpec, context: RunContext, source: Source, datasets: Collection[str], known: Collection[str]
+) -> dict[str, str]:
+    """Return, by dataset.urn, why datasets cannot be read: their servers say that the job publishes to their tables.
+
+    Job files tell it only if both name the server alike, and a table of PostgreSQL with its schema.
+
+    Args:
+        job: the job.
+        context: of the run.
+        source: the job's source.
+        datasets: those to be read.
+        known: those of the job, which have tables of their own.
+    """
+    if not isinstance(source, AsksServer) or not datasets:
+        return {}
+    problems: dict[str, str] = {}
+    with suppress(GobblinDagsterError):  # who cannot be asked now tells it where rows are read or published
+        if not (read := source.server_tables(datasets)):
+            return {}
+        for branch, publisher in each_publisher(job, context.construct_context(job), AsksServer):
+            ours = publisher.server_tables(known) if isinstance(publisher, AsksServer) else {}
+            tables = {table for one in ours.values() for table in one}
+            problems |= {
+                urn: f"branch {branch.name!r} publishes to it, by another name of its server or without its schema: "
+                "each run would read again what the last one published; publish to another table or topic, or let "
+                "the source leave this one out"
+                for urn, found in read.items()
+                if not tables.isdisjoint(found)
+            }
     return problems
 
 

@@ -21,7 +21,7 @@ from gobblin_dagster.engine.maintenance.abandon import abandon_sequence
 from gobblin_dagster.engine.run.recovery import recover_job
 from gobblin_dagster.storage import LocalStorage
 from tests.integration.kafka.test_offsets import wait_until
-from tests.services.kafka import KafkaBroker
+from tests.services.kafka import SASL_PASSWORD, SASL_USER, KafkaBroker
 from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, check_lost_store, ids, table_job
 from tests.unit.engine.jobs import project, run
 
@@ -271,3 +271,27 @@ def test_run_that_wakes_after_its_commit_was_abandoned_sends_nothing(
     assert numbers(broker, topic) == list(range(20))
     assert run(tmp_path, table_job(to_topic, {"c": {"rows": 30}})).status is RunStatus.SUCCEEDED
     assert numbers(broker, topic) == list(range(30))
+
+
+def test_own_topic_is_not_read_from_a_broker_by_another_address(
+    tmp_path: Path, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = ("read-own", "read-own.commits", "read-other")
+    producer = broker.producer()
+    for topic in topics:
+        broker.new_topic(topic)
+        producer.produce(topic, b"1")
+    producer.flush(30)
+    monkeypatch.setenv("LAKE_PASSWORD", SASL_PASSWORD)
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": SASL_USER}
+    source: dict[str, Any] = {
+        "brokers": broker.sasl_address,
+        "config": login,
+        "config_env": {"sasl.password": "LAKE_PASSWORD"},
+    }
+    source |= {"type": "kafka", "topics": ["read-.*"], "bootstrap": "earliest", "key": None}
+    to_topic = {**publisher(broker, "read-own"), "key": None}
+    read = run(tmp_path, table_job(to_topic, {}, source=source)).datasets
+    assert {one.dataset_urn for one in read if "publishes to it" in str(one.failures)} == {*topics[:2]}
+    (read_together,) = run(tmp_path, table_job(to_topic, {}, job="together", source=source | {"group": "all"})).datasets
+    assert "publishes to it" in read_together.failures[0].message

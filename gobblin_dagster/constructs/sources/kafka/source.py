@@ -175,6 +175,19 @@ class KafkaSource:
         topic = path.rpartition("/")[2]
         return is_same_place(topic_place(self._options.brokers, topic), path) and self._options.takes(topic)
 
+    def server_tables(self, datasets: Collection[str]) -> Mapping[str, Collection[str]]:
+        with optional_package("confluent_kafka"):
+            from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
+
+        try:
+            admin = self._admin()
+            topics = {*datasets} if self._options.group is None else {*filter(self._options.takes, self._listed(admin))}
+            ids, _ = topic_ids(self._options, topics, admin)
+        except KafkaException as error:
+            raise self._unreachable(error) from error
+        found = [topic for topic in sorted(topics) if ids.get(topic)]
+        return {urn: [ids[topic] for topic in found if self._urn(topic) == urn] for urn in datasets}
+
     def named_datasets(self) -> Sequence[str]:
         return ()
 

@@ -162,8 +162,10 @@ class PythonSource:
             return DatasetOffer(urn, None, None, problem=problem)
         size = self._options.positions_per_work_unit if isinstance(high, LongWatermark) else None
         units = open_units(urn, state, low, high, read={}, unit_size=size)
-        low = (state.watermark if state is not None else None) or low
-        return DatasetOffer(urn, low, units[-1].expected_high if units else low, units)
+        mark = state.watermark if state is not None else None
+        if not units:
+            return DatasetOffer(urn, mark, mark)
+        return DatasetOffer(urn, mark or low, units[-1].expected_high, units)
 
 
 class PythonExtractor:

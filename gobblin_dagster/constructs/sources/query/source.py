@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 import pyarrow as pa
 
-from gobblin_dagster.constructs.clients.sql import parse_url, table_place
+from gobblin_dagster.constructs.clients.sql import parse_url, server_tables, table_place
 from gobblin_dagster.constructs.sources.incremental.cursor import require_reached
 from gobblin_dagster.constructs.sources.incremental.options import held_back
 from gobblin_dagster.constructs.sources.incremental.ranges import committed_steps
@@ -180,6 +180,12 @@ class QuerySource:
         if not is_named and not any(re.fullmatch(one, table, flags) for one in options.include):
             return False
         return not any(re.fullmatch(one, table, flags) for one in options.exclude)
+
+    def server_tables(self, datasets: Collection[str]) -> Mapping[str, Collection[str]]:
+        if self._options.query:
+            return {}
+        with self._database().snapshot() as connection:
+            return {urn: [table] for urn, table in server_tables(connection, {urn: urn for urn in datasets}).items()}
 
     def named_datasets(self) -> Sequence[str]:
         return ()

@@ -135,8 +135,10 @@ class RestSource:
         if end is not None:
             read["end"] = kind.position_to_json(end.components()[""])
         units = open_units(urn, state, start, end, read=read)
-        low = (state.watermark if state is not None else None) or start
-        return DatasetOffer(urn, low, units[-1].expected_high if units else low, units, origin=origin)
+        mark = state.watermark if state is not None else None
+        if not units:
+            return DatasetOffer(urn, mark, mark, origin=origin)
+        return DatasetOffer(urn, mark or start, units[-1].expected_high, units, origin=origin)
 
     def _start(self) -> Watermark:
         start: Any = self._options.cursor.start if self._options.cursor else None

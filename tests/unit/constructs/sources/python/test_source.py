@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gobblin_dagster.cli.render.run import summary_line
 from gobblin_dagster.constructs.sources.python import ReadUpTo
 from gobblin_dagster.constructs.sources.python import source as python
 from gobblin_dagster.core.errors import InvalidSpecError, SourceError, UsageError
@@ -70,6 +71,18 @@ def test_each_run_reads_from_where_the_last_one_ended(tmp_path: Path, put: Put) 
     run(tmp_path, spec())
     assert published(tmp_path, spec(), "a", "main") == [0, 1, 2, 3, 4, 5, 6]
     assert published(tmp_path, spec(), "b", "main") == [0, 1]
+
+
+def test_dataset_that_was_never_read_is_not_up_to_date(tmp_path: Path, put: Put) -> None:
+    put(numbers, {"a": 3, "b": 2})
+    job = spec(start=3)
+    assert {one.low for one in plan_job(project(tmp_path, job), job).datasets} == {None}
+    assert summary_line(run(tmp_path, job)).startswith(
+        "Job made: nothing to do, 0 datasets up to date, 2 without anything to read yet"
+    )
+    put(numbers, {"a": 4, "b": 2})
+    run(tmp_path, job)
+    assert "1 dataset up to date, 1 without anything to read yet" in summary_line(run(tmp_path, job))
 
 
 def test_limit_of_time_ends_a_slow_function_at_the_position_it_told(
