@@ -59,7 +59,8 @@ _LOGIN = re.compile(r"://[^:/]*:([^@]*)@")
 _LITERAL_LOGIN = re.compile(r"://[^/?#]*:([^/@]+)@|://[^:/\s\[]*:(?!\d+(?:[/?#,]|$))([^@\s]+)@")
 """The same in a text of which nobody knows yet whether it is a URL: `http://host:80/x@y` has none."""
 _ORACLE = re.compile(r"\bjdbc:oracle:\w+:[^/@]+/([^@]+)@")
-_REFERENCE = re.compile(r"\$\{[^{}]*\}")
+_REFERENCE = re.compile(r"\$\{[^{}:]*(?::-([^{}]*)|[^{}]*)\}")
+"""A reference, and its default."""
 
 _ENCODED = re.compile("%[0-9A-F]{2}")
 
@@ -259,10 +260,28 @@ def is_secret_name(name: str) -> bool:
 
 
 def has_literal_password(text: str) -> bool:
-    """Return whether a text has a password, in a URL or among settings, that is not taken from a `${NAME}`."""
-    written = _REFERENCE.sub("\0", text)
+    """Return whether a text has a password, in a URL or among settings, that is not taken from a `${NAME}`.
+
+    The default of a reference (`${NAME:-default}`) is a part of the text.
+    """
+    written = _with_defaults(text)
     found = [*_secret_settings(written), *_ORACLE.findall(written), *map("".join, _LITERAL_LOGIN.findall(written))]
     return any("\0" not in one for one in found)
+
+
+def has_reference(text: str) -> bool:
+    """Return whether a text takes a part of its value from a variable, with no default.
+
+    Example:
+        >>> [has_reference(one) for one in ("${PW}", "x${PW:-}", "${PW:-hunter2}", "hunter2")]
+        [True, True, False, False]
+    """
+    return "\0" in _with_defaults(text)
+
+
+def _with_defaults(text: str) -> str:
+    """Return a text with its references replaced by their defaults, and those without one by NUL."""
+    return _REFERENCE.sub(lambda one: "\0" if (one[1] or "").lower() in {"", *_WORDS} else one[1], text)
 
 
 def passwords(value: str) -> list[str]:

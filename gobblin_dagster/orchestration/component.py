@@ -14,7 +14,7 @@ import dagster as dg
 from pydantic import ValidationError
 
 from gobblin_dagster.constructs.registry import registry
-from gobblin_dagster.core.allow import EVERYTHING
+from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.core.secrets import remember
 from gobblin_dagster.engine.allowed import require_allowed
@@ -26,7 +26,15 @@ from gobblin_dagster.orchestration.translator import BranchData, GobblinTranslat
 from gobblin_dagster.spec.document import show_loc
 from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import JobSpec
-from gobblin_dagster.spec.load import GOBBLIN_SUFFIXES, GobblinFiles, construct_faults, find_project, load_job, texts
+from gobblin_dagster.spec.load import (
+    GOBBLIN_SUFFIXES,
+    GobblinFiles,
+    construct_faults,
+    find_project,
+    load_job,
+    load_project,
+    texts,
+)
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.spec.secret_values import Variables
 from gobblin_dagster.spec.secrets import is_shown
@@ -36,12 +44,22 @@ def _resolve_folder(context: dg.ResolutionContext, value: str | None) -> Path | 
     return context.resolve_source_relative_path(value) if value else None
 
 
-def _resolve_job(context: dg.ResolutionContext, value: str | dict[str, Any] | None) -> JobSpec | Path | str | None:
+def _resolve_job(context: dg.ResolutionContext, model: Any) -> JobSpec | Path | str | None:
     """Return an inline job as a checked JobSpec, a job file as a path, and a name unchanged."""
+    context = context.at_path("job")
+    value: Any = context.resolve_value(model.job) if isinstance(model.job, str) else model.job
     if isinstance(value, str):
         is_file = value.lower().endswith((".yaml", ".yml", *GOBBLIN_SUFFIXES))
         return context.resolve_source_relative_path(value) if is_file else value
-    return _inline_job(context, value) if value is not None else None
+    if value is None:
+        return None
+    folder = _resolve_folder(context, context.resolve_value(model.project))
+    try:  # Before the job is checked, which imports the modules that it names.
+        root = folder or find_project(context.resolve_source_relative_path("."))
+        allow = load_project(root).allow.lists
+    except UsageError:
+        allow = EVERYTHING  # an inline job needs no project
+    return _inline_job(context, value, allow)
 
 
 @dg.scaffold_with(JobScaffolder)
@@ -67,7 +85,7 @@ class GobblinJobComponent(dg.Component, dg.Resolvable):
     ] = None
     job: Annotated[
         Any,  # JobSpec, Path, name or None; Dagster accepts only its own pydantic models here
-        dg.Resolver(
+        dg.Resolver.from_model(
             _resolve_job,
             model_field_type=str | dict[str, Any] | None,
             description="Name of a job of the project, a job file, or the job itself; default: all jobs.",
@@ -146,12 +164,12 @@ class _ComponentTranslator(GobblinTranslator):
         return self._component.get_upstream_specs(job)
 
 
-def _inline_job(context: dg.ResolutionContext, raw: Mapping[str, Any]) -> JobSpec:
+def _inline_job(context: dg.ResolutionContext, raw: Mapping[str, Any], allow: AllowLists) -> JobSpec:
     """Check a job written into a `defs.yaml`; raises InvalidSpecError with all faults and their lines."""
     data = _render(context, raw)
     # What a template brought in is no literal.
     written = {loc: _TEMPLATE.sub("${TEMPLATE}", text) for loc, text in texts(raw, ()) if "{{" in text}
-    found = list(construct_faults(data, registry.check, EVERYTHING, written))
+    found = list(construct_faults(data, registry.check, allow, written))
     spec = None
     try:
         spec = JobSpec.model_validate(data)

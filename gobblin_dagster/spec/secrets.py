@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gobblin_dagster.core.secrets import has_literal_password, is_secret_name, passwords
+from gobblin_dagster.core.secrets import has_literal_password, has_reference, is_secret_name, passwords
 from gobblin_dagster.spec.document import Document, Loc
 
 _SHOWN = frozenset(
@@ -87,7 +87,7 @@ def literal_secrets(loc: Loc, node: Any, written: Mapping[Loc, str]) -> Iterator
         for key, value in node.items():
             here = (*loc, key)
             is_given = isinstance(value, str | int) and not isinstance(value, bool) and value != ""
-            if names_secrets and is_given and is_secret_name(str(key)) and "${" not in written.get(here, ""):
+            if names_secrets and is_given and is_secret_name(str(key)) and not has_reference(written.get(here, "")):
                 yield here, _REFUSED
             else:
                 yield from literal_secrets(here, value, written)

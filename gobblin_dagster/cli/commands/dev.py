@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from gobblin_dagster.cli.context import examples, project_root
+from gobblin_dagster.core.utils.text import printable
 from gobblin_dagster.orchestration.dev import HOST, check_port, serve
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -20,5 +21,5 @@ def dev(
     """Open the project in Dagster's UI."""
     root = project_root(ctx)
     check_port(port)  # before the address is printed
-    typer.echo(f"Dagster's UI of {root}: http://{HOST}:{port} (Ctrl-C ends it)", err=True)
+    typer.echo(f"Dagster's UI of {printable(str(root))}: http://{HOST}:{port} (Ctrl-C ends it)", err=True)
     raise typer.Exit(serve(root, port))

@@ -15,6 +15,7 @@ import typer
 from gobblin_dagster.cli.context import examples
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.secrets import passwords
+from gobblin_dagster.core.utils.text import printable
 from gobblin_dagster.demo.project import refuse_in_use, write_demo, write_service
 
 if TYPE_CHECKING:
@@ -92,8 +93,9 @@ def init(
         return
     files = write_service(name) if service else {Template.DEMO: write_demo}[template or Template.DEMO](name)
     shown = [str(path.relative_to(name)) for path in files]
-    typer.echo(f"Made {name} with {len(files)} files: {', '.join(shown[:4])}{', ...' if len(shown) > 4 else ''}")
-    typer.echo(f"Next: cd {name} && gobblin {'serve' if service else 'run'}")
+    here = printable(str(name))
+    typer.echo(f"Made {here} with {len(files)} files: {', '.join(shown[:4])}{', ...' if len(shown) > 4 else ''}")
+    typer.echo(f"Next: cd {here} && gobblin {'serve' if service else 'run'}")
 
 
 def _asked(source: SourceKind | None, where: str) -> tuple[SourceKind | None, str]:
@@ -125,7 +127,6 @@ def _init_own(name: Path, source: SourceKind | None, where: str, header: list[st
     from gobblin_dagster.cli.render.console import console  # noqa: PLC0415
     from gobblin_dagster.cli.render.plan import print_plan  # noqa: PLC0415
     from gobblin_dagster.cli.spark import plan_only_spark  # noqa: PLC0415
-    from gobblin_dagster.core.utils.text import printable  # noqa: PLC0415
     from gobblin_dagster.demo.own_data import plain_name, write_project  # noqa: PLC0415
     from gobblin_dagster.engine.project import open_project  # noqa: PLC0415
     from gobblin_dagster.engine.run.job_run import plan_job  # noqa: PLC0415
@@ -136,7 +137,8 @@ def _init_own(name: Path, source: SourceKind | None, where: str, header: list[st
     refuse_in_use(name)
     jobs = _found_jobs(name, source, where, header)
     for path in write_project(name, plain_name(name.resolve().name), jobs):
-        typer.echo(f"Wrote {path}")
+        typer.echo(f"Wrote {printable(str(path))}")
+    here = printable(str(name))
     code = 0
     if source is not SourceKind.KAFKA:  # a broker need not be there yet
         for job in jobs:
@@ -149,9 +151,9 @@ def _init_own(name: Path, source: SourceKind | None, where: str, header: list[st
             print_plan(out, plan)
         code = plans.code
     if code:
-        typer.echo(f"Next: cd {name}, correct the job files until gobblin plan has no error, then gobblin run")
+        typer.echo(f"Next: cd {here}, correct the job files until gobblin plan has no error, then gobblin run")
         raise typer.Exit(code)
-    typer.echo(f"Next: cd {name}, look at the job files, then gobblin run")
+    typer.echo(f"Next: cd {here}, look at the job files, then gobblin run")
 
 
 def _found_jobs(name: Path, source: SourceKind, where: str, header: list[str]) -> list[FoundJob]:

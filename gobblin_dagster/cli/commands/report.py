@@ -13,6 +13,7 @@ from gobblin_dagster.cli.render.report_page import report_page
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.errors import GobblinDagsterError, UsageError
 from gobblin_dagster.core.run_record import RECENT_RUNS, RunRecord
+from gobblin_dagster.core.utils.text import printable
 from gobblin_dagster.engine.snapshots.rejected_rows import QuarantineCount, count_quarantined
 from gobblin_dagster.state.store import StateStore
 
@@ -50,7 +51,7 @@ def report(
         raise UsageError(
             problem=f"{target} cannot be written: {error.strerror}.", hint="Name another with --file."
         ) from None
-    typer.echo(f"Wrote {target}: run {chosen.run_id} of job {chosen.job}, {chosen.status}")
+    typer.echo(f"Wrote {printable(str(target))}: run {chosen.run_id} of job {chosen.job}, {chosen.status}")
 
 
 def _found(store: StateStore, name: str | None) -> RunRecord:

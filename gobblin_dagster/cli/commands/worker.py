@@ -20,6 +20,7 @@ from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.cli.spark import Kept, lazy_spark
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.utils.import_target import find_modules_in
+from gobblin_dagster.core.utils.text import visible
 from gobblin_dagster.engine.layout import SPARK_LOG
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.spark.lazy import KeptSparkRunner
@@ -105,10 +106,10 @@ def status(ctx: typer.Context, dagster: DagsterOption = False, output: OutputOpt
     root = project_root(ctx)
     found = ask_at(_address(root, dagster), "status")
     facts = {name: value for name, value in (found or {}).items() if name not in ("kind", "protocol")}
+    is_expected = found is not None or dagster or load_project(root).spark.keep_warm
     if output is Output.JSON:
         print_json(exit_code=0, worker=facts or None)
     elif found is None:
-        is_expected = dagster or load_project(root).spark.keep_warm
         note = "" if is_expected else ": `spark.keep_warm` is not set in gobblin.yaml"
         console(sys.stdout).print(f"No worker runs{note}.")
     else:
@@ -139,7 +140,7 @@ def logs(
     if not path.exists():
         raise UsageError(problem=f"There is no {path}.", hint="No worker was started in this project.")
     newest = path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
-    typer.echo("\n".join(newest))
+    typer.echo(visible("\n".join(newest)))
 
 
 @app.command(hidden=True)

@@ -99,6 +99,7 @@ JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required usernam
         ),
         ({"type": "rest", "url": "https://h", "datasets": ["x?token=word"]}, "source.datasets[0]"),
         ({"type": "shop:Orders", "passwd": 12345}, "source.passwd"),
+        ({"type": "shop:Orders", "passwd": "${PW:-word}"}, "source.passwd"),
         (
             {"type": "spark", "format": "kafka", "options": {"kafka.sasl.jaas.config": JAAS + " password='word';"}},
             "source.options.kafka.sasl.jaas.config",

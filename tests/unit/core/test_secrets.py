@@ -197,6 +197,8 @@ def test_passwords_that_stand_in_a_text_are_told_from_what_only_looks_alike() ->
         "postgresql://u:word@h/d",
         "postgresql://u:wo/rd@h/d",
         "postgresql://${USER:-reader}:word@h/d",
+        "postgresql://u:${PW:-word}@h/d",
+        "${URL:-postgresql://u:word@h/d}",
         "jdbc:postgresql://h/d?user=u&sslpassword=word",
         "jdbc:oracle:thin:scott/word@//h:1521/d",
         "AccountName=shop;AccountKey=word",
@@ -206,6 +208,9 @@ def test_passwords_that_stand_in_a_text_are_told_from_what_only_looks_alike() ->
     fine = [
         "postgresql://u:${PW}@h/d",
         "postgresql://${USER:-reader}@h/d",
+        "postgresql://u:${PW:-}@h/d",
+        "postgresql://u:${STAGE:-dev}${PW}@h/d",
+        "${URL:-postgresql://h/d}",
         "https://h:8080/a@b",
         "hdfs://nn:8020/x@y",
         "http://[::1]:80/x@y",

@@ -132,6 +132,19 @@ def test_job_names_only_what_its_project_allows(sandbox: DefsFolderSandbox, proj
     )
 
 
+def test_inline_job_imports_no_module_that_its_project_does_not_allow(
+    sandbox: DefsFolderSandbox, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (project / "gobblin.yaml").open("a") as file:
+        file.write("allow: {modules: []}\n")
+    (project / "not_allowed.py").write_text(f"open({str(project / 'imported')!r}, 'w')\n")
+    monkeypatch.syspath_prepend(project)
+    text = JOB + "converters: [{type: 'not_allowed:Converter'}]\n"
+    message = error(sandbox, inline(text) + f"  project: {project}\n")
+    assert "converters[0].type: the module of 'not_allowed:Converter' is not in `allow.modules`" in message
+    assert not (project / "imported").exists()
+
+
 def test_inline_job_is_a_job(sandbox: DefsFolderSandbox) -> None:
     assert names(load(sandbox, inline(JOB))) == ["test/numbers/main"]
 

@@ -18,6 +18,13 @@ def test_init_makes_a_project_that_checks_and_plans(cli: Cli, tmp_path: Path) ->
     assert job["has_changes"]
 
 
+def test_init_shows_control_characters_of_its_folder(cli: Cli, tmp_path: Path) -> None:
+    called = cli("init", tmp_path / "de\x1b[2Jmo")
+    assert called.code == 0
+    assert "\x1b" not in called.out
+    assert called.out.splitlines()[-1] == f"Next: cd {tmp_path}/de\\x1b[2Jmo && gobblin run"
+
+
 def test_init_refuses_a_folder_that_holds_something(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     called = cli("init", tmp_path)

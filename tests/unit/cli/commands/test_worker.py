@@ -17,8 +17,10 @@ from gobblin_dagster.service.topology.model import RestAddress
 from gobblin_dagster.service.worker_node import WorkerNode
 from gobblin_dagster.spec.load import load_project
 from gobblin_dagster.spec.project import WorkerSpec
+from gobblin_dagster.warm.client import WORKER_LOG
 from tests.services.certificates import Authority
 from tests.services.worker_channel import InlineChannel
+from tests.unit.cli.conftest import Cli
 
 INLET = "{type: rest, port: 1, certificate: worker.pem, key: worker.key, ca: ca.pem}"
 
@@ -76,3 +78,17 @@ def test_address_is_refused_if_the_project_names_another_inlet(inlet: str, tmp_p
 def test_address_without_an_executor_is_refused(tmp_path: Path) -> None:
     found = CliRunner().invoke(app, ["-C", str(tmp_path), "worker", "--listen", "127.0.0.1:8443"])
     assert "gobblin worker --executor NAME --listen 127.0.0.1:8443" in str(found.exception)
+
+
+def test_worker_is_not_told_of_a_project_with_faults(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "gobblin.yaml").write_text("project: south\nprojects: 2\n")
+    called = cli("-C", tmp_path, "worker", "status", "-o", "json")
+    assert called.code == called.json()["exit_code"] == 2
+    assert "projects: unknown key" in called.json()["error"]["message"]
+
+
+def test_control_characters_of_a_workers_log_are_shown(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "gobblin.yaml").write_text("project: south\n")
+    (tmp_path / WORKER_LOG).parent.mkdir()
+    (tmp_path / WORKER_LOG).write_text("older\nread a\x1b[2J\n")
+    assert cli("-C", tmp_path, "worker", "logs", "-n", "1").out == "read a\\x1b[2J\n"
