@@ -17,6 +17,8 @@ import sqlalchemy as sa
 from gobblin_dagster.constructs.clients.sql import make_engine, parse_url
 from gobblin_dagster.constructs.publishers import sql_waits, sql_widen
 from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import StorageError
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.storage import Storage
@@ -24,6 +26,7 @@ from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.project import JobLines
 from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.engine.run.recovery import recover_job
+from gobblin_dagster.spec.job import ConstructSpec
 from gobblin_dagster.storage import LocalStorage
 from tests.services.postgres import PostgresServer
 from tests.unit.constructs.publishers.table_jobs import check_exactly_once, check_lost_store, check_turns, table_job
@@ -76,6 +79,16 @@ def test_tables_of_two_schemas_with_one_name_are_two(tmp_path: Path, url: str) -
         job = table_job({**APPEND, "mode": "replace", "table": f"{schema}.numbers"}, {"c": {"rows": 4}}, job=schema)
         assert run(tmp_path, job).status is RunStatus.SUCCEEDED
     assert query(url, "SELECT (SELECT count(*) FROM numbers), (SELECT count(*) FROM mart.numbers)") == [(4, 4)]
+
+
+def test_table_that_spark_reads_by_jdbc_is_known_by_its_server(url: str) -> None:
+    at = sa.make_url(url)
+    options = {"url": f"jdbc:postgresql://127.0.0.1:{at.port}/{at.database}?user=postgres", "dbtable": "Numbers"}
+    spec = {"type": "spark", "format": "jdbc", "options": {**options, "password": at.password}}
+    context = ConstructContext(job="numbers", base_dir="")
+    source = registry.create(ConstructKind.SOURCE, ConstructSpec.model_validate(spec), context)
+    publisher = registry.create(ConstructKind.PUBLISHER, ConstructSpec.model_validate(APPEND), context)
+    assert source.server_tables(["t"])["t"][0] == publisher.server_tables(["d"])["d"][0]
 
 
 @pytest.mark.parametrize("table", ["orders", "numbers"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo
 
@@ -14,13 +13,13 @@ from gobblin_dagster.constructs.options.targets import Target
 from gobblin_dagster.constructs.options.zones import ZoneName
 from gobblin_dagster.constructs.sources.incremental.cursor import Cursor, CursorType
 from gobblin_dagster.constructs.sources.incremental.options import Value, check_cursor_options
-from gobblin_dagster.core.allow import names_below
 from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.spec.job import SpecModel
 
 DATASET = "{dataset}"
 """Placeholder for the dataset's name in `path`, `table`, `query` and options."""
-_GLOBS = frozenset("*?[")
+GLOBS = frozenset("*?[")
+"""Letters of patterns, in `datasets` and paths."""
 ViewName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
 _BEFORE_QUERY = re.compile(r"\A(\s|\(|--[^\n]*(\n|$)|/\*.*?\*/)*", re.DOTALL)
 """Text that may come before the first word of a query: blanks, brackets and comments."""
@@ -122,22 +121,6 @@ class SparkOptions(ReadOptions):
     """Most Spark partitions of a work unit, by `coalesce`; each writes a file per branch. Default: Spark's own
     number."""
 
-    def would_load(self, file: str, base_dir: str) -> bool:
-        """Return whether Spark would read a file at an absolute path or URL as one of `path`; it need not exist.
-
-        Spark reads the files of a folder and of its partition folders (`day=1`), with `recursiveFileLookup` all below.
-        """
-        parts = self.path.replace(DATASET, "*").split("/")
-        fixed = next((number for number, part in enumerate(parts) if _GLOBS & set(part)), len(parts))
-        root = "/".join(parts[:fixed]) or ("/" if fixed else ".")
-        names = names_below(file, root, base_dir) if self.path else None
-        globs = [part for part in parts[fixed:] if part]
-        if names is None or not all(map(fnmatchcase, names, globs)) or len(names) < len(globs):
-            return False
-        options = {name.lower(): str(value).lower() for name, value in self.options.items()}
-        is_recursive = options.get("recursivefilelookup") == "true"
-        return is_recursive or all("=" in folder for folder in names[len(globs) : -1])
-
     @property
     def cursor(self) -> Cursor:
         """Arithmetic of the watermark column; raises ValueError if there is none."""
@@ -153,7 +136,7 @@ class SparkOptions(ReadOptions):
     @property
     def has_globs(self) -> bool:
         """Whether `datasets` has patterns to match against tables."""
-        return any(_GLOBS & set(name) for name in self.datasets)
+        return any(GLOBS & set(name) for name in self.datasets)
 
     @property
     def is_plain(self) -> bool:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from sqlalchemy.exc import SQLAlchemyError
+
+from gobblin_dagster.constructs.clients.sql import make_engine, server_tables
 from gobblin_dagster.constructs.sources.incremental.options import held_back
 from gobblin_dagster.constructs.sources.incremental.ranges import committed_steps
 from gobblin_dagster.constructs.sources.spark.column import column_of
@@ -14,6 +18,7 @@ from gobblin_dagster.constructs.sources.spark.column_planner import ColumnPlanne
 from gobblin_dagster.constructs.sources.spark.errors import spark_gone, spark_problem
 from gobblin_dagster.constructs.sources.spark.frames import Frames
 from gobblin_dagster.constructs.sources.spark.options import SparkOptions
+from gobblin_dagster.constructs.sources.spark.places import jdbc_table, would_load
 from gobblin_dagster.constructs.sources.spark.startpoints import column_start, snapshot_start
 from gobblin_dagster.constructs.sources.spark.table_history import (
     DeltaHistory,
@@ -24,7 +29,13 @@ from gobblin_dagster.constructs.sources.spark.table_history import (
 from gobblin_dagster.constructs.sources.work_units import require_replacement, state_problem
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import GobblinDagsterError, SourceError, StartpointError, UsageError
+from gobblin_dagster.core.errors import (
+    EnvironmentFaultError,
+    GobblinDagsterError,
+    SourceError,
+    StartpointError,
+    UsageError,
+)
 from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.utils.parallel import in_parallel
@@ -86,7 +97,18 @@ class SparkSource:
 
     def would_read(self, path: str) -> bool:
         # A `query` may compare what is new with what is published, so its tables and views are its own affair.
-        return self._options.would_load(path, self._context.base_dir)
+        names = {*self._options.datasets, "dataset"}
+        return any(would_load(self._options, path, self._context.base_dir, name) for name in names)
+
+    def server_tables(self, datasets: Collection[str]) -> Mapping[str, Collection[str]]:
+        base_dir, found = self._context.base_dir, dict[str, Collection[str]]()
+        for urn in datasets:
+            if (table := jdbc_table(self._options, base_dir, self._dataset(urn))) is None:
+                continue
+            url, name = table
+            with suppress(SQLAlchemyError, EnvironmentFaultError), make_engine(url, "of Spark").connect() as connection:
+                found |= {one: [text] for one, text in server_tables(connection, {urn: name}).items()}
+        return found
 
     def named_datasets(self) -> Sequence[str]:
         return ()
