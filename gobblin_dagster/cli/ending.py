@@ -20,8 +20,8 @@ _BUFFERED = frozenset({io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom})
 def end_process(code: int) -> NoReturn:
     """End this process with an exit code: exit handlers run, and what files hold in memory is written.
 
-    If Python would wait for a thread, or if standard output cannot be written, the process ends as Python ends it,
-    which waits, or says what is wrong.
+    If Python would wait for a thread, if standard output cannot be written, or if memory is too short for the search,
+    the process ends as Python ends it, which waits, or says what is wrong.
     """
     if any(one is not threading.main_thread() and not one.daemon for one in threading.enumerate()):
         sys.exit(code)
@@ -31,7 +31,11 @@ def end_process(code: int) -> NoReturn:
         sys.stderr.flush()
     except (OSError, ValueError):
         sys.exit(code)
-    for file in [found for found in gc.get_objects() if type(found) in _BUFFERED]:
+    try:
+        files = [found for found in gc.get_objects() if type(found) in _BUFFERED]
+    except MemoryError:
+        sys.exit(code)
+    for file in files:
         with suppress(OSError, ValueError):
             file.flush()
     os._exit(code)

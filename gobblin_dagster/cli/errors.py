@@ -10,7 +10,7 @@ from typing import TextIO
 
 import typer
 
-from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.memory import out_of_memory
 from gobblin_dagster.core.secrets import hidden
@@ -59,6 +59,11 @@ def describe(error: BaseException) -> tuple[str, str]:
 def _described(error: BaseException) -> tuple[str, str]:
     if isinstance(error, MemoryError):
         error = out_of_memory(error, "This command")
+    elif isinstance(error, RuntimeError) and "start new thread" in str(error):
+        error = EnvironmentFaultError(
+            problem="This command gets no more threads.",
+            hint="Raise its limit on processes (`ulimit -u`, `pids` of a container) or on memory (`ulimit -v`).",
+        )
     known = error if isinstance(error, GobblinDagsterError) else missing_package(error)
     if known is not None:
         return known.code, str(known)

@@ -105,12 +105,18 @@ def find_project(start: Path) -> Path:
     """
     try:
         here = start.resolve()
+        str(here).encode()
         for folder in (here, *here.parents):
             if (folder / PROJECT_FILE).is_file():
                 return folder
     except (OSError, RuntimeError) as error:  # RuntimeError: links that lead to each other
         why = error.strerror if isinstance(error, OSError) else "its links lead to each other"
         raise UsageError(problem=f"The folder {str(start)[:200]!r} cannot be looked into: {why}.") from error
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            problem=f"The path of the folder {str(here)[-200:]!r} is no UTF-8: states could not name its files.",
+            hint="Rename the folder, or one above it.",
+        ) from error
     raise UsageError(
         problem=f"No {PROJECT_FILE} in {start} or a folder above it.",
         hint="Change into a project, name one with `gobblin -C FOLDER ...`, or make one with `gobblin init NAME`.",

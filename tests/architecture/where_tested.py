@@ -26,7 +26,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "cli/commands/version.py": ("unit/cli/test_main.py", "command version"),
     "cli/confirm.py": ("unit/cli/commands/state/test_change.py", "there is no terminal to"),
     "cli/context.py": ("unit/cli/test_main.py", "gobblin_dagster.cli.main"),
-    "cli/errors.py": ("unit/cli/test_main.py", ""),
     "cli/lazy.py": ("unit/cli/test_main.py", ""),
     "warm/client.py": ("unit/warm/test_server.py", ""),
     "warm/process.py": ("unit/warm/test_server.py", ""),

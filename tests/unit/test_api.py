@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -102,6 +103,14 @@ def test_root_that_cannot_be_looked_into_is_refused(tmp_path: Path) -> None:
         open_project(tmp_path / "loop")
     with pytest.raises(UsageError, match=r"'aaaa.*cannot be looked into: File name too long"):
         open_project("a" * 5000)
+
+
+def test_root_whose_path_is_no_utf8_is_refused(tmp_path: Path) -> None:
+    latin = tmp_path / os.fsdecode(b"caf\xe9") / "project"
+    latin.mkdir(parents=True)
+    (latin / "gobblin.yaml").write_text("project: p")
+    with pytest.raises(UsageError, match=r"caf\\udce9/project' is no UTF-8.*Rename"):
+        open_project(latin)
 
 
 def test_arguments_of_the_wrong_type_are_named(root: Path, ran: GobblinProject) -> None:
