@@ -7,12 +7,16 @@ revisions.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import Column, Connection, MetaData, Table, Text, func, inspect, select
 
 from gobblin_dagster.core.errors import StorageError, StoreVersionError
+
+_ALEMBIC = threading.Lock()
+"""Alembic keeps the connection of the migration that runs in a global variable: two threads would share one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,8 @@ class RevisionChain:
         # Alembic reads its options through configparser, where a percent sign begins a reference.
         config.set_main_option("script_location", str(self.scripts).replace("%", "%%"))
         config.attributes["connection"] = connection
-        command.upgrade(config, self.newest)
+        with _ALEMBIC:
+            command.upgrade(config, self.newest)
 
     def _require_revision(self, connection: Connection, shown: str) -> None:
         """Raise StorageError if there are tables without a revision: the first migration would make them again."""

@@ -31,6 +31,7 @@ class Session:
     def __init__(self, root: Path, names: Sequence[str], store: StateStore | None, runner: TaskRunner | None) -> None:
         find_modules_in(root)
         self.project: Project = with_flows(open_project(root, names))
+        self._names = tuple(names)
         self._store = store
         self._given = runner
         self._spark: weakref.finalize[[], Session] | None = None
@@ -66,7 +67,9 @@ class Session:
         return self.project.clock.now()
 
     def job(self, name: str | None) -> JobSpec:
-        """Return a job by its name, which may be left out if the project has one job (UsageError)."""
+        """Return a job by its name, which may be left out if one job is meant, or the project has one (UsageError)."""
+        if name is None and len(self._names) == 1:
+            (name,) = self._names
         if name is not None:
             return self.project.job(name)
         jobs = self.project.jobs

@@ -175,6 +175,13 @@ def test_faults_of_other_jobs_do_not_matter_if_jobs_are_named(root: Path) -> Non
     assert open_project(root, jobs=["numbers"]).job("numbers").job == "numbers"
 
 
+def test_the_only_job_that_is_meant_need_not_be_named_again(root: Path) -> None:
+    (root / "jobs" / "more.yaml").write_text((root / "jobs" / "numbers.yaml").read_text().replace("numbers", "more"))
+    assert open_project(root, jobs=["numbers"]).plan().job == "numbers"
+    with pytest.raises(UsageError, match="has several jobs: more, numbers"):
+        open_project(root).plan()
+
+
 # -- check -------------------------------------------------------------------------------------------------------------
 def test_check_names_every_fault_of_every_file_and_shows_them(root: Path) -> None:
     (root / "jobs" / "one.yaml").write_text("job: one\nsuorce: {type: files}\n")

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, inspect
 
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.database.database import Database
@@ -49,3 +50,21 @@ def test_transaction_that_its_caller_does_not_commit_is_rolled_back(database: Da
         transaction.commit()
     with database.read() as connection:
         assert connection.exec_driver_sql("SELECT * FROM gobblin_former_bases").all() == [("/here",)]
+
+
+def test_threads_may_make_new_stores_at_once(tmp_path: Path) -> None:
+    at_once = threading.Barrier(4)
+
+    def tables(name: str) -> int:
+        at_once.wait(10)
+        database = Database(f"sqlite:///{tmp_path}/{name}.db", SystemClock(), CHAIN)
+        try:
+            with database.read() as connection:
+                return len(inspect(connection).get_table_names())
+        finally:
+            database.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        counts = list(pool.map(tables, "abcd"))
+    assert len(set(counts)) == 1
+    assert counts[0] > 5
