@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -115,7 +116,9 @@ def run(
 
             outcomes = for_each_job((job for job in chosen if not stop.is_set()), run_one)
     finally:
-        runner.close()
+        # Who does not wait for Spark's end is told all the same what became of the jobs.
+        with suppress(KeyboardInterrupt):
+            runner.close()
     results = outcomes.results
     if results:
         whole = [job.job for job in chosen if job.extract.reads_everything]

@@ -55,6 +55,8 @@ class LeaseKeeper:
         self._lost: set[str] = set()
         self._unsettled: set[str] = set()
         self._is_untold = False
+        self._is_unsure = False
+        """Whether the store may have granted leases that this keeper was not told of: Ctrl-C, or a lost answer."""
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name=f"leases of {job}", daemon=True)
@@ -67,23 +69,31 @@ class LeaseKeeper:
     def __exit__(
         self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
-        self._thread.join()
-        with self._lock:
-            ours = {urn: lease for urn, lease in self._held.items() if urn not in self._lost}
-            left = {urn: lease.epoch for urn, lease in ours.items() if kind is not None or urn in self._unsettled}
-        done = [lease for urn, lease in ours.items() if urn not in left]
+        is_told = False
         try:
-            if left:
-                self._store.leave_leases(self._job, left)
-            if done:
-                self._store.release_leases(self._job, done)
+            self._stop.set()
+            self._thread.join()
+            self._give_back(is_ended_by_error=kind is not None)
+            is_told = not self._is_untold
         except Exception as error:  # noqa: BLE001  # leases expire; the run's own result must not be hidden
             log.warning("Leases of job %r were not given back and will expire: %s", self._job, error)
-            self._is_untold = True
-        if self._is_untold:
-            # A process that stays (Dagster, the warm worker) would seem to work under these leases until they expire.
-            self._owner.note_end()
+        finally:
+            if not is_told:
+                # A process that stays (Dagster, the warm worker) would seem to work under these leases until they
+                # expire.
+                self._owner.note_end()
+
+    def _give_back(self, *, is_ended_by_error: bool) -> None:
+        with self._lock:
+            ours = {urn: lease for urn, lease in self._held.items() if urn not in self._lost}
+            left = {urn: lease.epoch for urn, lease in ours.items() if is_ended_by_error or urn in self._unsettled}
+        if self._is_unsure:
+            stored = self._store.load_leases(self._job)
+            left |= {urn: one.epoch for urn, one in stored.items() if one.owner == self._owner and urn not in ours}
+        if left:
+            self._store.leave_leases(self._job, left)
+        if done := [lease for urn, lease in ours.items() if urn not in left]:
+            self._store.release_leases(self._job, done)
 
     def acquire(self, urns: Collection[str]) -> LeaseGrant:
         """Acquire leases, in one transaction; may be called again for more datasets.
@@ -91,11 +101,13 @@ class LeaseKeeper:
         Raises:
             TransientError: the store cannot be reached.
         """
+        self._is_unsure = True
         grant = self._store.acquire_leases(self._job, urns, self._owner, self._ttl)
         with self._lock:
             self._held.update(grant.granted)
             self._lost.difference_update(grant.granted)
             self._unsettled.update(grant.inherited)
+        self._is_unsure = False
         return grant
 
     def settle(self, urns: Collection[str]) -> None:

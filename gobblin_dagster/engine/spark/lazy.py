@@ -44,8 +44,8 @@ class LazySparkRunner:
 
     @property
     def is_started(self) -> bool:
-        """True if Spark was started, or is being started."""
-        return self._thread is not None
+        """True if Spark was started, or is being started; False if it did not start."""
+        return self._thread is not None and self._error is None
 
     def start_early(self) -> None:
         """Begin to start what a small run needs; further calls do nothing."""
@@ -114,7 +114,7 @@ class LazySparkRunner:
             self._spark.close()
 
     def _has_spark(self) -> bool:
-        return self.is_started or has_session()
+        return self._thread is not None or has_session()
 
     def _start_spark(self) -> None:
         with self._lock:

@@ -53,6 +53,8 @@ MAX_CLOSURE_BYTES = 1 << 20
 """Plans above this size are sent as pack files on staging storage instead of in the task's code."""
 POLL_S = 0.2
 """Seconds between two looks at the checkpoints while Spark works."""
+STOP_S = 30.0
+"""Seconds in which Spark must stop; locally it takes less than one, a cluster may keep logs of events to write."""
 _LOG = logging.getLogger(__name__)
 
 _READING = {
@@ -155,7 +157,7 @@ class SparkRunner:
             frame = self.session.range(0, len(paths), 1, len(paths))
             rows = frame.mapInArrow(function, "number bigint, result string").collect()
         except Exception as error:
-            raise SparkLostError(problem=f"Spark lost commit steps: {said_by_spark(error).rstrip('.')}.") from error
+            raise SparkLostError(problem=f"Spark lost commit steps: {_why_lost(error)}.") from error
         return [result for _, result in sorted((row[0], row[1]) for row in rows)]
 
     def _tell_variables(self) -> None:
@@ -233,11 +235,28 @@ class SparkRunner:
     def close(self) -> None:
         """Stop a session that this runner started, without waiting for the JVM to end.
 
-        Raises nothing: what the run committed stays committed, even if the JVM died meanwhile and cannot be stopped.
+        Raises nothing: what the run committed stays committed, even if the JVM died meanwhile and cannot be stopped. A
+        JVM that does not answer (it is frozen, or collects garbage for ever) is killed after `STOP_S`, or when Ctrl-C
+        ends the wait. A server of Spark Connect is left alone then: it ends sessions that nobody uses.
         """
-        if self._owns_session:
-            with _without_trace():
-                stop_session(self.session)
+        if not self._owns_session:
+            return
+        is_ours = getattr(self.session, "_sc", None) is not None  # a session of Spark Connect has none
+        process = getattr(_Jvm.gateway, "proc", None) if is_ours else None
+        stopping = threading.Thread(target=self._stop, name="spark-stop", daemon=True)
+        stopping.start()
+        try:
+            stopping.join(STOP_S)
+        finally:
+            if stopping.is_alive():
+                _LOG.warning("Spark does not answer, so its end is not waited for.")
+                if process is not None:
+                    process.kill()
+                    stopping.join(STOP_S)
+
+    def _stop(self) -> None:
+        with _without_trace():
+            stop_session(self.session)
 
 
 def stop_session(session: SparkSession) -> None:
@@ -310,8 +329,14 @@ class _SparkJob:
             self._error = error
 
     def _lost(self) -> TaskFailure:
-        why = said_by_spark(self._error) if self._error else "no result came back"
-        return describe_failure(SparkLostError(problem=f"Spark lost this work unit: {why.rstrip('.')}."))
+        why = _why_lost(self._error) if self._error else "no result came back"
+        return describe_failure(SparkLostError(problem=f"Spark lost this work unit: {why}."))
+
+
+def _why_lost(error: Exception) -> str:
+    """Return why a Spark job failed; without a period at the end."""
+    gone = spark_gone(error)
+    return ("its JVM crashed or was killed" if gone else said_by_spark(error)).rstrip(".")
 
 
 def existing_session() -> SparkSession | None:
@@ -364,7 +389,8 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
         return SparkSession(context)
     except Exception as error:
         raise EnvironmentFaultError(
-            problem=f"Spark did not start: {error}.", hint=f"Its log is {log_file}; `gobblin doctor` checks Java."
+            problem=f"Spark did not start: {str(error).rstrip('.')}.",
+            hint=f"Its log is {log_file}; `gobblin doctor` checks Java.",
         ) from error
 
 

@@ -385,3 +385,13 @@ def test_interrupted_twice_the_json_has_each_job_and_what_the_first_one_publishe
     ]
     assert "stopped at once" in document["jobs"][1]["error"]["message"]
     assert "not begun" in document["jobs"][2]["error"]["message"]
+
+
+def test_interrupted_while_spark_ends_the_json_says_what_is_published(
+    cli: Cli, project: Path, inline: list[InlineRunner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(InlineRunner, "close", lambda self: signal.raise_signal(signal.SIGINT))
+    called = cli("run", "--output", "json")
+    document = json.loads(called.out)
+    assert (called.code, document["exit_code"]) == (0, 0)
+    assert [(job["job"], job["status"]) for job in document["jobs"]] == [("numbers", "succeeded")]

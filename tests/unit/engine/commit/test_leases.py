@@ -10,6 +10,7 @@ from gobblin_dagster.core.errors import DatasetBusyError, StorageError, Transien
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.state.files.store import FileStateStore
+from gobblin_dagster.state.store import LeaseGrant
 from gobblin_dagster.storage import MemoryStorage
 from tests.unit.engine.commit.world import JOB, Clock, World
 
@@ -153,3 +154,38 @@ def test_leases_of_unfinished_work_are_not_released_if_the_store_cannot_note_it(
         keeper.acquire(["a"])
         keeper.leave(["a"])
     assert store.acquire_leases(JOB, ["a"], SECOND, TTL).inherited == {"a"}
+
+
+class _Interrupted(FileStateStore):
+    """A store during one of whose calls Ctrl-C comes, before it does its work or after."""
+
+    def __init__(self, name: str, when: str) -> None:
+        super().__init__("/state", MemoryStorage(), Clock())
+        self.strike = (name, when)
+
+    def _struck(self, name: str, when: str) -> None:
+        if self.strike == (name, when):
+            self.strike = ("", "")
+            raise KeyboardInterrupt
+
+    def acquire_leases(self, job: str, urns: Collection[str], owner: LeaseOwner, ttl: timedelta) -> LeaseGrant:
+        self._struck("acquire", "before")
+        grant = super().acquire_leases(job, urns, owner, ttl)
+        self._struck("acquire", "after")
+        return grant
+
+    def release_leases(self, job: str, leases: Collection[Lease]) -> None:
+        self._struck("release", "before")
+        super().release_leases(job, leases)
+        self._struck("release", "after")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("name", ["acquire", "release"])
+def test_interrupt_while_leases_are_taken_or_given_back_keeps_no_dataset_from_later_runs(name: str, when: str) -> None:
+    store, owner = _Interrupted(name, when), LeaseOwner.current(f"{name}-{when}")
+    with pytest.raises(KeyboardInterrupt), LeaseKeeper(store, JOB, owner, TTL) as keeper:
+        keeper.acquire(["a"])
+    if name == "acquire":  # noted in the store, for other processes too
+        assert all(lease.is_left for lease in store.load_leases(JOB).values())
+    assert not store.acquire_leases(JOB, ["a"], SECOND, TTL).busy

@@ -42,3 +42,14 @@ def test_jobs_that_begin_at_once_start_one_spark() -> None:
     assert started is not None
     started.join()
     assert runner.starts == 1
+
+
+def test_spark_that_did_not_start_is_not_said_to_have_ended() -> None:
+    class Failing(LazySparkRunner):
+        def _start(self) -> None:
+            self._error = RuntimeError("no Java")
+
+    runner = Failing(SparkSpec(start="always"))
+    with suppress(RuntimeError):
+        runner.started()
+    assert not runner.is_started

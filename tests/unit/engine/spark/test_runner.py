@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -13,7 +14,8 @@ import pytest
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, SparkLostError
 from gobblin_dagster.core.secrets import remember
-from gobblin_dagster.engine.spark.runner import SparkRunner, _Jvm
+from gobblin_dagster.engine.spark import runner as module
+from gobblin_dagster.engine.spark.runner import SparkRunner, _Jvm, _SparkJob
 from gobblin_dagster.spec.project import SparkSpec
 
 
@@ -49,6 +51,51 @@ def test_session_that_was_closed_is_collected_without_the_lock_of_the_threads_th
     Answers.shutdown()
 
 
+def _frozen(monkeypatch: pytest.MonkeyPatch, **session: object) -> tuple[SparkRunner, list[str], threading.Event]:
+    """Return a runner whose JVM answers no call until it is killed, the list of its kills, and what ends the calls."""
+    ended, kills = threading.Event(), list[str]()
+
+    def kill() -> None:
+        kills.append("jvm")
+        ended.set()
+
+    monkeypatch.setattr(module, "STOP_S", 0.05, raising=False)
+    monkeypatch.setattr(_Jvm, "gateway", SimpleNamespace(proc=SimpleNamespace(kill=kill)))
+    frozen: Any = SimpleNamespace(stop=lambda: ended.wait(2), **session)
+    return SparkRunner(frozen, owns_session=True), kills, ended
+
+
+def test_jvm_that_is_frozen_when_the_run_ends_is_killed_and_a_server_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    runner, kills, _ = _frozen(monkeypatch, _sc=object())
+    runner.close()
+    assert kills == ["jvm"]
+    assert "Spark does not answer" in caplog.text
+    remote, kills, ended = _frozen(monkeypatch)
+    remote.close()
+    assert not kills
+    assert not ended.is_set()  # nobody waited for it
+    ended.set()
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_work_that_is_lost_with_the_jvm_is_told_as_that_and_not_by_the_call_that_failed(is_killed: bool) -> None:
+    def fail(*_: object) -> NoReturn:
+        cause = Py4JNetworkError("Answer from Java side is empty") if is_killed else None
+        raise RuntimeError("An error occurred while calling o119.collectToPython") from cause
+
+    job = _SparkJob(SimpleNamespace(range=fail), "{}", [["{}"]], inline=True)  # type: ignore[arg-type]
+    job.start()
+    assert not job.is_running(5)
+    told = job._lost().message
+    assert told.startswith(
+        "Spark lost this work unit: its JVM crashed or was killed. Run again"
+        if is_killed
+        else "Spark lost this work unit: An error occurred while calling o119.collectToPython. Run again"
+    )
+
+
 SUBMIT = """#!/bin/sh
 echo "$@" > "$SPARK_HOME/line"
 while [ "$1" != --properties-file ]; do shift; done
@@ -76,7 +123,7 @@ def test_secrets_of_spark_s_settings_stand_on_no_command_line(tmp_path: Path, mo
         "spark.hadoop.fs.s3a.endpoint": 'kanarie "\\é',
         "spark.hadoop.own.secret.key": "literally",
     }
-    with pytest.raises(EnvironmentFaultError, match="Spark did not start"):
+    with pytest.raises(EnvironmentFaultError, match=r"Spark did not start: [^.]*number\. Its log"):
         SparkRunner.start(SparkSpec(conf=conf | {"spark.ui.port": "1"}), None)
     line = (tmp_path / "line").read_text()
     assert "kanarie" not in line
