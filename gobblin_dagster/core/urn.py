@@ -65,3 +65,18 @@ class DatasetUrn:
     def from_key(cls, key: str) -> DatasetUrn:
         """Return the urn of a partition key or of a path segment."""
         return cls("" if key == _EMPTY else unquote(key))
+
+
+def table_name_of(dataset_urn: str) -> str:
+    """Return a dataset's name as part of a table's: letters and digits of ASCII, and `_` for all others."""
+    return "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in dataset_urn)
+
+
+def place_of(dataset_urn: str, place: str) -> str:
+    """Return a place of `PublisherTraits.keeps_rows_in`, in which `{dataset}` stands for a name, as that of a dataset.
+
+    Example:
+        >>> place_of("shop/web", "postgresql://db:5432/lake#public.n_{dataset}")
+        'postgresql://db:5432/lake#public.n_shop_web'
+    """
+    return place.replace("{dataset}", table_name_of(dataset_urn))

@@ -71,6 +71,7 @@ from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.traits import Widening
+from gobblin_dagster.core.urn import table_name_of
 from gobblin_dagster.database.engine import folder_hint
 from gobblin_dagster.spec.job import SpecModel
 
@@ -207,7 +208,7 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
         return _Database(options.url, options.url_env, self._context.base_dir, options.table)
 
     def _full_name(self, dataset_urn: str) -> str:
-        return self._options.table.replace("{dataset}", _identifier(dataset_urn))
+        return self._options.table.replace("{dataset}", table_name_of(dataset_urn))
 
     def _mode(self, view: PublishView) -> Mode:
         """Return the mode for this publication; one that joins an earlier publication always appends."""
@@ -689,10 +690,6 @@ def _check_columns(view: PublishView, what: str, names: Sequence[str]) -> None:
             f"it has {', '.join(there)}.",
             hint="Keep the column in the branch, or leave it out there.",
         )
-
-
-def _identifier(dataset_urn: str) -> str:
-    return "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in dataset_urn)
 
 
 def _first_line(error: DBAPIError) -> str:

@@ -9,6 +9,7 @@ from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.same_place import is_same_place
 from gobblin_dagster.core.traits import PublisherTraits
+from gobblin_dagster.core.urn import place_of
 from gobblin_dagster.engine.plan.model import DatasetPlan
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
 
@@ -72,14 +73,15 @@ def fresh_branches(before: DatasetState, homes: Mapping[str, Mapping[str, str]],
         base_dir: as there.
     """
     ever = {*before.totals.branch_rows} - {QUARANTINE_BRANCH}
-    known = [place for places in before.places.values() for place in places]
+    urn = before.dataset_urn
+    known = [place_of(urn, place) for places in before.places.values() for place in places]
     if not ever <= before.places.keys() or "" in known:
         return set()
 
     def is_fresh(name: str, holder: str, place: str) -> bool:
         if holder == "files":  # snapshots name them in whatever folder
             return name not in ever and name not in before.places
-        return place != "" and not any(is_same_place(place, one, base_dir) for one in known)
+        return place != "" and not any(is_same_place(place_of(urn, place), one, base_dir) for one in known)
 
     return {name for name, home in homes.items() if home and all(is_fresh(name, *one) for one in home.items())}
 
@@ -111,11 +113,15 @@ def _begun_now(before: DatasetState, homes: Mapping[str, Iterable[str]], newer: 
 
 def _moved(before: DatasetState, homes: Mapping[str, Mapping[str, str]], newer: str, base_dir: str) -> Iterator[str]:
     """Tell of branches that go on in another folder, table or topic of the same kind."""
+
+    def is_same(one: str, other: str) -> bool:
+        return is_same_place(place_of(before.dataset_urn, one), place_of(before.dataset_urn, other), base_dir)
+
     for name, home in homes.items():
         was = dict(zip(before.holders.get(name, ()), before.places.get(name, ()), strict=False))
         for kind, place in reversed([*home.items()]):
             former = was.get(kind)
-            if not former or not place or is_same_place(former, place, base_dir):
+            if not former or not place or is_same(former, place):
                 continue
             lacking = (
                 f"its older files stay in {former}, where snapshots name them"

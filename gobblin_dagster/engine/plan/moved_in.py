@@ -7,6 +7,7 @@ from functools import cache, partial
 
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.same_place import do_meet
+from gobblin_dagster.core.urn import place_of
 from gobblin_dagster.state.store import StateStore
 
 
@@ -30,9 +31,10 @@ def moved_in(
     """
     # Most datasets are at the same places, and a place may cost a look at its file.
     meet = cache(partial(do_meet, base=base_dir))
-    here = tuple(place for home in homes.values() for place in home.values() if place)
+    places = [place for home in homes.values() for place in home.values() if place]
     found = {}
     for urn, ours in states.items():
+        here = tuple(place_of(urn, place) for place in places)
         was = _places(ours, is_last=True)
         if not here or not was or meet(was, here):
             continue
@@ -63,4 +65,5 @@ def moved_in(
 def _places(state: DatasetState, *, is_last: bool = False) -> tuple[str, ...]:
     """Return where the rows of a dataset are, or where those of its last commit are."""
     lasts = {name: len(state.holders[name]) for name in state.holders if is_last}
-    return tuple(place for name, places in state.places.items() for place in places[: lasts.get(name)] if place)
+    held = [place for name, places in state.places.items() for place in places[: lasts.get(name)] if place]
+    return tuple(place_of(state.dataset_urn, place) for place in held)

@@ -45,9 +45,10 @@ def judge_rewind(
     if before is None or plan.begin is None or plan.problem or not plan.startpoints or not plan.has_work:
         return plan
     again = before.committed.minus(plan.begin)
-    if not again.ranges:
-        return plan
     try:
+        _require_known(plan, before, traits)
+        if not again.ranges:
+            return plan
         _require_order(plan, traits, in_parts)
         # Rows of a commit that a person abandoned may be where the state knows of none.
         is_abandoned = store.load_sequences(before.job, {SequenceState.ABORTED}, [plan.dataset_urn], limit=1)
@@ -56,6 +57,20 @@ def judge_rewind(
         return _judged(plan, before, again, held, store, is_limited)
     except (StartpointError, CorruptRecordError) as error:
         return dataclasses.replace(plan, work_units=(), problem=str(error), code=error.code)
+
+
+def _require_known(plan: DatasetPlan, before: DatasetState, traits: Mapping[str, PublisherTraits]) -> None:
+    """Raise StartpointError if a dataset was reset whose rows are to be replaced: nobody knows which files hold them."""
+    if any(before.committed.ranges.values()) or all(one.on_rewind != "replace" for one in plan.startpoints):
+        return
+    rows = before.totals.branch_rows
+    if held := [name for name, one in traits.items() if one.on_again == _APPEND and rows.get(name)]:
+        raise _error(
+            plan,
+            f"the dataset was reset, and its state does not tell any more which rows of branch {held[0]!r} would be "
+            "replaced. Set it with --on-rewind append (rows that are there come twice); or set one at the former "
+            "watermark, which `gobblin state history` shows, and this one after the next run",
+        )
 
 
 def _require_order(plan: DatasetPlan, traits: Mapping[str, PublisherTraits], in_parts: bool) -> None:

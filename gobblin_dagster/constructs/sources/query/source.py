@@ -114,7 +114,8 @@ class QuerySource:
                 # One row with a year mistyped must not make the future the end: what a run leaves for later counts.
                 horizon = look(tables, {table.urn: table}, now)
                 ends += [end for end, _ in caps(self._options, relation, table.urn, ends[0], horizon)]
-            ends = [max(today, min(ends, default=today))]
+            settled = today - (self._cursor.span(self._options.lag) if self._options.lag else 0)
+            ends = [max(settled, min(ends, default=settled))]
         require_reached(self._cursor, mark, ends)
 
     def _mark_behind(

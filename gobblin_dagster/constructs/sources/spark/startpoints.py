@@ -37,7 +37,8 @@ def column_start(
             if ends and ends[0] > today:
                 # One row with a year mistyped must not make the future the end: what a run leaves for later counts.
                 ends += [end for end, _ in ColumnPlanner(options, now).caps(column, ends[0])]
-            ends = [max(today, min(ends, default=today))]
+            settled = today - (cursor.span(options.lag) if options.lag else 0)
+            ends = [max(settled, min(ends, default=settled))]
         if type(position) is cursor.watermark_type:  # else the engine says which type it expects
             require_reached(cursor, position, ends)
         return position

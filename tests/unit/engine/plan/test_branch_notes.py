@@ -184,6 +184,20 @@ def test_table_by_another_name_needs_no_word(tmp_path: Path, monkeypatch: pytest
     assert planned(tmp_path, job(8, one(url))).notes == ()
 
 
+@pytest.mark.parametrize(("was", "now"), [("n_{dataset}", "n_a"), ("n_a", "n_{dataset}"), ("{dataset}", "main.a")])
+def test_table_that_is_named_with_and_without_its_dataset_is_one(tmp_path: Path, was: str, now: str) -> None:
+    """It counted as new: what a startpoint with `--on-rewind replace` read again was in it twice."""
+
+    def table(name: str) -> dict[str, Any]:
+        return {"name": "all", "publisher": {"type": "sql_table", "url": "sqlite:///t.db", "table": name}}
+
+    run(tmp_path, job(5, table(was)))
+    assert planned(tmp_path, job(8, table(now))).notes == ()
+    assert "goes on in" in str(planned(tmp_path, job(8, table("other"))).notes)
+    wish(tmp_path, job(8, table(now)), Oldest(), on_rewind="replace")
+    assert "whose rows a run cannot replace" in planned(tmp_path, job(8, table(now))).problem
+
+
 def test_branch_that_is_new_after_a_reset_gets_all_rows(tmp_path: Path) -> None:
     run(tmp_path, job(5, {"name": "old"}))
     with store_of(tmp_path, job(5, {"name": "old"})) as store:

@@ -11,11 +11,12 @@ from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.startpoint import Oldest, OnRewind, Specific
 from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.engine.maintenance.compact import compact
+from gobblin_dagster.engine.maintenance.state_change import apply_change, plan_reset
 from gobblin_dagster.spec.job import JobSpec
 from tests.unit.engine.jobs import by_urn, job_spec, project, published, run
 from tests.unit.engine.parts import parts_job
 from tests.unit.engine.plan.test_startpoint_keys import ids
-from tests.unit.engine.plan.test_startpoints import planned, state, waiting, wish
+from tests.unit.engine.plan.test_startpoints import planned, state, store_of, waiting, wish
 
 
 def job(rows: int, **parts: Any) -> JobSpec:
@@ -76,6 +77,20 @@ def test_replace_takes_the_files_of_the_rows_out_of_the_snapshot(tmp_path: Path,
     wish(tmp_path, more, Specific("12"), on_rewind="replace")
     run(tmp_path, more)
     assert published(tmp_path, more, "a") == list(range(14))
+
+
+def test_replace_after_a_reset_is_refused_until_the_watermark_is_back(tmp_path: Path) -> None:
+    """The state does not know what was published: the rows came twice, without a word."""
+    spec = grown(tmp_path, 4, 12)
+    with store_of(tmp_path, spec) as store:
+        apply_change(store, plan_reset(store.load_dataset_states("numbers")["a"], who="anna", why="", now=store.now()))
+    wish(tmp_path, spec, Specific("4"), on_rewind="replace")
+    assert "the dataset was reset" in planned(tmp_path, spec).problem
+    wish(tmp_path, spec, Specific("12"), on_rewind="refuse")
+    run(tmp_path, spec)
+    wish(tmp_path, spec, Specific("4"), on_rewind="replace")
+    assert by_urn(run(tmp_path, spec))["a"].rows_read == 8
+    assert published(tmp_path, spec, "a") == list(range(12))
 
 
 def test_replace_of_a_part_of_a_file_is_refused(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +211,20 @@ def test_position_up_to_a_row_that_is_dated_far_ahead_is_refused_too(
     wish(tmp_path, spec, Specific("2013-01-05" if kind == "date" else "2013-01-05T06"), URN)
     assert run(tmp_path, spec).exit_code == 0
     assert ids(tmp_path, spec) == [5]
+
+
+@pytest.mark.parametrize(("days_ago", "is_refused"), [(0, True), (29, True), (31, False)])
+def test_position_in_the_time_that_lag_waits_for_is_refused(
+    tmp_path: Path, orders: sqlite3.Connection, days_ago: int, is_refused: bool
+) -> None:
+    """Rows before it that come until then, for which `lag` waits, were never read."""
+    at = datetime.now(UTC) - timedelta(days=days_ago)
+    spec = job("at", "timestamp", lag="30d")
+    wish(tmp_path, spec, Specific(at.isoformat()), URN)
+    assert ("it lies beyond the end, 20" in planned(tmp_path, spec, URN).problem) is is_refused
+    # Behind the last row, whenever it came, nothing that exists is skipped.
+    orders.execute("INSERT INTO orders VALUES (6, ?, NULL)", (f"{at:%Y-%m-%d %H:%M:%S.%f}",))
+    assert planned(tmp_path, spec, URN).problem == ""
 
 
 def test_position_in_an_empty_table_is_refused(tmp_path: Path, orders: sqlite3.Connection) -> None:
