@@ -60,7 +60,7 @@ def judge_rewind(
 
 
 def _require_known(plan: DatasetPlan, before: DatasetState, traits: Mapping[str, PublisherTraits]) -> None:
-    """Raise StartpointError if a dataset was reset whose rows are to be replaced: nobody knows which files hold them."""
+    """Raise StartpointError if rows of a reset dataset are to be replaced: nobody knows which files hold them."""
     if any(before.committed.ranges.values()) or all(one.on_rewind != "replace" for one in plan.startpoints):
         return
     rows = before.totals.branch_rows
