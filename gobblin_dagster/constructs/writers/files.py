@@ -111,10 +111,18 @@ def refuse_negative_scale(schema: pa.Schema, construct: str, context: ConstructC
             raise convert_error(problem, construct, context)
 
 
-def refuse_lists_of_none(schema: pa.Schema, construct: str, context: ConstructContext) -> None:
-    """Raise ConvertError for lists of a fixed size of 0: Arrow writes them to Parquet and cannot open the file."""
+def refuse_size_of_none(schema: pa.Schema, construct: str, context: ConstructContext) -> None:
+    """Raise ConvertError for lists and bytes of a fixed size of 0.
+
+    Arrow writes such lists to Parquet and cannot open the file; bytes it refuses, with a size of 0 in its words.
+    """
+
+    def has_none(kind: pa.DataType) -> bool:
+        is_list = bool(pa.types.is_fixed_size_list(kind)) and kind.list_size == 0
+        return is_list or (bool(pa.types.is_fixed_size_binary(kind)) and kind.byte_width == 0)
+
     for field in schema:
-        if has_part(field.type, lambda kind: pa.types.is_fixed_size_list(kind) and kind.list_size == 0):
+        if has_part(field.type, has_none):
             problem = f"column {field.name!r}: the format cannot hold {field.type}; leave it out, or use `to_json`"
             raise convert_error(problem, construct, context)
 

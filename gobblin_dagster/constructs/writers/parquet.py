@@ -14,7 +14,7 @@ from gobblin_dagster.constructs.writers.files import (
     FileOptions,
     FileWriter,
     refuse_deep,
-    refuse_lists_of_none,
+    refuse_size_of_none,
     refuse_negative_scale,
 )
 from gobblin_dagster.constructs.writers.parquet_encoding import choose_encodings, dictionary_columns
@@ -57,7 +57,7 @@ class ParquetWriter(FileWriter):
         super().__init__(options, context, writer_context, "parquet")
         refuse_deep(self._partitioner.schema, MAX_LEVELS, self._construct, context, a_list=2)
         refuse_negative_scale(self._partitioner.schema, self._construct, context)
-        refuse_lists_of_none(self._partitioner.schema, self._construct, context)
+        refuse_size_of_none(self._partitioner.schema, self._construct, context)
         self._compression = options.compression
         self._is_choosing = options.encoding == "auto"
         level = options.compression_level

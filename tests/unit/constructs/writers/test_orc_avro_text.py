@@ -203,6 +203,27 @@ def test_orc_refuses_fractions_before_1970_which_spark_and_hive_cannot_read(valu
         write_all(make(OrcWriter, where(rows.schema)), rows)
 
 
+@pytest.mark.parametrize(
+    ("kind", "first", "last"),
+    [
+        (pa.timestamp("s"), -9223372036, 9223372036),
+        (pa.timestamp("ms", "UTC"), -9223372036_000, 9223372036_854),
+        (pa.timestamp("us"), -9223372036_000000, 9223372036_854775),
+    ],
+    ids=["s", "ms", "us"],
+)
+def test_orc_takes_the_times_that_arrow_reads_back_and_no_others(kind: pa.DataType, first: int, last: int) -> None:
+    def rows(*times: int) -> pa.Table:
+        return pa.table({"t": pa.array([[one, None] for one in times], pa.list_(pa.int64())).cast(pa.list_(kind))})
+
+    read = orc.ORCFile(io.BytesIO(_bytes(OrcWriter, rows(first, last)))).read()
+    assert read["t"].cast(pa.list_(kind)).to_pylist() == rows(first, last)["t"].to_pylist()
+    a_second = {"s": 1, "ms": 1000, "us": 1_000_000}[kind.unit]
+    for beyond in (first - a_second, last + 1):
+        with pytest.raises(ConvertError, match="column 't' has times before 1677-09-21 or after 2262-04-11, which Arr"):
+            write_all(make(OrcWriter, where(rows(0).schema)), rows(0, beyond))
+
+
 def test_orc_keeps_whole_seconds_before_1970_and_days_as_days() -> None:
     rows = pa.table(
         {

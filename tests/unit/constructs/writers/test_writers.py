@@ -501,9 +501,10 @@ def test_struct_with_two_fields_of_one_name_is_refused_at_every_depth(
 
 
 @pytest.mark.parametrize("wrap", [lambda kind: kind, LISTS, STRUCTS], ids=["itself", "lists", "structs"])
-def test_parquet_refuses_lists_of_no_items_which_nobody_opens(wrap: Callable[[pa.DataType], pa.DataType]) -> None:
-    with pytest.raises(ConvertError, match=r"column 'x': .* cannot hold .*\[0\].*; leave it out, or use"):
-        make(ParquetWriter, where(pa.schema([("id", pa.int64()), ("x", wrap(pa.list_(pa.int8(), 0)))])))
+def test_parquet_refuses_lists_of_no_items_and_values_of_no_bytes(wrap: Callable[[pa.DataType], pa.DataType]) -> None:
+    for kind in (pa.list_(pa.int8(), 0), pa.binary(0)):
+        with pytest.raises(ConvertError, match=r"column 'x': .* cannot hold .*\[0\].*; leave it out, or use"):
+            make(ParquetWriter, where(pa.schema([("id", pa.int64()), ("x", wrap(kind))])))
 
 
 @pytest.mark.parametrize("wrap", [LISTS, STRUCTS], ids=["lists", "structs"])
