@@ -356,12 +356,13 @@ class CsvReader:
 
     def _arrow_reader(self, text: pa.NativeFile | Again, schema: pa.Schema) -> Any:
         options, encoding = self._options, self._options.encoding
-        if options.quote and encoding != "utf-8":
+        is_counted = options.quote is not None or options.escape is not None
+        if is_counted and encoding != "utf-8":
             text, encoding = pa.transcoding_input_stream(_native(text), encoding, "utf8"), "utf-8"
-        if options.quote:
+        if is_counted:
             self._quotes = QuoteCounter(text, options.delimiter, options.quote, options.escape)
         return arrow_csv.open_csv(
-            _native(self._quotes if options.quote else text),
+            _native(self._quotes if is_counted else text),
             read_options=arrow_csv.ReadOptions(
                 use_threads=False,
                 block_size=self._block_bytes,

@@ -19,13 +19,13 @@ from gobblin_dagster.core.utils.text import lift_limit_of_csv
 
 
 class QuoteCounter:
-    """Passes on a stream of UTF-8, for `pa.PythonFile`, and checks its quotes."""
+    """Passes on a stream of UTF-8, for `pa.PythonFile`, and checks its quotes, if it has any."""
 
-    def __init__(self, stream: pa.NativeFile | Again, delimiter: str, quote: str, escape: str | None) -> None:
+    def __init__(self, stream: pa.NativeFile | Again, delimiter: str, quote: str | None, escape: str | None) -> None:
         self.closed = False
         self._stream = stream
-        self._quote, self._escape = quote.encode(), (escape or "").encode()
-        self._ends = f"{delimiter}{quote}\r\n".encode()
+        self._quote, self._escape = (quote or "").encode(), (escape or "").encode()
+        self._ends = f"{delimiter}{quote or ''}\r\n".encode()
         """Bytes that may follow a closing quote, or come before an opening one."""
         self._complete = {b"\r", b"\n", self._escape}
         """Last bytes of files that get no line end: an escape would take it as its own."""
@@ -49,7 +49,7 @@ class QuoteCounter:
         r"""Return the next bytes; the last line gets an end if it has none, and `\r\n` is in one block.
 
         Without the end, pyarrow takes an empty last value behind a quoted one as quoted too: as a text, not as null.
-        Between two blocks it (26.0.1) leaves the line feed out, inside of quotes too.
+        Between two blocks it (26.0.1) leaves the line feed out, inside of quotes and behind an escape too.
         """
         data, self._held = self._held, b""
         data += self._stream.read(size - len(data))
@@ -62,7 +62,7 @@ class QuoteCounter:
         if data and not self._is_odd:
             self._is_odd = self._has_closed and data[0] not in self._ends
             self._has_closed = False
-            if self._quote in data:
+            if self._quote and self._quote in data:
                 self._look_at(self._before + data)
         self._before = (self._before + data[-2:])[-2:]
         return data

@@ -65,6 +65,17 @@ def test_line_feed_of_a_value_is_kept_wherever_a_block_ends(
     assert table.column("b").to_pylist() == ["x\r\ny", "\r\n", "\r"]
 
 
+@pytest.mark.parametrize("block_bytes", range(16, 36))
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_line_end_behind_an_escape_is_read_alike_wherever_a_block_ends(
+    tmp_path: Path, encoding: str, block_bytes: int
+) -> None:
+    (tmp_path / "day.csv").write_bytes(b"a\r\n123456789012345678\\\r\n1234567\r\n2\\\\\r\n".decode().encode(encoding))
+    options = {"quote": None, "escape": "\\", "encoding": encoding, "columns": {"a": "string"}}
+    table = read_csv(tmp_path, "day.csv", block_bytes=block_bytes, **options)
+    assert table["a"].to_pylist() == ["123456789012345678\r", "1234567", "2\\"]
+
+
 @pytest.mark.parametrize("block_bytes", [24, 1 << 20])
 @pytest.mark.parametrize(
     ("data", "options"),
