@@ -12,8 +12,8 @@ from gobblin_dagster.constructs.types.arrow_json import (
     first_too_large,
     json_problem,
     read_days,
-    require_decimals,
     require_end,
+    require_kept,
 )
 from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_text
 from gobblin_dagster.constructs.types.shapes import Shape, arrow_shape
@@ -91,7 +91,7 @@ class JsonTextConverter(EachRowConverter):
             ),
         )
         given = block.to_pybytes()
-        found = require_decimals(table, given).column("r").combine_chunks()
+        found = require_kept(table, given).column("r").combine_chunks()
         if len(found) != len(texts):
             raise pa.ArrowInvalid(f"found {len(found)} objects in {len(texts)} texts")
         require_end(given)

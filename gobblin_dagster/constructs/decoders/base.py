@@ -19,8 +19,8 @@ from gobblin_dagster.constructs.types.arrow_json import (
     first_too_large,
     json_problem,
     read_days,
-    require_decimals,
     require_end,
+    require_kept,
 )
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
@@ -184,7 +184,7 @@ def _read_wrapped(values: list[bytes], kind: pa.DataType) -> pa.Array:
     )
     reading = arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1)
     table = arrow_json.read_json(pa.BufferReader(text), read_options=reading, parse_options=parsing)
-    rows = require_decimals(table, text).column("v").combine_chunks()
+    rows = require_kept(table, text).column("v").combine_chunks()
     if len(rows) != len(values):
         raise DecodeError("is not one JSON object")
     require_end(text)

@@ -25,7 +25,7 @@ from gobblin_dagster.constructs.formats.json_blocks import Split, blocks
 from gobblin_dagster.constructs.formats.json_sample import JsonSample, JsonWidening
 from gobblin_dagster.constructs.formats.jsonl_published import PublishedJsonLines
 from gobblin_dagster.constructs.types.arrow import dates_as_texts, has_part, holds_infinite, leaves
-from gobblin_dagster.constructs.types.arrow_json import first_unfit, json_problem, require_decimals, spelled, too_large
+from gobblin_dagster.constructs.types.arrow_json import first_unfit, json_problem, require_kept, spelled, too_large
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly, shape_of_text
 from gobblin_dagster.constructs.types.nesting import MAX_LEVELS
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
@@ -290,7 +290,8 @@ def _read_as(text: bytes, schema: pa.Schema, unexpected: str) -> pa.Table:
         read_options=arrow_json.ReadOptions(use_threads=False, block_size=block.size() + 1),
         parse_options=arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
     )
-    return require_decimals(table, text)
+    # What types are inferred from is read again with them.
+    return table if unexpected == "infer" else require_kept(table, text)
 
 
 def _require_text(text: bytes, rows_before: int) -> None:

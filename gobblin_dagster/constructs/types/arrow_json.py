@@ -39,6 +39,10 @@ _TOO_LARGE: Mapping[pa.DataType, int] = {
 _LONGEST_NUMBER = 100
 """Characters of a number, and of its field, in a message."""
 _INFINITE = re.compile(rb'("(?:[^"\\]|\\.)*+")|-(?=NaN\b)|\bInf\b')
+_OFFSET = re.compile(r"[:T ]\d\d(?:\.\d+)?(?:Z|[+-]\d\d(?::?\d\d)?)$")
+"""The end of a time with an offset, as pyarrow takes it."""
+_MAY_BE_OFFSET = re.compile(rb'[:T ]\d\d(?:\.\d+)?(?:Z|[+-]\d\d(?::?\d\d)?)"|\\u00')
+"""The same in JSON, which may write any of its letters as `\\u005a`."""
 _GOES_ON = re.compile(rb'(?:\}|null)\s*,\s*"')
 """Behind the end of a record, or of a field in it."""
 
@@ -66,17 +70,19 @@ def _place(path: str, within: str) -> str:
     return "it" if path == within else f"field {path.removeprefix(f'{within}/').replace('/', '.')!r}"
 
 
-def require_decimals(table: pa.Table, text: bytes) -> pa.Table:
-    """Return a table that pyarrow read from JSON objects; raise ArrowInvalid if a decimal is another number there.
+def require_kept(table: pa.Table, text: bytes) -> pa.Table:
+    """Return a table that pyarrow read from JSON objects; raise ArrowInvalid if a decimal or a time is another there.
 
     It takes a `misfit_decimal`, and (26.0.1) lets numbers wrap around that have an exponent, or more digits before
-    their point than there is room for.
+    their point than there is room for. Of a time with an offset, a column without a zone gets the time in UTC.
     """
     for name, column in zip(table.column_names, table.columns, strict=True):
         if (at := misfit_decimal(column)) is not None:
             raise pa.ArrowInvalid(f"Column({name}) {str(column[at])[:80]} has more digits than {column.type} holds")
-    kinds = {kind for kind in parts_of(table.schema.types) if pa.types.is_decimal(kind)}
-    if kinds and _may_wrap(text, min(MOST_DIGITS[kind.bit_width] - kind.scale for kind in kinds)):
+    parts = {*parts_of(table.schema.types)}
+    kinds = {kind for kind in parts if pa.types.is_decimal(kind)}
+    may_wrap = bool(kinds) and _may_wrap(text, min(MOST_DIGITS[kind.bit_width] - kind.scale for kind in kinds))
+    if may_wrap or (any(map(_is_wall_time, parts)) and _MAY_BE_OFFSET.search(text)):
         record = pa.struct(list(table.schema))
         for row in _objects(text):
             _require_fit(row, record, "")
@@ -256,3 +262,9 @@ def _require_fit(value: Any, kind: pa.DataType, path: str) -> None:
         is_number = isinstance(value, Decimal) or NUMBER.fullmatch(value)
         if is_number and not fits_decimal(Decimal(value), kind):
             raise pa.ArrowInvalid(f"Column({path}) {str(value)[:80]} has more digits than {kind} holds")
+    elif _is_wall_time(kind) and isinstance(value, str) and _OFFSET.search(value):
+        raise pa.ArrowInvalid(f"Column({path}) {value[:80]} has an offset, and {kind} has no zone; declare `timestamp`")
+
+
+def _is_wall_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind)) and kind.tz is None

@@ -22,9 +22,9 @@ class OrcWriter(FileWriter):
     """Write ORC, for Hive and related systems.
 
     ORC has neither unsigned integers nor times of day; they are refused, as are fractions of seconds before 1970.
-    Timestamps are read back in nanoseconds, those with a zone in UTC; times beyond 1677 to 2262 are refused. Measured on one thread of a busy machine, 336,776
-    flights in one file: snappy 0.34 s and 8.3 MB, zlib 0.55 s and 5.9 MB, zstd 0.62 s and 6.2 MB, lz4 0.34 s and 11.1
-    MB; Parquet with snappy took 0.27 s and 5.7 MB in the same run.
+    Timestamps are read back in nanoseconds, those with a zone in UTC; times beyond 1677 to 2262 are refused. Measured
+    on one thread of a busy machine, 336,776 flights in one file: snappy 0.34 s and 8.3 MB, zlib 0.55 s and 5.9 MB, zstd
+    0.62 s and 6.2 MB, lz4 0.34 s and 11.1 MB; Parquet with snappy took 0.27 s and 5.7 MB in the same run.
 
     Source: gobblin-orc `GobblinOrcWriter`. Differs: takes columns, not Avro records.
     """

@@ -14,8 +14,8 @@ from gobblin_dagster.constructs.writers.files import (
     FileOptions,
     FileWriter,
     refuse_deep,
-    refuse_size_of_none,
     refuse_negative_scale,
+    refuse_size_of_none,
 )
 from gobblin_dagster.constructs.writers.parquet_encoding import choose_encodings, dictionary_columns
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext

@@ -146,6 +146,12 @@ def test_number_with_more_digits_than_its_decimal_is_not_altered() -> None:
         _convert(JsonTextConverter, options, ['{"a": 1}', '{"a": "99999"}'])
 
 
+def test_time_with_an_offset_is_not_altered_to_fit_a_column_without_a_zone() -> None:
+    options = {"column": "v", "columns": {"a": "timestamp_ntz"}}
+    with pytest.raises(ConvertError, match=r"field 'a' .* has an offset, and timestamp\[us\] has no zone"):
+        _convert(JsonTextConverter, options, ['{"a": "2024-01-01T01:00:00+01:00"}'])
+
+
 def test_json_null_is_null_wherever_it_stands() -> None:
     options = {"column": "v", "columns": {"a": "int64"}}
     assert _convert(JsonTextConverter, options, ["null", '{\n"a":\r\n1}', " null ", None]) == [None, 1, None, None]

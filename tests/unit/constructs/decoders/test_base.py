@@ -121,6 +121,17 @@ def test_infinity_is_kept_beside_a_decimal_and_what_is_nested_too_deep_is_a_bad_
         sys.setrecursionlimit(limit)
 
 
+def test_time_with_an_offset_is_not_altered_to_fit_a_column_without_a_zone() -> None:
+    decoder = JsonDecoder({"x": "timestamp_ntz"})
+    with pytest.raises(
+        DecodeError, match=r"field 'x' \S+\+01:00 has an offset, and timestamp\[us\] has no zone"
+    ) as caught:
+        decode_batch(
+            decoder, [b'{"x": "2024-01-01T01:00:00"}', b'{"x": "2024-01-01T01:00:00+01:00"}'], null_where_bad=False
+        )
+    assert caught.value.index == 1
+
+
 def test_number_with_more_digits_than_its_decimal_is_not_altered() -> None:
     decoder = JsonDecoder({"x": "decimal(5,2)", "day": "date"})
     with pytest.raises(DecodeError, match="has more digits than") as caught:

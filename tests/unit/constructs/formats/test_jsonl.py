@@ -253,6 +253,23 @@ def test_number_with_more_digits_than_its_decimal_is_not_altered(tmp_path: Path,
         read_lines(tmp_path, "day.jsonl", columns={"p": [{"x": "decimal(5,2)"}]})
 
 
+@pytest.mark.parametrize("bad", ["01:02:03+05:30", "01:02Z", "01:02:03.5-0530", "01+05", "01:02:03\\u005a"])
+def test_time_with_an_offset_is_not_altered_to_fit_a_column_without_a_zone(tmp_path: Path, bad: str) -> None:
+    columns = {"p": [{"x": "timestamp_ntz"}], "z": "timestamp", "day": "date"}
+    good = (
+        '{"p": [{"x": "2024-02-29 01:02:03.5"}], "z": "2024-02-29T01:02:03+05:30", "day": "2024-02-29", "t": "01:02Z"}'
+    )
+    put(tmp_path, day_jsonl=f'{good}\n{{"p": [null, {{"x": "2024-02-29T{bad}"}}], "day": "2024-02-29"}}\n'.encode())
+    with pytest.raises(
+        ExtractError, match=r"row 2: field 'p.\[\].x' 2024-02-29T01\S+ has an offset, and timestamp\[us\] has"
+    ):
+        read_lines(tmp_path, "day.jsonl", columns=columns, infer=True)
+    put(tmp_path, day_jsonl=f"{good}\n".encode())
+    assert read_lines(tmp_path, "day.jsonl", columns=columns).column("p").to_pylist() == [
+        [{"x": datetime(2024, 2, 29, 1, 2, 3, 500000)}]
+    ]
+
+
 def test_no_decimal_wraps_around(tmp_path: Path) -> None:
     lines = f'{{"p": [{{"x": "1e3"}}]}}\n{{"p": [null, {{"x": {"9" * 26}}}]}}\n'
     put(tmp_path, day_jsonl=lines.encode())
