@@ -17,6 +17,10 @@ _NESTED = re.compile(r"\$\{[^{}]*\$\{[^{}]*\}[^{}]*\}?")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MAX_DEPTH = 50
 """The most references inside of referred values; more mean a circle."""
+MAX_BROUGHT = 10_000_000
+"""The most characters that references may bring into a job, with `_A_REFERENCE` for each reference: 50 keys of two
+references to the next one would bring 2^50 texts."""
+_A_REFERENCE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,8 @@ class Entries:
     """Keys that other values refer to."""
     lists: frozenset[str] = frozenset()
     """Environment variables whose values hold a comma."""
+    brought: int = 0
+    """Characters that references brought so far."""
 
     def inherit(self, further: Iterable[Entry]) -> None:
         """Add entries of a file that is farther away; existing entries win."""
@@ -81,7 +87,10 @@ class Entries:
                 problems.append(f"{match[0]!r} refers to a key that no file has; {nearest_key(name, raw)}")
             elif depth == 0:
                 problems.append(f"{match[0]!r} refers to itself in a circle")
+            elif self.brought > MAX_BROUGHT:
+                problems.append(f"the references in it, and before it, bring more than {MAX_BROUGHT:,} characters")
             else:
+                self.brought += _A_REFERENCE + len(raw[name].text)
                 self.referred.add(name)
                 return self._resolved(raw[name].text, raw, problems, depth - 1)
             return ""

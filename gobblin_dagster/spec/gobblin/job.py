@@ -86,6 +86,8 @@ class _Conversion:
         """Keys that user-defined classes read (`keys` in `classes` of gobblin.yaml)."""
         self._own_given: dict[str, Entry] = {}
         self._own_taken: set[str] = set()
+        self._unknown = 0
+        """Number of keys that nobody knows."""
         self._rests: dict[int, str] = {}
         """For each branch, the part of its final folder after the part that all branches share."""
 
@@ -117,7 +119,8 @@ class _Conversion:
             self._own_given[entry.key] = entry
         if not known:
             if entry.key not in self._own_keys | referred:
-                self._fault(entry, f"is no key that is known; {lookup.hint_for(entry.key)}")
+                self._fault(entry, f"is no key that is known; {lookup.hint_for(entry.key, self._unknown)}")
+                self._unknown += 1
             return
         if known[0].name.endswith("*"):
             name, scope = known[0].name, None

@@ -15,6 +15,9 @@ OWN_TABLE = "<table>"
 _NO_FILES = "console"
 """The only built-in writer that `writer(*)` does not include, as it writes no files."""
 
+MAX_HINTS = 100
+"""The most unknown keys whose nearest known one is looked for: messages name no more faults of a file."""
+_PAGE = "see docs/reference/gobblin-keys.md"
 MAX_BRANCHES = 1_000
 """The most branches of a job: an index has at most three digits."""
 _INDEXED = re.compile(r"(?P<name>.+)\.(?P<index>0|[1-9]\d{0,2})")
@@ -45,12 +48,19 @@ def split(key: str) -> tuple[str, int | None]:
     return key, None
 
 
-def hint_for(key: str) -> str:
-    """Return a hint for an unknown key."""
+def hint_for(key: str, earlier: int) -> str:
+    """Return a hint for an unknown key.
+
+    Args:
+        key: the key.
+        earlier: how many other ones got a hint; beyond `MAX_HINTS`, nobody reads them, and each takes milliseconds.
+    """
+    if earlier >= MAX_HINTS:
+        return _PAGE
     match = _INDEXED.fullmatch(key)
     name = match["name"] if match else key
     hint = nearest(name, (known for known in BY_NAME if not known.endswith("*")), 0.75)  # they share words
-    return hint if hint.startswith("did") else "see docs/reference/gobblin-keys.md"
+    return hint if hint.startswith("did") else _PAGE
 
 
 def fields_of(slot: str, type_name: str) -> Iterator[str]:

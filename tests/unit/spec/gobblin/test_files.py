@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.spec.gobblin import entries, lookup
 from gobblin_dagster.spec.gobblin.hocon import read_hocon
 from gobblin_dagster.spec.load import job_files
 from tests.unit.spec.gobblin.files import KAFKA, faults, faults_of, load, load_file, write
@@ -65,6 +66,23 @@ def test_references_that_lead_nowhere_are_told_all_at_once(tmp_path: Path) -> No
     assert "7 job.description: '${env:A-B}' names no environment variable" in found
     assert any("there are no system properties here" in fault for fault in found)
     assert any("5 a: '${" in fault and "in a circle" in fault for fault in found)
+
+
+def test_references_that_bring_more_than_any_job_needs_are_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entries, "MAX_BROUGHT", 10_000)
+    keys = "".join(f"k{number}=${{k{number + 1}}}${{k{number + 1}}}\n" for number in range(18))
+    found = faults(tmp_path, KAFKA + "k18=x\njob.description=${k0}\n" + keys)
+    assert "6 job.description: the references in it, and before it, bring more than 10,000 characters" in found
+    assert load(tmp_path, KAFKA + "job.description=" + "${k0}" * 9 + f"\nk0={'x' * 900}\n").spec.description
+
+
+def test_hints_are_given_for_as_many_unknown_keys_as_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "MAX_HINTS", 1)
+    found = faults(tmp_path, KAFKA + "job.nam=x\njob.nme=x\n")
+    assert "5 job.nam: is no key that is known; did you mean 'job.name'?" in found
+    assert "6 job.nme: is no key that is known; see docs/reference/gobblin-keys.md" in found
 
 
 def test_variable_that_is_not_set_is_told_with_the_key(tmp_path: Path) -> None:
