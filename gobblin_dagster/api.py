@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         InvalidUrnError,
         QuarantinedError,
         RangeOverlapError,
+        SequenceChangedError,
         SourceError,
         SparkLostError,
         SpecError,
@@ -313,6 +314,7 @@ __all__ = [
     "RunStatus",
     "S3Storage",
     "Scheme",
+    "SequenceChangedError",
     "SequenceState",
     "SequenceStatus",
     "SessionRunner",
@@ -416,8 +418,8 @@ _HOMES: Mapping[str, str] = {
         "CommitConflictError CommitStateUnknownError ConvertError CopyNotSupportedError CorruptRecordError "
         "DataQualityError DatasetBusyError EnvironmentFaultError ExtractError ForkBranchMismatchError "
         "GobblinDagsterError GroupHeldBackError InvalidSpecError InvalidUrnError QuarantinedError "
-        "RangeOverlapError SourceError SparkLostError SpecError SpecFault StagedFileLostError StaleEpochError "
-        "StartpointError StepRefusedError StorageError StoreVersionError TaskLostError TerminalError "
+        "RangeOverlapError SequenceChangedError SourceError SparkLostError SpecError SpecFault StagedFileLostError "
+        "StaleEpochError StartpointError StepRefusedError StorageError StoreVersionError TaskLostError TerminalError "
         "TransientError UnfinishedSequenceError UsageError WatermarkMovedError WatermarkTypeError WorkerDiedError "
         "WorkingStateError"
     ),

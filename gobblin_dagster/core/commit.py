@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import SequenceChangedError
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import PolicyOutcome, QueueStats, TaskFailure
@@ -150,12 +151,15 @@ class StoredSequence:
     """Whether its materialization was reported to Dagster."""
 
 
-def wrong_state(sequence: StoredSequence, expected: Collection[SequenceState]) -> str:
-    """Return what is wrong with a sequence that is in none of the expected states; empty if it is in one."""
-    if sequence.state in expected:
-        return ""
-    ended = "it was abandoned meanwhile, or another run undid it: " if sequence.state is SequenceState.ABORTED else ""
-    return f"{ended}expected state {' or '.join(sorted(expected))}, got {sequence.state}"
+def require_state(sequence: StoredSequence, expected: Collection[SequenceState]) -> None:
+    """Raise SequenceChangedError if a sequence is in none of the expected states."""
+    if sequence.state not in expected:
+        raise SequenceChangedError(
+            dataset_urn=sequence.dataset_urn,
+            sequence_id=sequence.id,
+            expected=tuple(sorted(expected)),
+            found=sequence.state.value,
+        )
 
 
 @dataclass(frozen=True, slots=True)

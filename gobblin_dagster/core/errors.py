@@ -38,6 +38,7 @@
     │   ├── StaleEpochError         our lease was taken over
     │   ├── WatermarkMovedError     the compare-and-swap on the watermark's version failed
     │   ├── UnfinishedSequenceError a stored sequence must be recovered first
+    │   ├── SequenceChangedError    another run or a person ended our sequence
     │   ├── GroupHeldBackError      another dataset of the run failed, and all are published together
     │   └── RangeOverlapError       a range would be committed twice
     ├── CommitStateUnknownError look before retrying
@@ -658,6 +659,27 @@ class UnfinishedSequenceError(CommitConflictError):
     def message(self) -> str:
         why = f" It could not be finished: {self.reason}" if self.reason else ""
         return f"Dataset {self.dataset_urn!r} has the unfinished commit sequence {self.sequence_id}.{why}"
+
+
+@dataclass(eq=False, kw_only=True)
+class SequenceChangedError(CommitConflictError):
+    """Another run, or a person, ended a commit sequence or put it aside before this run could go on with it."""
+
+    code: ClassVar[str] = "sequence-changed"
+    remedy: ClassVar[str] = (
+        "See `gobblin commit show {sequence_id}`, then run again: what is not published is read again."
+    )
+    sequence_id: str
+    expected: tuple[str, ...]
+    """The states in which it could go on."""
+    found: str
+
+    def message(self) -> str:
+        why = {"aborted": ": it was abandoned, or undone", "quarantined": ": it waits for a person"}.get(self.found, "")
+        return (
+            f"Dataset {self.dataset_urn!r}: commit sequence {self.sequence_id} was ended or put aside meanwhile by "
+            f"another run or a person{why}; expected {' or '.join(self.expected)}, got {self.found}."
+        )
 
 
 @dataclass(eq=False, kw_only=True)

@@ -175,7 +175,8 @@ class StateStore(Protocol):
         Raises:
             StaleEpochError: `epoch` is not the current epoch of the dataset's lease.
             WatermarkMovedError: the dataset's version is not the sequence's `version_read`.
-            CorruptRecordError: the sequence is unknown, or its state is neither PREPARED nor COMMITTED.
+            SequenceChangedError: its state is neither PREPARED nor COMMITTED.
+            CorruptRecordError: the sequence is unknown.
             CommitStateUnknownError: the answer was lost. Load the sequence to see its state before doing anything else.
         """
 
@@ -189,8 +190,8 @@ class StateStore(Protocol):
             items: (id of the sequence, epoch, effect), at least one.
 
         Raises:
-            StaleEpochError, WatermarkMovedError, CorruptRecordError, CommitStateUnknownError: as `commit`, for any of
-                them.
+            StaleEpochError, WatermarkMovedError, SequenceChangedError, CorruptRecordError, CommitStateUnknownError: as
+                `commit`, for any of them.
         """
 
     def record(self, sequence: StoredSequence, epoch: int, effect: CommitEffect) -> None:

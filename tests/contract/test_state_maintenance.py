@@ -24,6 +24,7 @@ from gobblin_dagster.core.dataset_state import DatasetState, Totals
 from gobblin_dagster.core.errors import (
     CorruptRecordError,
     DatasetBusyError,
+    SequenceChangedError,
     UnfinishedSequenceError,
     UsageError,
     WatermarkMovedError,
@@ -192,7 +193,7 @@ def test_commit_of_a_sequence_that_was_abandoned_meanwhile_says_so(store: StateS
     epoch = store.acquire_leases(JOB, ["a"], OWNER, TTL).granted["a"].epoch
     store.start_abort(late.id, epoch, "abandoned")
     store.finish_abort(late.id, epoch)
-    with pytest.raises(CorruptRecordError, match="abandoned meanwhile, or another run undid it: expected state prep"):
+    with pytest.raises(SequenceChangedError, match="it was abandoned, or undone; expected prepared, got aborted"):
         store.commit(late.id, epoch, late.effect)
 
 

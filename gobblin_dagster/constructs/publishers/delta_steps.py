@@ -130,6 +130,8 @@ class AppendToDeltaStep:
                     table.create_write_transaction([], "append", table.schema(), commit_properties=marks)
             except deltalake.exceptions.CommitFailedError:
                 return False
+            except FileNotFoundError:
+                raise  # a file that tells the columns of a new table; other tries do not find it either
             except (deltalake.exceptions.DeltaError, OSError) as error:
                 raise _failed(self.location, self.commit.dataset_urn, error) from error
             return True

@@ -174,7 +174,11 @@ class AppendToIcebergStep:
 
     def _new_table(self) -> Any:
         """Make the table for the note that its first commit is abandoned."""
-        self._create(unified_schema(self.table, self.commit.paths))
+        try:
+            schema = unified_schema(self.table, self.commit.paths)
+        except FileNotFoundError:  # a run that is frozen may move its files here later; the next commit adds columns
+            schema = pa.schema([])
+        self._create(schema)
         return self._load()
 
     def _is_over(self, table: Any) -> bool:

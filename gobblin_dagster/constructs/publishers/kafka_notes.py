@@ -18,8 +18,21 @@ TOPIC_ID = "gobblin-topic-id"
 _TRANSACTION_MS = 15 * 60 * 1000
 """Brokers' default limit for a transaction; the rows of one publication must be sent within it."""
 _AGAIN_S = 0.05
-_ENDING_S = 30.0
+ENDING_S = 30.0
 """Least time for the end of a transaction that a killed run left open: brokers write to all of its partitions."""
+
+
+_PARTS_OF_ID = 5
+
+
+def transactional_id(key: str) -> str:
+    """Return the transactional id of who wrote the note with this key: a branch's, without the id of a commit.
+
+    Example:
+        >>> transactional_id("gobblin/job/a/all/clicks/0731b301"), transactional_id("gobblin/job/a/all/clicks")
+        ('gobblin/job/a/all/clicks', 'gobblin/job/a/all/clicks')
+    """
+    return "/".join(key.split("/")[:_PARTS_OF_ID])
 
 
 def new_producer(connection: KafkaConnection, name: str) -> Any:
@@ -82,9 +95,8 @@ def commit_notes(
             if was_ended:
                 problem = f"transactions on topic {commits_topic} do not end; one of: {', '.join(sorted(hidden))[:500]}"
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, problem))
-            for key in hidden:
-                if key.startswith("gobblin/"):
-                    new_producer(connection, key).init_transactions(max(connection.timeout_s, _ENDING_S))
+            for name in {transactional_id(key) for key in hidden if key.startswith("gobblin/")}:
+                new_producer(connection, name).init_transactions(max(connection.timeout_s, ENDING_S))
             was_ended = True
             deadline = time.monotonic() + connection.timeout_s
         time.sleep(_AGAIN_S)

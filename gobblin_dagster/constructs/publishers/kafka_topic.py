@@ -21,7 +21,13 @@ from gobblin_dagster.constructs.clients.kafka import (
     topic_ids,
     topic_place,
 )
-from gobblin_dagster.constructs.publishers.kafka_notes import TOPIC_ID, CommitNote, commit_notes, new_producer
+from gobblin_dagster.constructs.publishers.kafka_notes import (
+    ENDING_S,
+    TOPIC_ID,
+    CommitNote,
+    commit_notes,
+    new_producer,
+)
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
     TablePublisher,
@@ -240,7 +246,7 @@ class SendToKafkaStep:
         try:
             self._make_commits_topic()
             producer = new_producer(self.connection, self._name)
-            producer.init_transactions(self.connection.timeout_s)
+            producer.init_transactions(max(self.connection.timeout_s, ENDING_S))
             producer.begin_transaction()
             _produce(producer, self.commits_topic, self._abandoned_name, "abandoned", [])
             commit_all(producer, self.connection.timeout_s)

@@ -314,6 +314,8 @@ class LoadSqlTableStep:
             raise StepRefusedError(step=self.describe(), problem=problem) from error
         table = self._table(schema) if schema is not None else None
         with self._connection() as connection:
+            if _NO_TABLE in self._noted_tables(connection):  # before the table is made, or gets columns
+                raise abandoned_error(self, LEDGER)
             if table is not None and schema is not None:
                 there = _columns(connection, table) or {}
                 if problem := unfit_columns(connection.dialect.name, schema.names, there):

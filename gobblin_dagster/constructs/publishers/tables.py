@@ -197,14 +197,18 @@ def unfit_type(writer: str) -> str:
 
 
 def open_parquet(path: str) -> pq.ParquetFile:
-    """Open a published file; reads only its footer until rows are asked for. Raises OSError."""
+    """Open a published file; reads only its footer until rows are asked for. Raises OSError, StorageError."""
     files, (inside,) = arrow_files([path])
     try:
         opened = files.open_input_file(inside)
     except FileNotFoundError as error:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error  # Arrow's has no file name
-    # With pre-buffering, the whole file would be kept in memory.
-    return pq.ParquetFile(opened, pre_buffer=False)
+    try:
+        # With pre-buffering, the whole file would be kept in memory.
+        return pq.ParquetFile(opened, pre_buffer=False)
+    except pa.ArrowInvalid as error:
+        problem = f"the file is damaged: {str(error).rstrip('.')}"
+        raise StorageError(operation="read", path=path, problem=problem) from error
 
 
 def batches_of(paths: Sequence[str], rows: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from gobblin_dagster.engine.maintenance.table_files import names_in_tables
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import load_step_types
 from gobblin_dagster.state.store import StateStore
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -115,7 +118,13 @@ def _forbid(store: StateStore, stored: StoredSequence) -> None:
     """Keep a run that is only frozen from doing the steps when it wakes: their rows are read again by then."""
     try:
         steps = decode_sequence(stored, store.places).steps
-    except (CorruptRecordError, StepRefusedError):
+    except (CorruptRecordError, StepRefusedError) as error:
+        log.warning(
+            "No table or topic could note that commit %s is abandoned: %s If a run was frozen while it published, "
+            "end it.",
+            stored.id,
+            error,
+        )
         return
     for step in steps:
         if isinstance(step, CanBeForbidden):

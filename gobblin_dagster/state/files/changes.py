@@ -5,11 +5,11 @@ They check and compute, and change no file. None means that nothing has to be wr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from gobblin_dagster.core.commit import WAITING, CommitEffect, SequenceState, StoredSequence, wrong_state
+from gobblin_dagster.core.commit import WAITING, CommitEffect, SequenceState, StoredSequence, require_state
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import (
     CorruptRecordError,
@@ -77,7 +77,7 @@ def commit(head: DatasetHead, epoch: int, effect: CommitEffect) -> DatasetHead |
     sequence = _sequence(head)
     if sequence.state is SequenceState.COMMITTED:
         return None
-    _require_state(sequence, {SequenceState.PREPARED})
+    require_state(sequence, {SequenceState.PREPARED})
     _require_epoch(head, epoch)
     _require_successor(sequence, effect.after)
     _require_version(head, sequence.version_read)
@@ -137,7 +137,7 @@ def finish_abort(head: DatasetHead, epoch: int) -> DatasetHead | None:
 def quarantine(head: DatasetHead, reason: str) -> DatasetHead:
     """Set an unfinished sequence to QUARANTINED."""
     sequence = _sequence(head)
-    _require_state(sequence, WAITING)
+    require_state(sequence, WAITING)
     return _with(head, replace(sequence, state=SequenceState.QUARANTINED, reason=reason))
 
 
@@ -187,7 +187,7 @@ def _flip(
     """Set the state of a sequence, and its reason if one is given; None if it has the state already."""
     _require_epoch(head, epoch)
     sequence = _sequence(head)
-    _require_state(sequence, {before, after})
+    require_state(sequence, {before, after})
     if sequence.state is after:
         return None
     return _with(head, replace(sequence, state=after, reason=sequence.reason if reason is None else reason))
@@ -209,11 +209,4 @@ def _require_successor(sequence: StoredSequence, after: DatasetState) -> None:
     if got != expected:
         raise CorruptRecordError(
             what=f"Commit sequence {sequence.id}", problem=f"expected the state of {expected}, got that of {got}"
-        )
-
-
-def _require_state(sequence: StoredSequence, expected: Collection[SequenceState]) -> None:
-    if problem := wrong_state(sequence, expected):
-        raise CorruptRecordError(
-            what=f"Commit sequence {sequence.id} of dataset {sequence.dataset_urn!r}", problem=problem
         )

@@ -24,7 +24,6 @@ from gobblin_dagster.core.commit import (
     SequenceState,
     StoredSequence,
     body_digest,
-    wrong_state,
 )
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UnfinishedSequenceError, WatermarkMovedError
@@ -120,14 +119,6 @@ def lock_all(connection: Connection, sequence_ids: Collection[str]) -> dict[str,
         if sequence_id not in found:
             raise CorruptRecordError(what=f"Commit sequence {sequence_id}", problem="the state store does not hold it")
     return found
-
-
-def require_state(sequence: StoredSequence, expected: Collection[SequenceState]) -> None:
-    """Raise CorruptRecordError if the sequence is in another state."""
-    if problem := wrong_state(sequence, expected):
-        raise CorruptRecordError(
-            what=f"Commit sequence {sequence.id} of dataset {sequence.dataset_urn!r}", problem=problem
-        )
 
 
 def set_state(connection: Connection, sequence_id: str, state: SequenceState, reason: str | None = None) -> None:

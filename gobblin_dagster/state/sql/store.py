@@ -24,6 +24,7 @@ from gobblin_dagster.core.commit import (
     SequenceState,
     StoredSequence,
     body_digest,
+    require_state,
 )
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CommitStateUnknownError, CorruptRecordError
@@ -198,7 +199,7 @@ class SqlStateStore:
             if not left:
                 return
             for sequence, _, _ in left:
-                sql_sequences.require_state(sequence, {SequenceState.PREPARED})
+                require_state(sequence, {SequenceState.PREPARED})
             sql_sequences.commit(connection, left, self._places)
             _commit(transaction, left[0][0])
 
@@ -232,14 +233,14 @@ class SqlStateStore:
         with self._write() as connection:
             sequence = sql_sequences.lock(connection, sequence_id)
             sql_leases.require_epoch(connection, sequence.job, sequence.dataset_urn, epoch)
-            sql_sequences.require_state(sequence, {before, after})
+            require_state(sequence, {before, after})
             if sequence.state is before:
                 sql_sequences.set_state(connection, sequence_id, after, reason)
 
     def quarantine(self, sequence_id: str, reason: str) -> None:
         with self._write() as connection:
             sequence = sql_sequences.lock(connection, sequence_id)
-            sql_sequences.require_state(sequence, WAITING)
+            require_state(sequence, WAITING)
             sql_sequences.set_state(connection, sequence_id, SequenceState.QUARANTINED, reason)
 
     def abandon(self, sequence_id: str, epoch: int, reason: str) -> None:
@@ -249,7 +250,7 @@ class SqlStateStore:
         with self._write() as connection:
             sequence = sql_sequences.lock(connection, sequence_id)
             sql_leases.require_epoch(connection, sequence.job, sequence.dataset_urn, epoch)
-            sql_sequences.require_state(sequence, {SequenceState.QUARANTINED, SequenceState.PREPARED})
+            require_state(sequence, {SequenceState.QUARANTINED, SequenceState.PREPARED})
             if sequence.state is SequenceState.QUARANTINED:
                 sql_sequences.forget_redo_failures(connection, sequence_id)
                 sql_sequences.set_state(connection, sequence_id, SequenceState.PREPARED)

@@ -203,15 +203,19 @@ def test_broker_that_is_away_is_a_clear_failure_and_the_next_run_makes_good(
     assert "cannot publish to Kafka topic away" in result.datasets[0].failures[0].message
 
 
-def test_notes_behind_the_transaction_of_a_killed_run_count(tmp_path: Path, broker: KafkaBroker) -> None:
-    """Brokers hide them until that transaction ends, which the next plan waits for, and then makes happen."""
-    broker.new_topic("behind")
-    to_topic = publisher(broker, "behind")
+@pytest.mark.parametrize(("topic", "commit"), [("behind", ""), ("behind-abandoned", "/" + "0" * 32)])
+def test_notes_behind_the_transaction_of_a_killed_run_count(
+    tmp_path: Path, broker: KafkaBroker, topic: str, commit: str
+) -> None:
+    """Brokers hide them until that transaction, or that of `abandon`, ends: the next plan waits for it, and ends it."""
+    broker.new_topic(topic)
+    to_topic = publisher(broker, topic)
     run(tmp_path, table_job(to_topic, {"c": {"rows": 5}}))
-    killed = broker.producer(transactional_id="gobblin/numbers/other/all/behind")
+    name = f"gobblin/numbers/other/all/{topic}"
+    killed = broker.producer(transactional_id=name)
     killed.init_transactions(30)
     killed.begin_transaction()
-    killed.produce("behind.commits", b"0", b"gobblin/numbers/other/all/behind")
+    killed.produce(f"{topic}.commits", b"0", (name + commit).encode())
     killed.flush(30)
 
     rows = {"c": {"rows": 9}}
@@ -219,7 +223,7 @@ def test_notes_behind_the_transaction_of_a_killed_run_count(tmp_path: Path, brok
     rows = {"c": {"rows": 12}}
     result = run(tmp_path, table_job(to_topic | {"timeout_s": 3}, rows))
     assert result.status is RunStatus.SUCCEEDED, result.datasets[0].failures
-    assert numbers(broker, "behind") == list(range(12))
+    assert numbers(broker, topic) == list(range(12))
     with pytest.raises(KafkaException, match="fenced"):
         killed.commit_transaction(30)
 

@@ -24,11 +24,12 @@ from gobblin_dagster.constructs.publishers.iceberg_steps import (
 from gobblin_dagster.constructs.publishers.kafka_topic import SendToKafkaStep
 from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep, SqlTablePublisher
 from gobblin_dagster.constructs.publishers.tables import TableCommit
-from gobblin_dagster.core.commit import CanBeForbidden, SequenceState
+from gobblin_dagster.core.commit import CanBeForbidden, CommitSequence, SequenceState
 from gobblin_dagster.core.errors import StepRefusedError, StorageError
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.committer import Committer
+from gobblin_dagster.engine.commit.step_runner import StepRunner
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.maintenance.abandon import abandon_sequence
 from gobblin_dagster.engine.maintenance.sequence_status import sequence_status
@@ -172,6 +173,41 @@ def test_run_that_wakes_after_its_commit_was_abandoned_loads_nothing(
     assert table_ids(tmp_path) == list(range(30))
 
 
+def test_run_that_wakes_after_its_first_commit_was_abandoned_makes_no_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen: list[LoadSqlTableStep] = []
+
+    def freeze(self: LoadSqlTableStep, _: Storage) -> None:
+        frozen.append(self)
+        raise OSError("frozen")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LoadSqlTableStep, "execute", freeze)
+        run(tmp_path, rows(10))
+    frozen[0].forbid()
+    with pytest.raises(StepRefusedError, match="gobblin_commits notes that this commit was abandoned"):
+        frozen[0].execute(LocalStorage())
+    assert query(tmp_path, "SELECT name FROM sqlite_master WHERE type = 'table'") == [("gobblin_commits",)]
+
+
+def test_damaged_staged_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    execute = LoadSqlTableStep.execute
+    damaged: list[str] = []
+
+    def damage(self: LoadSqlTableStep, storage: Storage) -> None:
+        damaged.append(self.commit.paths[0])
+        Path(damaged[0]).write_bytes(b"PAR1 and no more")
+        execute(self, storage)
+
+    monkeypatch.setattr(LoadSqlTableStep, "execute", damage)
+    (result,) = run(tmp_path, rows(10)).datasets
+    (failure,) = result.failures
+    assert failure.code == "storage"
+    assert f"cannot read {damaged[0]}: the file is damaged: " in failure.message
+    assert failure.message.rstrip().endswith(".")
+
+
 @pytest.mark.parametrize("in_transaction", [True, False])
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("step", [AppendToDeltaStep, AppendToIcebergStep, MergeIntoDeltaStep, MergeIntoIcebergStep])
@@ -238,6 +274,35 @@ def test_run_that_wakes_after_its_commit_was_abandoned_adds_no_files(
     assert read() == list(range(30))
 
 
+@pytest.mark.parametrize("backend", ["iceberg", "delta"])
+def test_run_that_wakes_before_it_has_moved_the_files_of_an_abandoned_first_commit_adds_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    """There is no table yet to take the note, and no file that tells its columns."""
+    publisher, read = file_table(tmp_path, backend)
+    job = table_job(publisher, {"c": {"rows": 10}})
+    frozen: list[tuple[StepRunner, CommitSequence]] = []
+
+    def freeze(self: StepRunner, sequence: CommitSequence, **_: Any) -> tuple[int, int]:
+        frozen.append((self, sequence))
+        raise OSError("frozen")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StepRunner, "roll_forward", freeze)
+        run(tmp_path, job)
+    opened = project(tmp_path, job)
+    with closing(opened.open_store()) as store:
+        (waiting,) = store.load_sequences(job.job, {SequenceState.PREPARED})
+        states = [abandon_sequence(opened, store, waiting.id).state for _ in range(2)]
+    assert states[-1] is SequenceState.ABORTED
+    assert run(tmp_path, job).status is RunStatus.SUCCEEDED
+    (runner, sequence), *_ = frozen
+    with pytest.raises(StepRefusedError, match=r"notes that this commit was abandoned|knows a later transaction"):
+        runner.roll_forward(sequence, verify_content=False)
+    assert run(tmp_path, table_job(publisher, {"c": {"rows": 20}})).status is RunStatus.SUCCEEDED
+    assert read() == list(range(20))
+
+
 @pytest.mark.parametrize("backend", ["iceberg", "delta", "sql_table"])
 def test_commit_that_a_killed_command_began_to_abandon_is_not_taken_for_done(
     tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch
@@ -280,6 +345,7 @@ def test_damaged_file_of_the_first_commit_keeps_nobody_from_abandoning(
 ) -> None:
     publisher, read = file_table(tmp_path, "delta" if step is AppendToDeltaStep else "iceberg")
     job = table_job(publisher, {"c": {"rows": 10}})
+    monkeypatch.setattr(tables, "TRIES", 2)
     with monkeypatch.context() as patched:
         patched.setattr(step, "execute", _killed)
         run(tmp_path, job)

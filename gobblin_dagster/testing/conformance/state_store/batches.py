@@ -9,7 +9,7 @@ import pytest
 
 from gobblin_dagster.core.commit import CommitEffect, SequenceState, StoredSequence
 from gobblin_dagster.core.errors import (
-    CorruptRecordError,
+    SequenceChangedError,
     StaleEpochError,
     UnfinishedSequenceError,
     WatermarkMovedError,
@@ -104,12 +104,12 @@ class Batches(OpensStore):
         assert ending_of(store, batch[1][0]) is SequenceState.PREPARED
 
     def test_commit_all_refuses_a_sequence_that_was_given_up(self, store: StateStore) -> None:
-        """`commit_all` with one ABORTING sequence raises CorruptRecordError, and does not commit it."""
+        """`commit_all` with one ABORTING sequence raises SequenceChangedError, and does not commit it."""
         batch = _batch(store)
         store.prepare_all(batch)
         store.start_abort(batch[1][0].id, batch[1][1], "gave up")
 
-        with pytest.raises(CorruptRecordError, match="aborting"):
+        with pytest.raises(SequenceChangedError, match="aborting"):
             store.commit_all(_effects(batch))
 
         assert "b" not in store.load_dataset_states(JOB)

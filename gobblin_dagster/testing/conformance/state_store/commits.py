@@ -9,6 +9,7 @@ import pytest
 from gobblin_dagster.core.commit import CommitEffect, SequenceState
 from gobblin_dagster.core.errors import (
     CorruptRecordError,
+    SequenceChangedError,
     StaleEpochError,
     UnfinishedSequenceError,
     WatermarkMovedError,
@@ -201,7 +202,7 @@ class Commits(OpensStore):
 
     @pytest.mark.parametrize("end", ["aborting", "aborted", "quarantined"])
     def test_commit_of_a_sequence_that_was_given_up_is_refused_whole(self, store: StateStore, end: str) -> None:
-        """`commit` of a sequence that was given up raises CorruptRecordError with its state, and changes nothing."""
+        """`commit` of a sequence that was given up raises SequenceChangedError with its state, and changes nothing."""
         seq = sequence("one")
         epoch = take(store).epoch
         store.prepare(seq, epoch)
@@ -213,7 +214,7 @@ class Commits(OpensStore):
             store.finish_abort(seq.id, epoch)
         before = contents(store)
 
-        with pytest.raises(CorruptRecordError, match=end):
+        with pytest.raises(SequenceChangedError, match=end):
             store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq)))
 
         assert contents(store) == before
@@ -244,7 +245,7 @@ class Commits(OpensStore):
         )
 
         won = commit is None
-        assert won == isinstance(abort, CorruptRecordError)
+        assert won == isinstance(abort, SequenceChangedError)
         assert ending_of(store, seq) is (SequenceState.COMMITTED if won else SequenceState.ABORTING)
         assert bool(store.load_dataset_states(JOB)) == bool(store.load_snapshot(JOB, urn)) == won
 

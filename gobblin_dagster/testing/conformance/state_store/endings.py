@@ -9,7 +9,7 @@ import pytest
 
 from gobblin_dagster.core.commit import CommitEffect, SequenceState
 from gobblin_dagster.core.errors import (
-    CorruptRecordError,
+    SequenceChangedError,
     StaleEpochError,
 )
 from gobblin_dagster.state.store import StateStore
@@ -78,27 +78,27 @@ class Endings(OpensStore):
         assert ending_of(store, seq) is SequenceState.ABORTING
 
     def test_a_committed_sequence_can_neither_be_aborted_nor_quarantined(self, store: StateStore) -> None:
-        """After COMMIT, `start_abort`, `finish_abort` and `quarantine` raise CorruptRecordError and change nothing."""
+        """After COMMIT, `start_abort`, `finish_abort`, `quarantine` raise SequenceChangedError and change nothing."""
         seq = publish(store, "one")
         epoch = take(store).epoch
         before = contents(store)
 
-        with pytest.raises(CorruptRecordError, match="committed"):
+        with pytest.raises(SequenceChangedError, match="committed"):
             store.start_abort(seq.id, epoch, "gave up")
-        with pytest.raises(CorruptRecordError, match="committed"):
+        with pytest.raises(SequenceChangedError, match="committed"):
             store.finish_abort(seq.id, epoch)
-        with pytest.raises(CorruptRecordError, match="committed"):
+        with pytest.raises(SequenceChangedError, match="committed"):
             store.quarantine(seq.id, "gave up")
 
         assert contents(store) == before
 
     def test_an_abort_cannot_end_before_it_began(self, store: StateStore) -> None:
-        """`finish_abort` of a PREPARED sequence raises CorruptRecordError."""
+        """`finish_abort` of a PREPARED sequence raises SequenceChangedError."""
         seq = sequence("one")
         epoch = take(store).epoch
         store.prepare(seq, epoch)
 
-        with pytest.raises(CorruptRecordError, match="prepared"):
+        with pytest.raises(SequenceChangedError, match="prepared"):
             store.finish_abort(seq.id, epoch)
 
         assert ending_of(store, seq) is SequenceState.PREPARED
@@ -145,7 +145,7 @@ class Endings(OpensStore):
         assert stored is not None
         assert (stored.state, stored.redo_failures, stored.reason) == (SequenceState.PREPARED, 0, "no schema")
         store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq)))
-        with pytest.raises(CorruptRecordError, match="committed"):
+        with pytest.raises(SequenceChangedError, match="committed"):
             store.retry(seq.id, epoch)
 
     def test_abandoned_sequence_lets_its_dataset_go_on(self, store: StateStore) -> None:
@@ -171,12 +171,12 @@ class Endings(OpensStore):
         ids=["prepared", "aborting", "committed"],
     )
     def test_only_a_quarantined_sequence_is_abandoned(self, store: StateStore, bring: Callable[..., None]) -> None:
-        """`abandon` of a sequence that is not QUARANTINED raises CorruptRecordError and changes nothing."""
+        """`abandon` of a sequence that is not QUARANTINED raises SequenceChangedError and changes nothing."""
         seq, epoch = sequence("good"), take(store).epoch
         store.prepare(seq, epoch)
         bring(store, seq, epoch)
         before = contents(store)
-        with pytest.raises(CorruptRecordError):
+        with pytest.raises(SequenceChangedError):
             store.abandon(seq.id, epoch, "no")
         assert contents(store) == before
 

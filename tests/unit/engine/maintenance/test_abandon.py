@@ -110,7 +110,7 @@ def test_file_that_a_table_may_list_is_no_file_to_delete(tmp_path: Path) -> None
     assert (difference.path, "keep it if the table lists it" in difference.detail) == (str(file), True)
 
 
-def test_files_of_a_sequence_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+def test_files_of_a_sequence_that_cannot_be_read_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A commit was killed after it had moved its files, and its record is damaged: readers of folders see the files."""
     job = job_spec({"a": {"rows": 5}})
 
@@ -132,3 +132,4 @@ def test_files_of_a_sequence_that_cannot_be_read_are_named(tmp_path: Path) -> No
         shown = preview_abandonment(opened, store, stored.id).orphans
         abandoned = abandon_sequence(opened, store, stored.id)
     assert shown == abandoned.orphans == (str(file),)
+    assert f"No table or topic could note that commit {stored.id} is abandoned: " in caplog.text

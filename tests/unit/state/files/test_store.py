@@ -15,6 +15,7 @@ from gobblin_dagster.core.commit import WAITING, CommitEffect, SequenceState, bo
 from gobblin_dagster.core.errors import (
     CommitStateUnknownError,
     CorruptRecordError,
+    SequenceChangedError,
     StaleEpochError,
     StorageError,
     StoreVersionError,
@@ -308,7 +309,7 @@ def test_sequence_that_left_the_head_cannot_change() -> None:
     store = open_on(MemoryStorage())
     old = publish(store, "old")
     publish(store, "new", 1)
-    with pytest.raises(CorruptRecordError, match="got committed"):
+    with pytest.raises(SequenceChangedError, match="got committed"):
         store.quarantine(old.id, "late")
     with pytest.raises(CorruptRecordError, match="has ended as committed and cannot change"):
         store.record_redo_failure(old.id, "late")

@@ -20,6 +20,7 @@ from gobblin_dagster.core.commit import CommitEffect, SequenceState
 from gobblin_dagster.core.errors import (
     CommitStateUnknownError,
     CorruptRecordError,
+    SequenceChangedError,
     StaleEpochError,
     StorageError,
     TransientError,
@@ -267,7 +268,7 @@ def test_a_flip_under_way_is_waited_for_and_then_left_alone(postgres_url: str, t
 
     refusal = while_another_run(postgres_url, flip, lambda: store.quarantine(seq.id, "gave up"))
 
-    assert isinstance(refusal, CorruptRecordError)
+    assert isinstance(refusal, SequenceChangedError)
     assert store.load_sequence(seq.id) == replace(seq, state=SequenceState.COMMITTED)
     store.close()
 
