@@ -18,7 +18,7 @@ import typer
 from gobblin_dagster import __version__
 from gobblin_dagster.cli.answer import begin, print_refusal, wants_json
 from gobblin_dagster.cli.context import Globals
-from gobblin_dagster.cli.errors import fail
+from gobblin_dagster.cli.errors import fail, hide_in_warnings
 from gobblin_dagster.cli.lazy import LazyCommand, app_of, lazy_group, load_lazy
 from gobblin_dagster.core.exit_codes import ExitCode
 
@@ -118,6 +118,7 @@ def _use_utf8() -> None:
 def run_here(arguments: Sequence[str]) -> int:
     """Run a command in this process and return its exit code."""
     _use_utf8()
+    hide_in_warnings()
     call, given = Globals(), list(arguments)
     begin()
     try:

@@ -21,6 +21,7 @@ from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.run_record import RunRecord, RunStatus
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.startpoint import ALL_JOBS, DamagedStartpoint
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.job_context import JobContext
@@ -70,7 +71,7 @@ def _finding(name: str, check: Callable[[], str]) -> Finding:
     try:
         return Finding(name, True, check())
     except (GobblinDagsterError, OSError) as error:
-        return Finding(name, False, str(error))
+        return Finding(name, False, hidden(str(error)))
 
 
 def _checks(ctx: typer.Context) -> Iterator[tuple[str, Callable[[], str]]]:
