@@ -1,4 +1,4 @@
-"""Clean up after a run that crashed or failed: delete staged files, end its run record."""
+"""Clean up after a run that crashed or failed: delete staged files, end its run record with what it committed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 
-from gobblin_dagster.core.commit import WAITING
+from gobblin_dagster.core.commit import WAITING, SequenceState
+from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.lease import Lease
-from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunStatus
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.state.store import StateStore
 
@@ -38,8 +40,54 @@ def delete_staging_of(
         storage.delete_tree(staging_dir(output_root, run_id))
 
 
-def end_records(run_ids: Collection[str], *, job: str, store: StateStore, now: datetime) -> None:
-    """Mark the records of runs that crashed, and so still say `running`, as interrupted."""
+def end_records(ended: Collection[Lease], *, job: str, store: StateStore, now: datetime) -> None:
+    """Mark the records of runs that crashed, and so still say `running`, as interrupted; add what was committed.
+
+    Args:
+        ended: as in `delete_staging_of`.
+        job: the job's name.
+        store: the state store.
+        now: the time of their end.
+    """
+    run_ids = {lease.owner.run_id for lease in ended}
     for record in store.find_runs(job, run_ids):
-        if record.run_id in run_ids and record.status is RunStatus.RUNNING:
-            store.save_run(replace(record, status=RunStatus.INTERRUPTED, ended_at=now))
+        if record.run_id not in run_ids:
+            continue
+        urns = {lease.dataset_urn for lease in ended if lease.owner.run_id == record.run_id}
+        datasets = {**committed_datasets(record.run_id, urns, job=job, store=store), **record.datasets}
+        if record.status is RunStatus.RUNNING:
+            store.save_run(replace(record, status=RunStatus.INTERRUPTED, ended_at=now, datasets=datasets))
+        elif datasets.keys() > record.datasets.keys():
+            store.save_run(replace(record, datasets=datasets))  # stopped at once, and finished by a recovery
+
+
+def committed_datasets(
+    run_id: str, urns: Collection[str], *, job: str, store: StateStore
+) -> dict[str, DatasetRunRecord]:
+    """Return what a run committed before it ended without its results, by dataset.urn.
+
+    Args:
+        run_id: the run.
+        urns: the datasets of its leases: until they are given back, no other run commits any of them.
+        job: the job's name.
+        store: the state store.
+    """
+    found = {}
+    # So the newest sequences, as many as datasets, hold all of the run's.
+    for stored in store.load_sequences(job, {SequenceState.COMMITTED}, urns, limit=len(urns)) if urns else ():
+        if stored.run_id != run_id:
+            continue
+        try:
+            sequence = decode_sequence(stored, store.places, skip_unknown_steps=True)
+        except GobblinDagsterError:  # damaged; what reads the dataset's history says so
+            continue
+        report = sequence.report
+        found[stored.dataset_urn] = DatasetRunRecord(
+            DatasetOutcome.COMMITTED,
+            low=str(report.low or ""),
+            high=str(sequence.after.watermark or ""),
+            rows=report.rows_read,
+            quarantined=report.rows_quarantined,
+            failed_ranges=report.failed_ranges,
+        )
+    return found

@@ -10,12 +10,13 @@ import dataclasses
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 from gobblin_dagster.core.commit import CommitSequence, CommitStep
 from gobblin_dagster.core.errors import GobblinDagsterError
-from gobblin_dagster.core.run_record import DatasetOutcome, RunRecord, RunStatus
+from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.engine.commit.committer import Committer
@@ -27,6 +28,7 @@ from gobblin_dagster.engine.plan.schema_preview import with_schema_notes
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import CommitPlan, DatasetResult, RecoveredDataset, RunResult
 from gobblin_dagster.engine.run.acquire import acquire_datasets
+from gobblin_dagster.engine.run.crash_cleanup import committed_datasets
 from gobblin_dagster.engine.run.execute import execute_plan
 from gobblin_dagster.engine.run.publish import publish_datasets
 from gobblin_dagster.engine.run.record import run_record, run_status
@@ -220,7 +222,11 @@ class JobRun:
     def _record_error(self, status: RunStatus) -> None:
         opened = self._opened
         now = opened.project.clock.now()
-        self._record(RunRecord(opened.run_id, opened.job.job, opened.started_at, status, now))
+        datasets: dict[str, DatasetRunRecord] = {}
+        with suppress(GobblinDagsterError):  # the store cannot be asked, which `_record` will say
+            urns = self._leases.epochs()
+            datasets = committed_datasets(opened.run_id, urns, job=opened.job.job, store=opened.store)
+        self._record(RunRecord(opened.run_id, opened.job.job, opened.started_at, status, now, datasets))
 
     def _record(self, record: RunRecord) -> None:
         opened = self._opened

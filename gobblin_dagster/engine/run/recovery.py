@@ -123,7 +123,7 @@ def _tidied(opened: JobContext, leases: LeaseKeeper, left: Sequence[Lease]) -> l
     # A run leaves its leases at its very end; its process may go on, as one that Dagster ends or a notebook does.
     ended = [lease for lease in left if lease.is_left or lease.owner.is_provably_dead()]
     delete_staging_of(ended, job=job, store=store, storage=opened.storage, output_root=root)
-    end_records({lease.owner.run_id for lease in ended}, job=job, store=store, now=opened.project.clock.now())
+    end_records(ended, job=job, store=store, now=opened.project.clock.now())
     return [_of_manifest(store, state, faults.get(urn)) for urn, state in states.items() if urn in {*written, *faults}]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.errors import StorageError
-from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
+from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunStatus
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import TaskState
 from gobblin_dagster.engine.commit import crash_at, read_manifest
@@ -199,6 +199,31 @@ def test_run_that_is_interrupted_while_it_publishes_is_recorded_and_recovered(tm
     assert [one.state for one in run(tmp_path, job).recovered] == ["committed"]
     assert published(tmp_path, job, "a") == list(range(5))
     assert _staging(tmp_path) == []
+
+
+class _CommittedAtLast(SilentListener):
+    """Ends the run as a second Ctrl-C does, once something is committed."""
+
+    def committed(self, sequence: CommitSequence) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("how", ["killed", "interrupted", "interrupted before the commit"])
+def test_record_of_a_run_that_ended_while_it_published_says_what_it_committed(tmp_path: Path, how: str) -> None:
+    job = job_spec({"a": {"rows": 5}})
+    if how == "killed":
+        _killed(tmp_path, job, crash_at(1))
+        run(tmp_path, job)  # the next run writes its record
+    else:
+        listener = _CommittedAtLast() if how == "interrupted" else _Interrupting()
+        with pytest.raises(KeyboardInterrupt):
+            run_job(project(tmp_path, job), job, runner=InlineRunner(), commit_listener=listener)
+        if how != "interrupted":
+            run(tmp_path, job)  # commits what is prepared
+    with closing(project(tmp_path, job).open_store()) as store:
+        record = store.load_runs(job.job)[-1]
+    committed = DatasetRunRecord(DatasetOutcome.COMMITTED, low="0", high="5", rows=5)
+    assert (record.status, dict(record.datasets)) == (RunStatus.INTERRUPTED, {"a": committed})
 
 
 @pytest.mark.parametrize("calls", [1, 2], ids=["record", "record and leases"])
