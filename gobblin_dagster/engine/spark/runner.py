@@ -243,20 +243,22 @@ class SparkRunner:
             return
         is_ours = getattr(self.session, "_sc", None) is not None  # a session of Spark Connect has none
         process = getattr(_Jvm.gateway, "proc", None) if is_ours else None
-        stopping = threading.Thread(target=self._stop, name="spark-stop", daemon=True)
-        stopping.start()
+        stopped = threading.Event()  # a thread whose `join` was interrupted seems to have ended
+
+        def stop() -> None:
+            with _without_trace():
+                stop_session(self.session)
+            stopped.set()
+
+        threading.Thread(target=stop, name="spark-stop", daemon=True).start()
         try:
-            stopping.join(STOP_S)
+            stopped.wait(STOP_S)
         finally:
-            if stopping.is_alive():
+            if not stopped.is_set():
                 _LOG.warning("Spark does not answer, so its end is not waited for.")
                 if process is not None:
                     process.kill()
-                    stopping.join(STOP_S)
-
-    def _stop(self) -> None:
-        with _without_trace():
-            stop_session(self.session)
+                    stopped.wait(STOP_S)
 
 
 def stop_session(session: SparkSession) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -61,7 +62,7 @@ def _frozen(monkeypatch: pytest.MonkeyPatch, **session: object) -> tuple[SparkRu
 
     monkeypatch.setattr(module, "STOP_S", 0.05, raising=False)
     monkeypatch.setattr(_Jvm, "gateway", SimpleNamespace(proc=SimpleNamespace(kill=kill)))
-    frozen: Any = SimpleNamespace(stop=lambda: ended.wait(2), **session)
+    frozen: Any = SimpleNamespace(stop=lambda: ended.wait(10), **session)
     return SparkRunner(frozen, owns_session=True), kills, ended
 
 
@@ -77,6 +78,16 @@ def test_jvm_that_is_frozen_when_the_run_ends_is_killed_and_a_server_is_left_alo
     assert not kills
     assert not ended.is_set()  # nobody waited for it
     ended.set()
+
+
+def test_interrupt_while_a_frozen_jvm_is_waited_for_kills_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner, kills, _ = _frozen(monkeypatch, _sc=object())
+    monkeypatch.setattr(module, "STOP_S", 20)
+    interrupt = threading.Timer(0.05, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        runner.close()
+    assert kills == ["jvm"]
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
