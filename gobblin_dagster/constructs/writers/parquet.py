@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
+from gobblin_dagster.constructs.types.arrow import has_part, leaves
 from gobblin_dagster.constructs.writers.files import (
     Encoder,
     FileOptions,
@@ -88,6 +89,10 @@ class _ParquetEncoder:
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, table: pa.Table) -> None:
+        for column in table.columns:
+            for part in leaves(column) if has_part(column.type, pa.types.is_date64) else ():
+                if pa.types.is_date64(part.type):
+                    part.validate(full=True)  # Arrow would cut the milliseconds of the day, before 1970 to the next one
         if self._writer is None:
             self._writer = self._open(self._stream, table)
         self._writer.write_table(table, row_group_size=max(table.num_rows, 1))

@@ -507,6 +507,21 @@ def test_parquet_refuses_lists_of_no_items_and_values_of_no_bytes(wrap: Callable
             make(ParquetWriter, where(pa.schema([("id", pa.int64()), ("x", wrap(kind))])))
 
 
+@pytest.mark.parametrize("cls", [ParquetWriter, OrcWriter, AvroWriter, CsvWriter, JsonLinesWriter])
+@pytest.mark.parametrize("number", [86_400_005, -1])
+def test_milliseconds_of_a_day_are_not_cut_away(cls: type[Any], number: int) -> None:
+    days = pa.array([number], pa.int64()).view(pa.date64())
+    columns = [days] if cls is CsvWriter else [days, pa.ListArray.from_arrays([0, 1], days)]
+    for values in columns:
+        rows = pa.table({"id": [1], "d": values})
+        with pytest.raises(ConvertError, match=f"{number}"):
+            write_all(make(cls, where(rows.schema)), rows)
+    rows = pa.table({"id": [1], "d": pa.array([-86_400_000], pa.int64()).view(pa.date64())})
+    context = where(rows.schema)
+    (file,) = write_all(make(cls, context), rows)
+    assert str(_read(context.storage, file)["d"][0].as_py()).startswith("1969-12-31")
+
+
 @pytest.mark.parametrize("wrap", [LISTS, STRUCTS], ids=["lists", "structs"])
 def test_avro_is_nested_as_deep_as_its_readers_open_and_no_deeper(wrap: Callable[[pa.DataType], pa.DataType]) -> None:
     rows = pa.table({"id": [1], "x": pa.nulls(1, nested(wrap, 99))})
