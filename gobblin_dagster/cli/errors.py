@@ -13,10 +13,10 @@ import typer
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError
 from gobblin_dagster.core.exit_codes import ExitCode
+from gobblin_dagster.core.log_lines import LogLine
 from gobblin_dagster.core.memory import out_of_memory
 from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.utils.optional_packages import missing_package
-from gobblin_dagster.core.utils.text import visible
 
 _UsageError = typer.BadParameter.__base__ or typer.BadParameter
 """The error for wrong options and arguments; typer does not export the class itself."""
@@ -52,17 +52,10 @@ def report(error: BaseException) -> None:
     _say(text)
 
 
-class _LogLine(logging.Formatter):
-    """A line of a log among what a command prints: no values of variables, control characters as escapes."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return visible(hidden(super().format(record)))
-
-
 def hide_in_warnings() -> None:
     """Treat what is logged on standard error as what is printed there; texts of drivers are in it."""
     if logging.lastResort is not None:
-        logging.lastResort.setFormatter(_LogLine())
+        logging.lastResort.setFormatter(LogLine())
 
 
 def describe(error: BaseException) -> tuple[str, str]:

@@ -6,7 +6,6 @@ It can be reached at once, and imports what runs the commands when the first one
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import resource
 import socket
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gobblin_dagster.warm.address import WarmAddress
+from gobblin_dagster.warm.log import start_log
 from gobblin_dagster.warm.server import WarmServer
 from gobblin_dagster.warm.watch import Watch, surroundings
 
@@ -78,8 +78,7 @@ def main() -> None:
     parser.add_argument("keep_s", type=int)
     parser.add_argument("socket", type=int)
     args = parser.parse_args()
-    logging.basicConfig(format="%(asctime)s %(message)s", force=True)
-    logging.getLogger("gobblin_dagster.warm").setLevel(logging.INFO)
+    start_log()
     os.set_inheritable(args.socket, False)
     runner: CommandRunner = _LaterRunner(args.runner)
     server = WarmServer(

@@ -27,6 +27,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "cli/confirm.py": ("unit/cli/commands/state/test_change.py", "there is no terminal to"),
     "cli/context.py": ("unit/cli/test_main.py", "gobblin_dagster.cli.main"),
     "cli/lazy.py": ("unit/cli/test_main.py", ""),
+    "core/log_lines.py": ("unit/warm/test_log.py", "gobblin_dagster.warm.log"),
     "warm/client.py": ("unit/warm/test_server.py", ""),
     "warm/process.py": ("unit/warm/test_server.py", ""),
     "orchestration/in_worker.py": ("unit/launcher/test_run_launcher.py", "gobblin_dagster.launcher.run_launcher"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import resource
 import socket
@@ -34,6 +33,7 @@ from gobblin_dagster.spec.load import load_project
 from gobblin_dagster.spec.project import WorkerSpec
 from gobblin_dagster.warm.address import DAGSTER, WarmAddress
 from gobblin_dagster.warm.client import DAGSTER_LOG, WORKER_LOG, ask_at
+from gobblin_dagster.warm.log import start_log
 from gobblin_dagster.warm.server import WarmServer
 from gobblin_dagster.warm.watch import Watch, surroundings
 
@@ -149,8 +149,7 @@ def listen(ctx: typer.Context, number: Annotated[int, typer.Option("--socket", h
     from gobblin_dagster.cli.main import run_here  # noqa: PLC0415 - it imports the commands, this one too
 
     root = project_root(ctx)
-    logging.basicConfig(format="%(asctime)s %(message)s", force=True)
-    logging.getLogger("gobblin_dagster.warm").setLevel(logging.INFO)
+    start_log()
     os.set_inheritable(number, False)
     spec = load_project(root)
     watch = Watch(root, surroundings())
