@@ -24,12 +24,18 @@ from gobblin_dagster.constructs.formats.base import FileReader, FormatError, Inp
 from gobblin_dagster.constructs.formats.json_blocks import Split, blocks
 from gobblin_dagster.constructs.formats.json_sample import JsonSample, JsonWidening
 from gobblin_dagster.constructs.formats.jsonl_published import PublishedJsonLines
-from gobblin_dagster.constructs.types.arrow import dates_as_texts, has_part, holds_infinite, leaves
-from gobblin_dagster.constructs.types.arrow_json import first_unfit, json_problem, require_kept, spelled, too_large
+from gobblin_dagster.constructs.types.arrow import has_part, holds_infinite, leaves
+from gobblin_dagster.constructs.types.arrow_json import (
+    first_unfit,
+    json_problem,
+    read_days,
+    require_kept,
+    spelled,
+    too_large,
+)
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly, shape_of_text
 from gobblin_dagster.constructs.types.nesting import MAX_LEVELS
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
-from gobblin_dagster.constructs.types.strict_cast import cast_rows
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.traits import Widening
 from gobblin_dagster.core.utils.duplicates import repeated
@@ -234,10 +240,20 @@ class JsonLinesReader:
         try:
             return _read_as(text, known, unexpected)
         except pa.ArrowInvalid:
-            if not any(has_part(kind, pa.types.is_date) for kind in known.types):
+            if not (days := [field.name for field in known if has_part(field.type, pa.types.is_date)]):
                 raise
-            table = _read_as(text, pa.schema(dates_as_texts(known)), unexpected)
-            return table if schema is None else cast_rows(table, schema)
+        if schema is None:
+            return _read_as(b"\n".join(_without(days, line) for line in text.split(b"\n")), known, unexpected)
+        lines = text.split(b"\n")
+
+        def read(mask: pa.BooleanArray | None, kind: pa.StructType) -> pa.StructArray:
+            wanted = lines if mask is None else list(itertools.compress(lines, mask.to_pylist()))
+            table = _read_as(b"\n".join(wanted), pa.schema(list(kind)), unexpected)
+            if table.num_rows != len(wanted):
+                raise pa.ArrowInvalid("it is not one object")
+            return table.to_struct_array().combine_chunks()
+
+        return pa.Table.from_struct_array(read_days(read, pa.struct(list(schema)), lambda: lines))
 
     def _require_exact(self, table: pa.Table, lines: list[bytes], rows_before: int) -> None:
         """Raise FormatError for integers that a float cannot hold.
@@ -371,6 +387,17 @@ def _with_json_texts(line: bytes, names: Collection[str], number: int) -> bytes:
             return dump_exactly({**record, **texts}, allow_nan=True).encode()
     except ValueError:
         return line
+
+
+def _without(names: Collection[str], line: bytes) -> bytes:
+    """Return an object without some of its fields; Arrow refuses a line that is no object."""
+    try:
+        record = load_exactly(line)
+    except (ValueError, RecursionError):
+        return line
+    if not isinstance(record, dict):
+        return line
+    return dump_exactly({name: one for name, one in record.items() if name not in names}, allow_nan=True).encode()
 
 
 def _only(include: tuple[str, ...], line: bytes, number: int) -> bytes:

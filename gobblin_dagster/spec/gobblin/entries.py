@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from gobblin_dagster.core.errors import SpecFault
 from gobblin_dagster.spec.explain import nearest
+from gobblin_dagster.spec.gobblin.hocon_references import A_REFERENCE
 
 ENCRYPTED = re.compile(r"ENC\(.*\)", re.DOTALL)
 """A value encrypted with Gobblin's master password."""
@@ -18,9 +19,8 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MAX_DEPTH = 50
 """The most references inside of referred values; more mean a circle."""
 MAX_BROUGHT = 10_000_000
-"""The most characters that references may bring into a job, with `_A_REFERENCE` for each reference: 50 keys of two
+"""The most characters that references may bring into a job, with `A_REFERENCE` for each reference: 50 keys of two
 references to the next one would bring 2^50 texts."""
-_A_REFERENCE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Entries:
             elif self.brought > MAX_BROUGHT:
                 problems.append(f"the references in it, and before it, bring more than {MAX_BROUGHT:,} characters")
             else:
-                self.brought += _A_REFERENCE + len(raw[name].text)
+                self.brought += A_REFERENCE + len(raw[name].text)
                 self.referred.add(name)
                 return self._resolved(raw[name].text, raw, problems, depth - 1)
             return ""

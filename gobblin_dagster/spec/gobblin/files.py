@@ -12,8 +12,8 @@ once.
 
 from __future__ import annotations
 
-import io
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -113,9 +113,36 @@ def read_template_entries(path: Path, root: Path, shown: Callable[[Path], str]) 
     return reading.entries, required
 
 
-def _value(item: javaproperties.KeyValue) -> str:
-    r"""Return a value without the spaces behind it, as Gobblin reads it; Java keeps them. An escaped `\t` stays."""
-    line = item.source.rstrip("\r\n").rpartition("\n")[2]
+_GOES_ON = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
+"""A line that goes on in the next one."""
+_NOT_ENTRY = re.compile(r"[ \t\f]*(?:[#!]|\Z)")
+"""A comment or an empty line; neither goes on."""
+
+
+def _joined(text: str) -> Iterator[tuple[str, str, int]]:
+    """Yield (line with those in which it goes on, the last of these, how many they are); the library joins n in n^2."""
+    lines = iter(text.split("\n"))
+    for line in lines:
+        parts, last = [line], line
+        while _GOES_ON.search(last) and (len(parts) > 1 or not _NOT_ENTRY.match(line)):
+            parts[-1] = parts[-1][:-1]
+            if (following := next(lines, None)) is None:
+                break
+            last = following
+            parts.append(last.lstrip(" \t\f"))
+        joined = "".join(parts).lstrip(" \t\f")
+        if len(parts) > 1 and joined[:1] in ("#", "!"):
+            joined = f"\\{joined}"  # no comment: it begins in a line that goes on
+        yield joined, last, len(parts)
+
+
+def _value(item: javaproperties.KeyValue, line: str) -> str:
+    r"""Return a value without the spaces behind it, as Gobblin reads it; Java keeps them. An escaped `\t` stays.
+
+    Args:
+        item: the key with its value.
+        line: the last line of the value.
+    """
     if not (bare := line.rstrip()):
         return item.value  # an empty line behind one that goes on
     is_escaped = (len(bare) - len(bare.rstrip("\\"))) % 2
@@ -260,9 +287,11 @@ class _Reading:
         seen: dict[str, Entry] = {}
         line = 1
         try:
-            for item in javaproperties.parse(io.StringIO(text, newline=None)):
-                if isinstance(item, javaproperties.KeyValue):
-                    entry = Entry(item.key, _value(item), line, self._shown(path))
+            for joined, last, count in _joined(text):
+                for item in javaproperties.parse(joined):
+                    if not isinstance(item, javaproperties.KeyValue):
+                        continue
+                    entry = Entry(item.key, _value(item, last), line, self._shown(path))
                     is_include = item.key in _INCLUDES
                     for one in self._included(path, entry, depth) if is_include else [entry]:
                         first = seen.setdefault(one.key, one)
@@ -272,7 +301,7 @@ class _Reading:
                         place = f"line {first.line}" + (f" of {first.file}" if first.file != one.file else "")
                         problem = f"the key appears twice, first in {place}; Gobblin joins both with a comma"
                         self.faults.append(one.fault(f"{problem}: write it so"))
-                line += item.source.count("\n")
+                line += count
         except javaproperties.InvalidUEscapeError as error:
             self.faults.append(SpecFault("", f"is not a valid properties file: {error}", line, self._shown(path)))
 

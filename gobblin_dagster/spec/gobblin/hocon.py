@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from gobblin_dagster.core.utils.optional_packages import optional_package
+from gobblin_dagster.spec.gobblin.entries import MAX_BROUGHT
+from gobblin_dagster.spec.gobblin.hocon_references import characters_brought
 
 if TYPE_CHECKING:
     from hocon import HoconValue
@@ -25,7 +27,7 @@ _REFERENCE = re.compile(r"\$\{(?P<optional>\??)\s*(?P<name>[\w.-]+)\s*\}")
 _MARK = "\ue000{}\ue001"
 _MARKED = re.compile("\ue000(.*?)\ue001")
 _TOKEN = re.compile(
-    r'''(?P<quiet>""".*?"*"""|"(?:[^"\\\n]|\\.)*"|(?:\#|//)[^\n]*|\$\{[^}$\n]*\})'''
+    r'''(?P<quiet>""".*?"*"""|"(?:[^"\\\n]|\\.)*"|(?:\#|//)[^\n]*|\$\{(?:"(?:[^"\\\n]|\\.)*"|[^}$"\n])*\})'''
     r"""|(?P<include>\binclude\b\s*(?="|\w+\s*\())|(?P<append>\+=)|(?P<end>[\n,])|(?P<open>[\[{])|(?P<close>[\]}])"""
     r"|(?P<separator>[=:])",
     re.DOTALL | re.IGNORECASE,
@@ -73,7 +75,10 @@ def read_hocon(
     try:
         # The parser looks for what the file lacks among the variables of the environment.
         marks = {name: _MARK.format(name) for name in others}
-        tree = hocon.parse(_with_last(text, tokens, nearer), env=marks, read_file=_refuse_file)
+        whole = _with_last(text, tokens, nearer)
+        if characters_brought(whole, _TOKEN.finditer(whole), MAX_BROUGHT) > MAX_BROUGHT:
+            raise HoconError(f"its references bring more than {MAX_BROUGHT:,} characters")
+        tree = hocon.parse(whole, env=marks, read_file=_refuse_file)
     except (hocon.ParseError, hocon.ConfigError, hocon.ResolveError, RecursionError) as error:
         problem = str(error).splitlines()[0]
         raise HoconError(f"is not valid HOCON: {problem[:200]}", getattr(error, "line", 1)) from error

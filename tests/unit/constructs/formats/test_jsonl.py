@@ -253,6 +253,27 @@ def test_number_with_more_digits_than_its_decimal_is_not_altered(tmp_path: Path,
         read_lines(tmp_path, "day.jsonl", columns={"p": [{"x": "decimal(5,2)"}]})
 
 
+@pytest.mark.parametrize("infer", [True, False])
+def test_dates_in_one_block_may_be_texts_and_days(tmp_path: Path, infer: bool) -> None:
+    lines = [
+        '{"c": 1, "x": 0.1}',
+        '{"c": "2024-02-29", "x": 2}',
+        '{"d": [{"c": 1}], "t": "a"}',
+        '{"d": [{"c": "1970-01-03"}]}',
+    ]
+    put(tmp_path, a_jsonl="\n".join(lines).encode(), bad_jsonl="\n".join([*lines, '{"c": "x"}']).encode())
+    columns = {"c": "date", "d": [{"c": "date"}]}
+    table = read_lines(tmp_path, "a.jsonl", columns=columns, infer=infer)
+    assert table.column("c").to_pylist() == [date(1970, 1, 2), date(2024, 2, 29), None, None]
+    assert table.column("d").to_pylist() == [None, None, [{"c": date(1970, 1, 2)}], [{"c": date(1970, 1, 3)}]]
+    assert table.column("x").to_pylist() == [0.1, 2.0, None, None]
+    with pytest.raises(ExtractError, match=r"row 5: .*'x'"):
+        read_lines(tmp_path, "bad.jsonl", columns=columns, infer=infer)
+    put(tmp_path, two_jsonl="\n".join([f"{lines[0]} {lines[0]}", lines[1]]).encode())
+    with pytest.raises(ExtractError, match="row 1: "):
+        read_lines(tmp_path, "two.jsonl", columns=columns, infer=infer)
+
+
 @pytest.mark.parametrize("bad", ["01:02:03+05:30", "01:02Z", "01:02:03.5-0530", "01+05", "01:02:03\\u005a"])
 def test_time_with_an_offset_is_not_altered_to_fit_a_column_without_a_zone(tmp_path: Path, bad: str) -> None:
     columns = {"p": [{"x": "timestamp_ntz"}], "z": "timestamp", "day": "date"}

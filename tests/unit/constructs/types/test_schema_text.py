@@ -51,7 +51,7 @@ def _nested(kinds: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataT
     return st.one_of(
         fields.map(pa.list_),
         fields.map(pa.large_list),
-        st.builds(pa.map_, kinds, kinds),
+        st.builds(pa.map_, kinds.filter(lambda kind: not pa.types.is_null(kind)), kinds),  # no key is null
         st.lists(fields, max_size=3).map(pa.struct),
     )
 
