@@ -199,14 +199,17 @@ def read_days(
     with_texts = pa.struct(dates_as_texts(kind))
     try:
         return read(None, kind)
-    except pa.ArrowInvalid:
+    except pa.ArrowInvalid as error:
         if with_texts == kind:
             raise
+        as_days = error
     try:
         return strict_cast(read(None, with_texts), kind)
     except pa.ArrowInvalid:
         mask = np.array([_is_with_text_day(text, kind) for text in texts()], np.bool_)
-        if mask.all() or not mask.any():
+        if not mask.any():
+            raise as_days from None
+        if mask.all():
             raise
     parts = [read(pa.array(~mask), kind), strict_cast(read(pa.array(mask), with_texts), kind)]
     places = np.where(mask, len(parts[0]) - 1 + np.cumsum(mask), np.cumsum(~mask) - 1)
