@@ -275,9 +275,9 @@ def test_dates_in_one_block_may_be_texts_and_days(tmp_path: Path, infer: bool) -
 
 
 def test_days_are_not_named_if_another_field_does_not_fit(tmp_path: Path) -> None:
-    put(tmp_path, a_jsonl=b'{"c": 1, "n": 1}\n{"c": 2, "n": "x"}\n')
-    with pytest.raises(ExtractError, match=r"row 2: field 'n'"):
-        read_lines(tmp_path, "a.jsonl", columns={"c": "date", "n": "int64"})
+    put(tmp_path, a_jsonl=b'{"c": 1, "n": 1}\n', b_jsonl=b'{"c": 1, "n": 1}\n{"c": 2, "n": "x"}\n')
+    with pytest.raises(ExtractError, match=r"b\.jsonl, row 2: field 'n'"):
+        read_lines(tmp_path, "a.jsonl", "b.jsonl", columns={"c": "date", "n": "int64"})
 
 
 @pytest.mark.parametrize("bad", ["01:02:03+05:30", "01:02Z", "01:02:03.5-0530", "01+05", "01:02:03\\u005a"])
