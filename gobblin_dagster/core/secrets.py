@@ -59,8 +59,8 @@ _LOGIN = re.compile(r"://[^:/]*:([^@]*)@")
 _LITERAL_LOGIN = re.compile(r"://[^/?#]*:([^/@]+)@|://[^:/\s\[]*:(?!\d+(?:[/?#,]|$))([^@\s]+)@")
 """The same in a text of which nobody knows yet whether it is a URL: `http://host:80/x@y` has none."""
 _ORACLE = re.compile(r"\bjdbc:oracle:\w+:[^/@]+/([^@]+)@")
-_REFERENCE = re.compile(r"\$\{[^{}:]*(?::-([^{}]*)|[^{}]*)\}")
-"""A reference, and its default."""
+_REFERENCE = re.compile(r"(\$)\$|\$\{[^{}:]*(?::-([^{}]*)|[^{}]*)\}")
+"""A plain dollar sign, which is written twice; a reference, and its default."""
 
 _ENCODED = re.compile("%[0-9A-F]{2}")
 
@@ -273,15 +273,20 @@ def has_reference(text: str) -> bool:
     """Return whether a text takes a part of its value from a variable, with no default.
 
     Example:
-        >>> [has_reference(one) for one in ("${PW}", "x${PW:-}", "${PW:-hunter2}", "hunter2")]
-        [True, True, False, False]
+        >>> [has_reference(one) for one in ("${PW}", "x${PW:-}", "${PW:-hunter2}", "hunter2", "$${PW}")]
+        [True, True, False, False, False]
     """
     return "\0" in _with_defaults(text)
 
 
 def _with_defaults(text: str) -> str:
     """Return a text with its references replaced by their defaults, and those without one by NUL."""
-    return _REFERENCE.sub(lambda one: "\0" if (one[1] or "").lower() in {"", *_WORDS} else one[1], text)
+
+    def default(found: re.Match[str]) -> str:
+        given: str = found[1] or found[2] or ""
+        return "\0" if given.lower() in {"", *_WORDS} else given
+
+    return _REFERENCE.sub(default, text)
 
 
 def passwords(value: str) -> list[str]:
