@@ -667,7 +667,8 @@ class SequenceChangedError(CommitConflictError):
 
     code: ClassVar[str] = "sequence-changed"
     remedy: ClassVar[str] = (
-        "See `gobblin commit show {sequence_id}`, then run again: what is not published is read again."
+        "`gobblin commit show {sequence_id}` says what became of it. Then run again: unless it waits for a person, "
+        "what is not published is read again."
     )
     sequence_id: str
     expected: tuple[str, ...]

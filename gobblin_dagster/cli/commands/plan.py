@@ -57,7 +57,7 @@ def plan(
         outcomes = for_each_job(jobs_of(project, jobs), lambda job: plan_job(project, job, selection, spark))
     plans = outcomes.results
     has_changes = any(plan.has_changes for plan in plans)
-    code = outcomes.code or (ExitCode.CHANGES if detailed_exitcode and has_changes else ExitCode.SUCCEEDED)
+    code = outcomes.code or _code(plans, is_detailed=detailed_exitcode)
     if output is Output.JSON:
         print_json(exit_code=code, has_changes=has_changes, jobs=outcomes.views(plan_view, **NO_PLAN))
     else:
@@ -69,15 +69,25 @@ def plan(
     raise typer.Exit(code)
 
 
+def _code(plans: Sequence[JobPlan], *, is_detailed: bool) -> ExitCode:
+    """Return the exit code of jobs that were planned: that of their run if datasets of them cannot be planned."""
+    has_changes = any(plan.has_changes for plan in plans)
+    if is_detailed and has_changes:
+        return ExitCode.CHANGES
+    if not any(plan.has_problems for plan in plans):
+        return ExitCode.SUCCEEDED
+    return ExitCode.PARTIAL if has_changes else ExitCode.FAILED
+
+
 def _next(plans: Sequence[JobPlan]) -> str:
     """Return the last line: what to do next."""
     waits = {left for plan in plans for left in plan.leftovers if left.state == SequenceState.QUARANTINED}
-    does_more = any(plan.is_moving or set(plan.leftovers) - waits for plan in plans)
+    does_more = any(plan.has_changes for plan in plans)
     if waits:
         what = "`gobblin commit list` shows what waits for you"
         return f"Next: {what}; `gobblin run` reads the other datasets" if does_more else f"Next: {what}."
     if does_more:
         return "Next: `gobblin run`"
-    if any(dataset.problem for plan in plans for dataset in plan.datasets):
+    if any(plan.has_problems for plan in plans):
         return "Next: fix the problems above; there is nothing else to do."
     return "Nothing to do; `gobblin state list` shows the watermarks."

@@ -31,6 +31,7 @@ from gobblin_dagster.constructs.types.wider import common_type, widenings
 from gobblin_dagster.core.constructs import HeldFile, NotedCommit
 from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError, StepRefusedError, StorageError
 from gobblin_dagster.core.same_place import WAREHOUSE
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.utils.optional_packages import optional_package
@@ -39,6 +40,7 @@ from gobblin_dagster.core.utils.parallel import in_parallel
 _LOGIN = re.compile(r"//[^/@]*@")
 _OF_SQL = ("sqlite", "postgresql")
 _FILES_AT_ONCE = 8
+_MOST_SAID = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,6 +446,9 @@ def _time(snapshot: Any) -> datetime:
 def _failed(table: str, dataset_urn: str, error: Exception) -> StorageError:
     # The text of the catalog's error may contain its URL with a password, so only its type and number are shown.
     said = f": {os.strerror(error.errno)}" if isinstance(error, OSError) and error.errno else ""
+    if type(error) is OSError and not said:  # Arrow's, of a file; requests and others raise classes of their own
+        reason = _LOGIN.sub("//", hidden(str(error)).partition("\n")[0])
+        said = f": {reason[:_MOST_SAID].rstrip('.')}"
     place = _place_of(error)
     remedy = "; if it is damaged or gone, bring it back from a copy of the table" if place else ""
     return StorageError(

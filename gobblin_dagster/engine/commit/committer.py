@@ -24,6 +24,7 @@ from gobblin_dagster.core.errors import (
     EnvironmentFaultError,
     GobblinDagsterError,
     QuarantinedError,
+    SequenceChangedError,
     StagedFileLostError,
     StepRefusedError,
     StorageError,
@@ -75,6 +76,14 @@ class Recovery:
     """Number of steps executed now."""
     reason: str = ""
     """Why it is not committed; empty if it is."""
+
+    @classmethod
+    def failed(cls, stored: StoredSequence, error: GobblinDagsterError) -> Recovery:
+        """Return the result of a recovery that an error ended; the error knows the state if another one changed it."""
+        state = stored.state
+        if isinstance(error, SequenceChangedError) and error.sequence_id == stored.id:
+            state = SequenceState(error.found)
+        return cls(stored.id, stored.dataset_urn, state, reason=str(error))
 
 
 class Committer:
@@ -372,7 +381,7 @@ class Committer:
             try:
                 return self.recover(stored, epoch)
             except GobblinDagsterError as error:
-                return Recovery(stored.id, stored.dataset_urn, stored.state, reason=str(error))
+                return Recovery.failed(stored, error)
 
         return in_parallel(one, items, self._parallelism)
 

@@ -135,9 +135,7 @@ class GroupCommitter:
             try:
                 return self._recover(bundle)
             except GobblinDagsterError as error:
-                return [
-                    Recovery(stored.id, stored.dataset_urn, stored.state, reason=str(error)) for stored, _ in bundle
-                ]
+                return [Recovery.failed(stored, error) for stored, _ in bundle]
 
         return [recovery for done in in_parallel(one, items, self._parallelism) for recovery in done]
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.errors import SourceError
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.utils.table import Column, Table, mark
@@ -161,7 +162,12 @@ class JobPlan(Table[DatasetPlan]):
     @property
     def has_changes(self) -> bool:
         """True if a run would change anything: read data, apply a startpoint, or finish a stored sequence."""
-        return self.is_moving or bool(self.leftovers)
+        return self.is_moving or any(left.state != SequenceState.QUARANTINED for left in self.leftovers)
+
+    @property
+    def has_problems(self) -> bool:
+        """True if a dataset cannot be planned."""
+        return any(dataset.problem for dataset in self.datasets)
 
     @property
     def is_moving(self) -> bool:

@@ -99,6 +99,8 @@ def test_quarantined_sequence_that_is_listed_is_tried_again_by_recover(cli: Cli,
     assert sequence in cli("commit", "list").out
     # Whether the other dataset was committed too is a matter of who was faster; if not, the line says more.
     assert cli("plan").out.splitlines()[-1].startswith("Next: `gobblin commit list` shows what waits for you")
+    urn = cli("commit", "show", sequence, "-o", "json").json()["dataset"]
+    assert cli("plan", "--detailed-exitcode", "--select", urn).code == 1  # a run changes nothing
     assert f"`gobblin commit abandon {sequence}`: then the dataset is read again" in cli("commit", "show", sequence).out
     published.write_bytes(ours)
     assert (cli("commit", "recover").code, _states(cli, sequence)) == (0, "committed")

@@ -114,6 +114,7 @@ def test_plan_dataset_with_a_problem_names_it_and_leaves_the_others(cli: Cli, pr
     )
     assert "  locked: no door" in called.out
     assert called.out.endswith("Next: `gobblin run`\n")
+    assert (called.code, cli("plan", "--detailed-exitcode").code) == (4, 3)
 
 
 def test_plan_of_problems_alone_does_not_say_that_all_is_well(cli: Cli, project: Path) -> None:
@@ -124,6 +125,8 @@ def test_plan_of_problems_alone_does_not_say_that_all_is_well(cli: Cli, project:
     )
     assert "Nothing to do" not in called.out
     assert called.out.endswith("Next: fix the problems above; there is nothing else to do.\n")
+    assert (called.code, cli("plan", "--detailed-exitcode").code) == (1, 1)
+    assert cli("plan", "-o", "json").json()["exit_code"] == 1
 
 
 def test_plan_missing_folder_is_a_clear_error(cli: Cli, project: Path) -> None:

@@ -259,17 +259,28 @@ def test_branch_that_writes_no_parquet_is_refused_before_anything_is_stored(tmp_
     assert run(tmp_path, table_job(publisher(tmp_path), ROWS)).status is RunStatus.SUCCEEDED
 
 
-def test_full_disk_is_told_without_the_text_that_may_hold_a_password(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(errno.ENOSPC, "cannot write to s3://user:secret-word@lake"), "No space left on device."),
+        (
+            OSError("Unable to load libhdfs for hdfs://user:secret-word@lake\ndlopen"),
+            "Unable to load libhdfs for hdfs://lake.",
+        ),
+    ],
+    ids=["of the system", "of Arrow"],
+)
+def test_error_of_files_is_told_without_the_text_that_may_hold_a_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, told: str
 ) -> None:
-    def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, "cannot write to s3://user:secret-word@lake")
+    def fail(*_: Any) -> None:
+        raise error
 
-    monkeypatch.setattr(SqlCatalog, "commit_table", full)
+    monkeypatch.setattr(SqlCatalog, "commit_table", fail)
     monkeypatch.setattr(tables, "TRIES", 1)
     (result,) = run(tmp_path, table_job(publisher(tmp_path), {"c": {"rows": 5}})).datasets
     (failure,) = result.failures
-    assert "failed with OSError: No space left on device" in failure.message
+    assert f"failed with OSError: {told}" in failure.message
     assert "secret-word" not in failure.message
 
 

@@ -437,6 +437,23 @@ def test_store_that_is_away_stops_no_other_recovery() -> None:
     assert world.stored(sequence).redo_failures == 0
 
 
+@pytest.mark.parametrize("is_given_up", [True, False])
+def test_recovery_that_wakes_after_its_sequence_was_put_aside_says_so(*, is_given_up: bool) -> None:
+    world = World()
+    sequence, epoch = _prepared(world)
+    stored = world.stored(sequence)
+
+    def frozen(name: str, call: Callable[[], Any]) -> Any:
+        world.store.quarantine(stored.id, "by a person")
+        if is_given_up:
+            world.store.abandon(stored.id, epoch, "by a person")
+        return call()
+
+    (recovery,) = _failing_at(world, "store.commit", frozen).recover_all([(stored, epoch)])
+    assert recovery.outcome is (SequenceState.ABORTED if is_given_up else SequenceState.QUARANTINED)
+    assert "was ended or put aside meanwhile" in recovery.reason
+
+
 def test_sequence_that_the_store_forgot_is_an_error() -> None:
     world = World()
     sequence = world.sequence()
