@@ -10,7 +10,7 @@ import os
 import resource
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gobblin_dagster.core.errors import OutOfMemoryError
@@ -21,14 +21,29 @@ _LIMITS = (
     (resource.RLIMIT_DATA, 5, "`ulimit -d`"),
 )
 """Limits whose excess is a MemoryError, the place in `/proc/self/statm` of what counts for each, and who sets it."""
-_lowered: dict[int, str] = {}
-"""The limit that this program itself has set, by its bytes, and why."""
+_lowered: dict[int, tuple[int, str]] = {}
+"""The newest limits that this program itself has set, by their bytes: the limit before, and why."""
+_MOST_LOWERED = 256
+"""More than a program sets while it starts another one."""
 
 
-def tell_lowered(limit_bytes: int, why: str) -> None:
-    """Note that this program itself has set a limit on the address space: other threads may run into it."""
-    _lowered.clear()
-    _lowered[limit_bytes] = why
+def tell_lowered(limit_bytes: int, before_bytes: int, why: str) -> None:
+    """Note that this program itself lowers the limit on the address space: other threads may run into it."""
+    _lowered[limit_bytes] = before_bytes, why
+    while len(_lowered) > _MOST_LOWERED:
+        _lowered.pop(next(iter(_lowered)), None)
+
+
+def lift_lowered(pid: int) -> None:
+    """Undo the limit that a process got from this one at its start, if this program itself had set it.
+
+    It was meant for a moment of this process, and would hold for all of that one's life.
+    """
+    if _lowered:  # on Linux only
+        with suppress(OSError):  # it has ended
+            soft, hard = resource.prlimit(pid, resource.RLIMIT_AS)
+            if soft in _lowered:
+                resource.prlimit(pid, resource.RLIMIT_AS, (_lowered[soft][0], hard))
 
 
 @contextmanager
@@ -65,7 +80,8 @@ def limit_in_force() -> str:
         all_bytes = os.sysconf("SC_PHYS_PAGES") * resource.getpagesize()
         return f"Its process has no limit of its own; the machine has {_megabytes(all_bytes)}."
     limit, place, who = min(reached)
-    return f"Its process may use {_megabytes(limit)}, set by {_lowered.get(limit, who)}{_used(place)}."
+    who = _lowered[limit][1] if limit in _lowered else who
+    return f"Its process may use {_megabytes(limit)}, set by {who}{_used(place)}."
 
 
 def _used(place: int) -> str:

@@ -10,12 +10,15 @@ import functools
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any, cast
 
 from gobblin_dagster.core.commit import CommitEffect, SequenceState, StoredSequence
 from gobblin_dagster.core.errors import TransientError, UnfinishedSequenceError
-from gobblin_dagster.state.store import StateStore
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.state.store import LeaseGrant, StateStore
 
 log = logging.getLogger(__name__)
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 2.0
@@ -35,7 +38,6 @@ _REPEATABLE = frozenset(
         "load_runs",
         "find_runs",
         "list_jobs",
-        "acquire_leases",
         "renew_leases",
         "leave_leases",
         "pin_startpoint",
@@ -90,6 +92,18 @@ class _Patient:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
+
+    def acquire_leases(self, job: str, urns: Collection[str], owner: LeaseOwner, ttl: timedelta) -> LeaseGrant:
+        """Acquire leases; after a repeated try all are inherited, as the lost answer may have said so."""
+        tries = 0
+
+        def acquire() -> LeaseGrant:
+            nonlocal tries
+            tries += 1
+            return self._store.acquire_leases(job, urns, owner, ttl)
+
+        grant: LeaseGrant = self._until_answered(acquire)
+        return grant if tries == 1 else replace(grant, inherited=frozenset(grant.granted))
 
     def prepare(self, sequence: StoredSequence, epoch: int) -> None:
         """Store a sequence; if a repeated try finds it stored, the first try succeeded and its answer was lost."""

@@ -40,42 +40,46 @@ class _AddressSpaceBound:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._running = 0
+        self._running: weakref.WeakSet[Limits] = weakref.WeakSet()
         self._before = resource.RLIM_INFINITY
         self._bound = 0
+        """The bound that is set; 0 if none is."""
         self._sizes = -1
         self._pid = 0
         self.is_outer_lower = False
         """Whether a limit of the process leaves a statement less than GROWTH_LIMIT_BYTES."""
 
-    def enter(self) -> None:
+    def enter(self, limits: Limits) -> None:
         """Set the bound, or raise it, for a statement that begins."""
         with self._lock:
             size = self._size()
-            if not self._running:
-                self._before, self._bound = resource.getrlimit(resource.RLIMIT_AS)[0], 0
-            self._running += 1
+            if not self._bound:
+                self._before = resource.getrlimit(resource.RLIMIT_AS)[0]
+            self._running.add(limits)
             bound = size + GROWTH_LIMIT_BYTES
             self.is_outer_lower = 0 <= self._before < bound
             if size and bound > self._bound and not self.is_outer_lower:
                 self._bound = bound
+                why = f"the SQL expressions that it runs ({GROWTH_LIMIT_BYTES >> 20:,} MB more for each batch)"
+                tell_lowered(bound, self._before, why)
                 self._set(bound)
 
-    def leave(self) -> None:
-        """Count one statement less; remove the bound after the last."""
+    def leave(self, limits: Limits) -> None:
+        """Remove the bound after the last statement; may be called for one that did not enter."""
         with self._lock:
-            self._running -= 1
+            self._running.discard(limits)
             if not self._running and self._bound:
                 self._set(self._before)
+                self._bound = 0
 
     def forget(self) -> None:
         """Reset in a forked process: the threads that ran statements do not exist there."""
-        if self._running and self._bound:
+        if self._bound:
             self._set(self._before)
-        self._lock, self._running = threading.Lock(), 0
+            self._bound = 0
+        self._lock, self._running = threading.Lock(), weakref.WeakSet()
 
     def _set(self, bound: int) -> None:
-        tell_lowered(bound, f"the SQL expressions that it runs ({GROWTH_LIMIT_BYTES >> 20:,} MB more for each batch)")
         resource.setrlimit(resource.RLIMIT_AS, (bound, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
     def _size(self) -> int:
@@ -132,12 +136,16 @@ class Limits:
 
     def __enter__(self) -> None:
         self.was_late = False
-        _bound.enter()
-        self.due = time.monotonic() + TIME_LIMIT_S
+        try:
+            _bound.enter(self)
+            self.due = time.monotonic() + TIME_LIMIT_S
+        except BaseException:  # Ctrl-C: `__exit__` is not called, and the process would stay bounded
+            self.__exit__()
+            raise
 
     def __exit__(self, *_: object) -> None:
         self.due = 0.0
-        _bound.leave()
+        _bound.leave(self)
 
 
 _bound = _AddressSpaceBound()

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, TaskLostError
 from gobblin_dagster.core.failure import describe_failure
+from gobblin_dagster.core.memory import lift_lowered
 from gobblin_dagster.core.serialization import from_json, to_json
 from gobblin_dagster.core.task_state import TaskState, WorkingState
 from gobblin_dagster.core.utils.environment import lasting
@@ -375,6 +376,7 @@ class _ForkServer:
                 env=python_environment(),
                 start_new_session=True,  # Ctrl-C in a terminal reaches only the driver
             )
+        lift_lowered(self._process.pid)  # another thread may run an expression
 
     def fork(self) -> _Worker:
         """Return a new worker; raises OSError if the server has died."""

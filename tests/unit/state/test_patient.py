@@ -11,7 +11,18 @@ from gobblin_dagster.core.commit import CommitEffect, SequenceState
 from gobblin_dagster.core.errors import CommitStateUnknownError, TransientError, UnfinishedSequenceError
 from gobblin_dagster.state import StateStore, open_store
 from gobblin_dagster.state.patient import patient
-from gobblin_dagster.testing.conformance.state_store.values import JOB, files_of, sequence, state, take
+from gobblin_dagster.testing.conformance.state_store.values import (
+    EXPIRED,
+    JOB,
+    ME,
+    OTHER,
+    TTL,
+    URN,
+    files_of,
+    sequence,
+    state,
+    take,
+)
 from gobblin_dagster.testing.faults import Action, Fault, FaultPoints, counted_store, fail_with, lose_answer
 
 
@@ -54,6 +65,14 @@ def test_patience_is_shared_by_all_calls_and_begins_again_once_the_store_answere
         away.load_sequences(JOB)
     assert len(points.trace) == tried + 1
     assert away.load_runs(JOB) == [] if len(points.trace) >= 20 else True
+
+
+def test_leases_whose_answer_was_lost_may_be_inherited(store: StateStore) -> None:
+    take(store, OTHER, ttl=EXPIRED)
+    away, points, _ = waiting(store, Fault(1, lose_answer))
+    assert away.acquire_leases(JOB, [URN], ME, TTL).inherited == {URN}
+    assert points.trace == ["store.acquire_leases"] * 2
+    assert away.acquire_leases(JOB, [URN], ME, TTL).inherited == set()
 
 
 def test_sequence_whose_answer_was_lost_is_stored_once_and_counts_as_stored(store: StateStore) -> None:

@@ -5,7 +5,9 @@ import re
 import resource
 import subprocess
 import sys
+import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import duckdb
 import pyarrow as pa
@@ -14,6 +16,7 @@ import pytest
 from gobblin_dagster.constructs.sql import limits
 from gobblin_dagster.constructs.sql.masks import SqlMasks
 from gobblin_dagster.core.errors import ConvertError
+from gobblin_dagster.core.memory import limit_in_force
 from tests.unit.constructs.samples import CONTEXT
 
 
@@ -89,6 +92,30 @@ def test_process_forked_while_a_statement_runs_is_not_bounded() -> None:
             os._exit(int(resource.getrlimit(resource.RLIMIT_AS) != before))
         assert os.waitpid(child, 0)[1] == 0
     assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+def test_ctrl_c_as_the_bound_is_set_does_not_leave_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    bound = limits.Limits(duckdb.connect(":memory:"))
+    bound.end()
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "monotonic", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt), bound:
+            pass
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+def test_limit_that_others_set_is_not_told_as_that_of_expressions() -> None:
+    before, hard = resource.getrlimit(resource.RLIMIT_AS)
+    bound = limits.Limits(duckdb.connect(":memory:"))
+    bound.end()
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 45, hard))
+    try:
+        with bound:
+            assert "set by the SQL expressions that it runs" in limit_in_force()
+        assert "may use 33,554,432 MB, set by `ulimit -v`" in limit_in_force()
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (before, hard))
 
 
 @pytest.mark.parametrize("growth", [1 << 30, limits.GROWTH_LIMIT_BYTES], ids=["1 GiB", "as it is"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -15,15 +16,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
+from gobblin_dagster.constructs.sql.limits import Limits
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.task_state import TaskState, WorkingState
 from gobblin_dagster.core.utils.import_target import find_modules_in
 from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.listener import RunListener
-from gobblin_dagster.engine.processes.runner import TRIES, ProcessRunner, _Job, _Worker
+from gobblin_dagster.engine.processes import runner as runner_module
+from gobblin_dagster.engine.processes.runner import TRIES, ProcessRunner, _ForkServer, _Job, _Worker
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.engine.run.job_run import run_job
@@ -336,3 +340,16 @@ def test_error_of_a_listener_ends_the_run_and_the_next_one_has_its_processes(
     states = runner.run(context, _packs("b", "a"), lambda state: told.append(state.dataset_urn), threading.Event())
     assert [state.dataset_urn for state in states] == ["b", "a"], "in the order given"
     assert sorted(told) == ["a", "b"]
+
+
+def test_workers_do_not_get_the_limit_of_an_expression_that_runs_as_they_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    monkeypatch.setattr(runner_module, "python_for_module", lambda _: ["sleep"])
+    limits = Limits(duckdb.connect(":memory:"))
+    limits.end()
+    with limits:
+        server = _ForkServer(None)
+        assert resource.getrlimit(resource.RLIMIT_AS) != before
+        assert resource.prlimit(server._process.pid, resource.RLIMIT_AS) == before
+    server._process.kill()
+    server.end()
