@@ -5,6 +5,7 @@ DataFrame API only, so the same code runs on local Spark, a cluster and a Spark 
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import logging
@@ -55,6 +56,10 @@ POLL_S = 0.2
 """Seconds between two looks at the checkpoints while Spark works."""
 STOP_S = 30.0
 """Seconds in which Spark must stop; locally it takes less than one, a cluster may keep logs of events to write."""
+CONNECT_TRIES = 9
+"""Times that a call to a server of Spark Connect is tried again, during about a minute. By itself, Spark Connect tries
+for ten minutes, says nothing, and begins again with the next call."""
+_LONGEST_WAIT_MS = 10_000
 _LOG = logging.getLogger(__name__)
 
 _READING = {
@@ -265,12 +270,16 @@ def stop_session(session: SparkSession) -> None:
     """Stop a session for good: one of Spark Connect is not closed again when Python collects it.
 
     Its `__del__` shuts the thread pool that all sessions of the process share. If Python collects the session while the
-    same thread gives that pool work, it would wait for its own lock for ever.
+    same thread gives that pool work, it would wait for its own lock for ever. A server that is away is asked once, and
+    not again at the end of the process.
     """
+    client: Any = getattr(session, "_client", None)  # a session without Spark Connect has none
+    if client is not None:
+        client.set_retry_policies([])
+        atexit.unregister(client._cleanup_ml_cache)
     try:
         session.stop()
     finally:
-        client: Any = getattr(session, "_client", None)  # a session without Spark Connect has none
         if client is not None:
             client.close = int  # does nothing
 
@@ -350,7 +359,12 @@ def existing_session() -> SparkSession | None:
 
 
 def _connect(spec: SparkSpec) -> SparkSession:
+    from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - optional packages
+
     builder = SparkSession.builder.remote(str(spec.remote))
+    client: Any = getattr(builder.getOrCreate(), "_client", None)  # nothing was asked of the server yet
+    if client is not None:
+        client.set_retry_policies([DefaultPolicy(max_retries=CONNECT_TRIES, max_backoff=_LONGEST_WAIT_MS)])
     for key, value in spec.conf.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
@@ -10,6 +11,7 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
+from unittest.mock import patch
 
 import pytest
 
@@ -50,6 +52,21 @@ def test_session_that_was_closed_is_collected_without_the_lock_of_the_threads_th
     gc.collect()
     assert Answers._release_thread_pool_instance is pool
     Answers.shutdown()
+
+
+def test_server_that_is_away_is_waited_for_as_long_as_we_say_and_not_at_the_end_of_the_process(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("grpc", reason="Spark Connect's packages are an extra")
+    monkeypatch.setattr(module, "STOP_S", 3)
+    runner = SparkRunner.start(SparkSpec(remote="sc://127.0.0.1:1"))
+    client: Any = runner.session._client  # type: ignore[attr-defined]
+    (policy,) = client.get_retry_policies()
+    assert 60 <= policy.max_retries * policy.max_backoff / 1000 <= 100
+    with patch.object(atexit, "unregister", wraps=atexit.unregister) as unregistered:
+        runner.close()
+    assert "Spark does not answer" not in caplog.text
+    unregistered.assert_called_once_with(client._cleanup_ml_cache)
 
 
 def _frozen(monkeypatch: pytest.MonkeyPatch, **session: object) -> tuple[SparkRunner, list[str], threading.Event]:
