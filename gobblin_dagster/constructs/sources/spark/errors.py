@@ -23,6 +23,7 @@ _FEED_HINT = (
     "(delta.enableChangeDataFeed = true)`, then `gobblin state reset` the dataset: the feed has no earlier changes."
 )
 _LOST = ("Job aborted due to stage failure", "StatusCode.UNAVAILABLE", "Connection refused", "was cancelled")
+_OF_GRPC = re.compile(r'^\s*details = "(.+)"$', re.MULTILINE)
 _MAX = 500
 
 
@@ -45,6 +46,8 @@ def said_by_spark(error: Exception) -> str:
     text = str(error).strip()
     traceback = text.rpartition("Traceback (most recent call last):")[2] if "Traceback (most" in text else ""
     raised = next((line for line in traceback.splitlines() if line and not line.startswith(" ")), "")
+    if not raised and text.startswith("<") and (details := _OF_GRPC.search(text)):
+        raised = f"the server of Spark Connect: {details[1]}"
     return (raised or text.partition("\n")[0] or type(error).__name__)[:_MAX]
 
 

@@ -83,3 +83,7 @@ def test_reason_of_a_lost_spark_job_is_what_the_worker_raised() -> None:
     )
     assert said_by_spark(RuntimeError(text)) == "RuntimeError: of the worker"
     assert said_by_spark(RuntimeError("Job aborted.\nmore")) == "Job aborted."
+    away = (
+        '<_InactiveRpcError of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE\n\tdetails = "refused"\n>'
+    )
+    assert said_by_spark(RuntimeError(away)) == "the server of Spark Connect: refused"
