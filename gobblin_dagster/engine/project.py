@@ -19,6 +19,7 @@ from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.secrets import known_in, known_values
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.allowed import require_allowed
+from gobblin_dagster.engine.commit.crash_cleanup import tidy_ended
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.engine.validation import (
@@ -137,6 +138,14 @@ class Project:
         """Return a keeper of leases for a run (default: a new run id); use it as a context manager."""
         owner = LeaseOwner.current(run_id or new_run_id(self.clock.now()))
         return LeaseKeeper(store, job.job, owner, timedelta(seconds=self.spec.lease_ttl_s))
+
+    def tidy_ended(self, job: JobSpec, store: StateStore) -> None:
+        """Clean up after runs of a job that were killed: commands call it before they take over leases.
+
+        Raises TransientError or StorageError if the store cannot be used.
+        """
+        root, now = self.output_root(job), self.clock.now()
+        tidy_ended(job=job.job, store=store, storage=self.storage(job), output_root=root, now=now)
 
     def job(self, name: str) -> JobSpec:
         """Return a job by name; raises UsageError naming those that exist."""

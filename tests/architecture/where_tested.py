@@ -258,7 +258,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "engine/results.py": ("unit/engine/test_run_for_a_service.py", ""),
     "engine/run/acquire.py": ("unit/engine/run/test_job_run.py", "gobblin_dagster.engine.run.job_run"),
     "engine/run/commit_planner.py": ("unit/engine/task/test_limited_reader.py", "work unit(s) ended at their"),
-    "engine/run/crash_cleanup.py": ("unit/engine/run/test_job_scope.py", "gobblin_dagster.engine.run.recovery"),
     "engine/run/execute.py": ("unit/engine/run/test_job_run.py", "gobblin_dagster.engine.run.job_run"),
     "engine/run/publish.py": ("unit/engine/run/test_job_run.py", "gobblin_dagster.engine.run.job_run"),
     "engine/run/record.py": ("unit/engine/run/test_job_run.py", "gobblin_dagster.engine.run.job_run"),

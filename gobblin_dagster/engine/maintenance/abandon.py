@@ -87,6 +87,7 @@ def abandon_sequence(
     said = f"abandoned by {who}" + (f" ({why})" if why else "")
     group = group_of(stored)
     urns = {stored.dataset_urn, *([group.dataset_urn] if group else [])}
+    project.tidy_ended(job, store)
     with project.lease_keeper(job, store) as leases:
         for busy in leases.acquire(urns).busy.values():
             raise busy_error(busy)

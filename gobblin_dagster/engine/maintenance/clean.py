@@ -24,6 +24,7 @@ from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.utils.table import ShownAsFacts
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.commit.committer import Committer
+from gobblin_dagster.engine.commit.crash_cleanup import end_records
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
 from gobblin_dagster.engine.commit.manifest import expiry_marker, write_missing_manifests
 from gobblin_dagster.engine.commit.steps import DeleteFilesStep, MarkExpiredStep
@@ -107,6 +108,7 @@ def clean(project: Project, job: JobSpec, *, dry_run: bool = False, store: State
         faults: list[Exception] = []
         staging = _Staging(project, job, open_store, leases, faults).clean(dry_run=dry_run)
         if not dry_run:
+            project.tidy_ended(job, open_store)
             # Manifests that a killed run left out after its leases were taken over, or that an error kept from being
             # written.
             states, _ = open_store.load_readable_states(job.job)
@@ -221,10 +223,11 @@ class _Staging:
 
     def _fence(self, run_id: str) -> str:
         """Take over the leases of a dead run, so that it cannot prepare a sequence any more; then check again."""
-        if urns := [lease.dataset_urn for lease in self._held(run_id)]:
-            busy = self._leases.acquire(urns).busy
+        if held := self._held(run_id):
+            busy = self._leases.acquire([lease.dataset_urn for lease in held]).busy
             if busy:
                 return str(busy_error(next(iter(busy.values()))))
+            end_records(held, job=self._job, store=self._store, now=self._clock.now())
         return self._needed(run_id)
 
 

@@ -126,6 +126,8 @@ def compact(
         done = [Compaction(urn, (), problem=str(error)) for urn, error in sorted(damaged.items())]
         for one in done:
             on_done(one)
+        if not dry_run:
+            project.tidy_ended(job, open_store)
         for urn, state in sorted(states.items()):
             compaction = work.plan(state) if dry_run else work.run(urn)
             if compaction.merges or compaction.problem or compaction.files_elsewhere:

@@ -24,7 +24,7 @@ from gobblin_dagster.constructs.writers.quarantine import BY_CONVERTER, QUARANTI
 from gobblin_dagster.core.commit import CommitSequence, ManualChange, PublishedFile
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, RewritesFiles, WriterContext
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.errors import EnvironmentFaultError, OutOfMemoryError, StorageError, UsageError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import StagedFile, TaskState, TaskSums, WorkingState
@@ -43,6 +43,8 @@ from gobblin_dagster.engine.task.context import TaskInput
 from gobblin_dagster.engine.task.work_unit import run_part
 from gobblin_dagster.spec.job import PRE_FORK, QUARANTINE_BRANCH, BranchSpec, ExecutionSpec, ForkSpec, JobSpec
 from gobblin_dagster.state.store import StateStore
+
+_NO_FAULT_OF_JOB = {StorageError.code, EnvironmentFaultError.code, OutOfMemoryError.code}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -131,6 +133,7 @@ def replay_quarantine(
         work = _Replayer(project, job, open_store, rule)
         if dry_run:
             return work.count(work.state(dataset_urn))
+        project.tidy_ended(job, open_store)
         with project.lease_keeper(job, open_store, work.run_id) as leases:
             epoch = leases.take(dataset_urn)
             # Under the lease, so the commit demands the state that is read here.
@@ -262,12 +265,7 @@ class _Replayer:
             task = TaskInput(unit, rewriting.commit_id, state.schemas)
             ended, _ = run_part(self._runner, from_entry(self._job, entry), task, self._storage, _Rejected(groups))
             if ended.state is not WorkingState.SUCCESSFUL:
-                why = ended.failures[0].message if ended.failures else f"it is {ended.state}"
-                raise UsageError(
-                    problem=f"Rows of dataset {state.dataset_urn!r} that {entry.rule!r} had rejected cannot be "
-                    f"replayed: {why}",
-                    hint="Nothing was published. Correct the job, or replay other rules with --rule.",
-                )
+                raise _not_replayed(ended, entry)
             units.append(ended)
         return units
 
@@ -337,6 +335,17 @@ class _Replayer:
             totals=state.totals.plus(came),
             steps=done.steps,
         )
+
+
+def _not_replayed(ended: TaskState, entry: _Entry) -> Exception:
+    failure = ended.failures[0] if ended.failures else None
+    why = failure.message if failure else f"it is {ended.state}"
+    problem = f"Rows of dataset {ended.dataset_urn!r} that {entry.rule!r} had rejected cannot be replayed: {why}"
+    if failure and (failure.transient or failure.code in _NO_FAULT_OF_JOB):
+        return EnvironmentFaultError(problem=problem, hint="Nothing was published. Mend that, and replay them again.")
+    return UsageError(
+        problem=problem, hint="Nothing was published. Correct the job, or replay other rules with --rule."
+    )
 
 
 class _Rejected:

@@ -6,6 +6,7 @@ The watermark does not move: the ranges that count as read stay, only the files 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -131,13 +132,25 @@ class Rewriting:
         try:
             sequence = stage()
         except BaseException:
-            storage.delete_tree(self.staging_dir)
+            self._delete_staging(storage)
             raise
         try:
             committer.prepare(sequence, epoch)
         except CommitConflictError:
             # The store refused it. After any other error, the store may have accepted it and only the answer was lost.
-            storage.delete_tree(self.staging_dir)
+            self._delete_staging(storage)
             raise
         committer.publish(sequence, epoch, verify_sources=False)
+        with suppress(OSError):  # an empty folder
+            self._delete_run_folder(storage)
         return sequence
+
+    def _delete_staging(self, storage: Storage) -> None:
+        storage.delete_tree(self.staging_dir)
+        self._delete_run_folder(storage)
+
+    def _delete_run_folder(self, storage: Storage) -> None:
+        """Delete the folder above, if no other dataset of this command needs it."""
+        folder = staging_dir(self.output_root, self.run_id)
+        if not storage.list_names(folder):
+            storage.delete_tree(folder)

@@ -127,6 +127,7 @@ def apply_rollback(
         CommitSequence.to(after, commit_id=new_commit_id(), output_root=root),
         report=CommitReport(low=plan.before.watermark, notes=(note,), change=change),
     )
+    project.tidy_ended(job, store)
     with project.lease_keeper(job, store, after.run_id) as leases:
         epoch = leases.take(urn)
         StoreCheck.of(project, job, store).require_snapshots(urn)

@@ -30,6 +30,7 @@ from gobblin_dagster.core.utils.table import ShownAsFacts
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
+from gobblin_dagster.engine.commit.crash_cleanup import end_records
 from gobblin_dagster.engine.commit.leases import busy_error
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.task.runner import SessionRunner, TaskRunner
@@ -229,6 +230,7 @@ def apply_change(store: StateStore, change: Change) -> str:
     urn = before.dataset_urn
     newest = store.load_sequences(before.job, {SequenceState.COMMITTED}, [urn], limit=1)[0]
     output_root = decode_sequence(newest, store.places, skip_unknown_steps=True).output_root
+    held = store.load_leases(before.job).get(urn)
     grant = store.acquire_leases(before.job, [urn], LeaseOwner.current(after.run_id), LEASE_TTL)
     if urn in grant.busy:
         raise busy_error(grant.busy[urn])
@@ -240,6 +242,8 @@ def apply_change(store: StateStore, change: Change) -> str:
         change=ManualChange(change.action, change.who, change.why),
     )
     try:
+        if held is not None and urn in grant.inherited:  # the next run will not know this owner
+            end_records([held], job=before.job, store=store, now=store.now())
         # Nothing was published, so Dagster need not report it.
         stored = replace(encode_sequence(replace(sequence, report=report), store.places), reported=True)
         store.record(stored, lease.epoch, sequence.effect)

@@ -164,6 +164,7 @@ def verify(
         checked = _Verifier(project, job, open_store, checksum=checksum, repair=repair)
         found = checked.compare_all(datasets)
         if repair:
+            project.tidy_ended(job, open_store)
             with project.lease_keeper(job, open_store) as leases:
                 found = [checked.repaired(one, leases) for one in found]
         known = {checked.path_now(file.path) for one in found for file in checked.known.get(one.dataset_urn, ())}

@@ -20,6 +20,7 @@ from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, Ru
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.engine.commit.committer import Committer
+from gobblin_dagster.engine.commit.crash_cleanup import committed_datasets
 from gobblin_dagster.engine.commit.listener import CommitListener, FanOutListener, SilentListener
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.listener import FanOutRunListener, RunListener
@@ -28,7 +29,6 @@ from gobblin_dagster.engine.plan.schema_preview import with_schema_notes
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import CommitPlan, DatasetResult, RecoveredDataset, RunResult
 from gobblin_dagster.engine.run.acquire import acquire_datasets
-from gobblin_dagster.engine.run.crash_cleanup import committed_datasets
 from gobblin_dagster.engine.run.execute import execute_plan
 from gobblin_dagster.engine.run.publish import publish_datasets
 from gobblin_dagster.engine.run.record import run_record, run_status

@@ -15,7 +15,13 @@ from typing import Any
 import pytest
 
 from gobblin_dagster.core.constructs import ConstructContext
-from gobblin_dagster.core.errors import CorruptRecordError, DatasetBusyError, StorageError, UsageError
+from gobblin_dagster.core.errors import (
+    CorruptRecordError,
+    DatasetBusyError,
+    EnvironmentFaultError,
+    StorageError,
+    UsageError,
+)
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.engine.maintenance.compact import compact
 from gobblin_dagster.engine.maintenance.replay import replay_quarantine
@@ -217,6 +223,18 @@ def test_failure_on_the_way_publishes_nothing(tmp_path: Path) -> None:
         replay_quarantine(project(tmp_path, job), job, "a")
     assert _quarantined(tmp_path, job) == {"small": 5}
     assert not [path for path in (tmp_path / "lake/_gobblin/staging").rglob("*") if path.is_file()]
+
+
+def test_a_full_disk_is_no_fault_of_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path, _job(20, SMALL))
+
+    def refuse(self: LocalStorage, path: str) -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    monkeypatch.setattr(LocalStorage, "open_new", refuse)
+    with pytest.raises(EnvironmentFaultError, match=r"No space left on device\. Nothing was published\. Mend that"):
+        replay_quarantine(project(tmp_path, _job()), _job(), "a")
+    assert _quarantined(tmp_path, _job()) == {"small": 5}
 
 
 def test_merged_quarantine_is_replayed_too(tmp_path: Path) -> None:

@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 
 from gobblin_dagster.core.commit import WAITING, SequenceState
 from gobblin_dagster.core.errors import GobblinDagsterError
-from gobblin_dagster.core.lease import Lease
+from gobblin_dagster.core.lease import DamagedLease, Lease
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunStatus
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.state.store import StateStore
+
+log = logging.getLogger(__name__)
+
+
+def tidy_ended(*, job: str, store: StateStore, storage: Storage, output_root: str, now: datetime) -> None:
+    """Clean up after runs that have ended without it, before a command takes over their leases.
+
+    The next run would not find the owners of these leases any more.
+    """
+    ended = [lease for lease in store.load_leases(job).values() if has_ended(lease)]
+    if not ended:
+        return
+    try:
+        delete_staging_of(ended, job=job, store=store, storage=storage, output_root=output_root)
+    except OSError as error:
+        log.warning("The staging of a run that has ended cannot be deleted now: %s", error)
+    end_records(ended, job=job, store=store, now=now)
+
+
+def has_ended(lease: Lease) -> bool:
+    """Return whether its holder's work has certainly ended.
+
+    A run leaves its leases at its very end; its process may go on, as one that Dagster ends or a notebook does.
+    """
+    return not isinstance(lease, DamagedLease) and (lease.is_left or lease.owner.is_provably_dead())
 
 
 def delete_staging_of(
@@ -22,8 +48,7 @@ def delete_staging_of(
     """Delete the staged files of runs that have ended without it.
 
     Args:
-        ended: leases whose owners' work has certainly ended; they must have been taken over, and their sequences
-            recovered.
+        ended: leases whose owners' work has certainly ended.
         job: the job's name.
         store: the state store.
         storage: the storage of the output.

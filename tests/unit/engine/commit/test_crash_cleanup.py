@@ -1,0 +1,105 @@
+"""Runs that were killed: whatever command comes next, their staging goes and their records end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.run_record import RunRecord, RunStatus
+from gobblin_dagster.engine.maintenance.clean import clean
+from gobblin_dagster.engine.maintenance.compact import compact
+from gobblin_dagster.engine.maintenance.replay import replay_quarantine
+from gobblin_dagster.engine.maintenance.rollback import rollback
+from gobblin_dagster.engine.maintenance.state_change import apply_change, plan_reset
+from gobblin_dagster.engine.maintenance.verify import verify
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.storage import LocalStorage
+from tests.unit.engine.jobs import job_spec, project, run
+
+KILLED = "20261128T000000-killed"
+NOW = datetime(2026, 11, 28, tzinfo=UTC)
+SMALL = {"name": "small", "type": "sql", "rule": "id < 15"}
+STAGED = f"lake/_gobblin/staging/{KILLED}"
+
+
+def _job(rows: int) -> JobSpec:
+    policies, settings = [SMALL] if rows < 20 else [], {"merge_bytes": 0}
+    return job_spec({"a": {"rows": rows, "unit_rows": 7}}, row_policies=policies, execution=settings)
+
+
+def _kill_a_run(root: Path, job: JobSpec) -> None:
+    """Leave what a run leaves that was killed while it staged."""
+    (root / STAGED).mkdir(parents=True)
+    (root / STAGED / "part.parquet").write_bytes(b"half")
+    owner = LeaseOwner.current(KILLED)
+    owner.note_end()
+    store = project(root, job).open_store()
+    store.acquire_leases(job.job, ["a"], owner, timedelta(days=1))
+    store.save_run(RunRecord(KILLED, job.job, NOW, RunStatus.RUNNING))
+    store.close()
+
+
+def _broken_manifest(own: Project, job: JobSpec) -> None:
+    next((own.root / "lake/_gobblin/manifests").rglob("*.json")).unlink()
+    verify(own, job, repair=True)
+
+
+def _reset(own: Project, job: JobSpec) -> None:
+    with own.use_store() as store:
+        apply_change(store, plan_reset(store.load_dataset_states(job.job, ["a"])["a"], who="me", why="", now=NOW))
+
+
+COMMANDS: dict[str, Callable[[Project, JobSpec], object]] = {
+    "clean": clean,
+    "compact": compact,
+    "replay": lambda own, job: replay_quarantine(own, job, "a"),
+    "rollback": lambda own, job: rollback(own, job, "a", 1),
+    "verify": _broken_manifest,
+    "reset": _reset,
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_command_after_a_kill_ends_the_record_and_its_staging_is_deleted(tmp_path: Path, name: str) -> None:
+    for rows in (16, 18):
+        run(tmp_path, _job(rows))
+    job = _job(20)
+    _kill_a_run(tmp_path, job)
+    COMMANDS[name](project(tmp_path, job), job)
+    run(tmp_path, job)
+    clean(project(tmp_path, job), job)
+    assert not (tmp_path / STAGED).exists()
+    with project(tmp_path, job).use_store() as store:
+        (record,) = [one for one in store.load_runs(job.job, 10) if one.run_id == KILLED]
+    assert record.status is RunStatus.INTERRUPTED
+
+
+def test_staging_that_cannot_be_deleted_keeps_no_record_from_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = _job(16)
+    run(tmp_path, job)
+    _kill_a_run(tmp_path, job)
+
+    def refuse(self: LocalStorage, path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    with monkeypatch.context() as patch, project(tmp_path, job).use_store() as store:
+        patch.setattr(LocalStorage, "delete_tree", refuse)
+        project(tmp_path, job).tidy_ended(job, store)
+        assert [one.status for one in store.load_runs(job.job, 10) if one.run_id == KILLED] == [RunStatus.INTERRUPTED]
+    assert "Permission denied" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["compact", "replay"])
+def test_rewriting_leaves_no_empty_folder(tmp_path: Path, name: str) -> None:
+    for rows in (16, 18):
+        run(tmp_path, _job(rows))
+    job = _job(20)
+    COMMANDS[name](project(tmp_path, job), job)
+    assert [*(tmp_path / "lake/_gobblin/staging").iterdir()] == []
