@@ -12,7 +12,7 @@ import json
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any, Self
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from gobblin_dagster.constructs.formats.base import FileReader, FormatError, Inp
 from gobblin_dagster.constructs.formats.json_blocks import Split, blocks
 from gobblin_dagster.constructs.formats.json_sample import JsonSample, JsonWidening
 from gobblin_dagster.constructs.formats.jsonl_published import PublishedJsonLines
-from gobblin_dagster.constructs.types.arrow import has_part, holds_infinite, leaves
+from gobblin_dagster.constructs.types.arrow import dates_as_texts, has_part, holds_infinite, leaves
 from gobblin_dagster.constructs.types.arrow_json import (
     first_unfit,
     json_problem,
@@ -243,6 +243,8 @@ class JsonLinesReader:
             if not (days := [field.name for field in known if has_part(field.type, pa.types.is_date)]):
                 raise
         if schema is None:
+            with suppress(pa.ArrowInvalid):  # an object's days are numbers, those of another one texts
+                return _read_as(text, pa.schema(dates_as_texts(known)), unexpected)
             return _read_as(b"\n".join(_without(days, line) for line in text.split(b"\n")), known, unexpected)
         lines = text.split(b"\n")
 
