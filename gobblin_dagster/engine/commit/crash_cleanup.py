@@ -24,14 +24,15 @@ def tidy_ended(*, job: str, store: StateStore, storage: Storage, output_root: st
 
     The next run would not find the owners of these leases any more.
     """
-    ended = [lease for lease in store.load_leases(job).values() if has_ended(lease)]
-    if not ended:
+    leases = [lease for lease in store.load_leases(job).values() if not isinstance(lease, DamagedLease)]
+    if not (over := [lease for lease in leases if not lease.is_held(now)]):
         return
     try:
+        ended = [lease for lease in over if has_ended(lease)]
         delete_staging_of(ended, job=job, store=store, storage=storage, output_root=output_root)
     except OSError as error:
         log.warning("The staging of a run that has ended cannot be deleted now: %s", error)
-    end_records(ended, job=job, store=store, now=now)
+    end_records(over, job=job, store=store, now=now)
 
 
 def has_ended(lease: Lease) -> bool:
@@ -39,7 +40,7 @@ def has_ended(lease: Lease) -> bool:
 
     A run leaves its leases at its very end; its process may go on, as one that Dagster ends or a notebook does.
     """
-    return not isinstance(lease, DamagedLease) and (lease.is_left or lease.owner.is_provably_dead())
+    return lease.is_left or lease.owner.is_provably_dead()
 
 
 def delete_staging_of(
@@ -65,20 +66,23 @@ def delete_staging_of(
         storage.delete_tree(staging_dir(output_root, run_id))
 
 
-def end_records(ended: Collection[Lease], *, job: str, store: StateStore, now: datetime) -> None:
+def end_records(over: Collection[Lease], *, job: str, store: StateStore, now: datetime) -> None:
     """Mark the records of runs that crashed, and so still say `running`, as interrupted; add what was committed.
 
+    Of a run on another machine, such as a container that is gone, nobody knows more than that its lease is over. If it
+    was only frozen, it writes its record anew at its end.
+
     Args:
-        ended: as in `delete_staging_of`.
+        over: leases of runs that have ended, or did not renew them in time.
         job: the job's name.
         store: the state store.
         now: the time of their end.
     """
-    run_ids = {lease.owner.run_id for lease in ended}
+    run_ids = {lease.owner.run_id for lease in over}
     for record in store.find_runs(job, run_ids):
         if record.run_id not in run_ids:
             continue
-        urns = {lease.dataset_urn for lease in ended if lease.owner.run_id == record.run_id}
+        urns = {lease.dataset_urn for lease in over if lease.owner.run_id == record.run_id}
         datasets = {**committed_datasets(record.run_id, urns, job=job, store=store), **record.datasets}
         if record.status is RunStatus.RUNNING:
             store.save_run(replace(record, status=RunStatus.INTERRUPTED, ended_at=now, datasets=datasets))

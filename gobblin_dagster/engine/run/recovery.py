@@ -122,7 +122,7 @@ def _tidied(opened: JobContext, leases: LeaseKeeper, left: Sequence[Lease]) -> l
     leases.settle([urn for urn in urns if urn not in {*faults, *damaged}])
     ended = [lease for lease in left if has_ended(lease)]
     delete_staging_of(ended, job=job, store=store, storage=opened.storage, output_root=root)
-    end_records(ended, job=job, store=store, now=opened.project.clock.now())
+    end_records(left, job=job, store=store, now=opened.project.clock.now())
     return [_of_manifest(store, state, faults.get(urn)) for urn, state in states.items() if urn in {*written, *faults}]
 
 

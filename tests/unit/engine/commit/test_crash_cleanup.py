@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -32,14 +33,17 @@ def _job(rows: int) -> JobSpec:
     return job_spec({"a": {"rows": rows, "unit_rows": 7}}, row_policies=policies, execution=settings)
 
 
-def _kill_a_run(root: Path, job: JobSpec) -> None:
-    """Leave what a run leaves that was killed while it staged."""
+def _kill_a_run(root: Path, job: JobSpec, *, host: str = "") -> None:
+    """Leave what a run leaves that was killed while it staged, here or on another host."""
     (root / STAGED).mkdir(parents=True)
     (root / STAGED / "part.parquet").write_bytes(b"half")
     owner = LeaseOwner.current(KILLED)
-    owner.note_end()
+    if host:
+        owner = replace(owner, host=host)
+    else:
+        owner.note_end()
     store = project(root, job).open_store()
-    store.acquire_leases(job.job, ["a"], owner, timedelta(days=1))
+    store.acquire_leases(job.job, ["a"], owner, timedelta(microseconds=1) if host else timedelta(days=1))
     store.save_run(RunRecord(KILLED, job.job, NOW, RunStatus.RUNNING))
     store.close()
 
@@ -74,6 +78,20 @@ def test_the_command_after_a_kill_ends_the_record_and_its_staging_is_deleted(tmp
     run(tmp_path, job)
     clean(project(tmp_path, job), job)
     assert not (tmp_path / STAGED).exists()
+    with project(tmp_path, job).use_store() as store:
+        (record,) = [one for one in store.load_runs(job.job, 10) if one.run_id == KILLED]
+    assert record.status is RunStatus.INTERRUPTED
+
+
+@pytest.mark.parametrize("name", ["run", *COMMANDS])
+def test_the_record_of_a_run_that_another_machine_lost_ends_too(tmp_path: Path, name: str) -> None:
+    for rows in (16, 18):
+        run(tmp_path, _job(rows))
+    job = _job(20)
+    _kill_a_run(tmp_path, job, host="a-container-that-is-gone")
+    if name != "run":
+        COMMANDS[name](project(tmp_path, job), job)
+    run(tmp_path, job)
     with project(tmp_path, job).use_store() as store:
         (record,) = [one for one in store.load_runs(job.job, 10) if one.run_id == KILLED]
     assert record.status is RunStatus.INTERRUPTED
