@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
-from unittest.mock import patch
 
 import pytest
 
@@ -54,19 +53,29 @@ def test_session_that_was_closed_is_collected_without_the_lock_of_the_threads_th
     Answers.shutdown()
 
 
-def test_server_that_is_away_is_waited_for_as_long_as_we_say_and_not_at_the_end_of_the_process(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+_AWAY = """
+import atexit
+from unittest.mock import patch
+from gobblin_dagster.engine.spark import runner as module
+from gobblin_dagster.spec.project import SparkSpec
+module.STOP_S = 3
+runner = module.SparkRunner.start(SparkSpec(remote="sc://127.0.0.1:1"))
+client = runner.session._client
+(policy,) = client.get_retry_policies()
+with patch.object(atexit, "unregister", wraps=atexit.unregister) as unregistered:
+    runner.close()
+print(policy.max_retries * policy.max_backoff // 1000, unregistered.call_args.args == (client._cleanup_ml_cache,))
+"""
+
+
+def test_server_that_is_away_is_waited_for_as_long_as_we_say_and_not_at_the_end_of_the_process() -> None:
     pytest.importorskip("grpc", reason="Spark Connect's packages are an extra")
-    monkeypatch.setattr(module, "STOP_S", 3)
-    runner = SparkRunner.start(SparkSpec(remote="sc://127.0.0.1:1"))
-    client: Any = runner.session._client  # type: ignore[attr-defined]
-    (policy,) = client.get_retry_policies()
-    assert 60 <= policy.max_retries * policy.max_backoff / 1000 <= 100
-    with patch.object(atexit, "unregister", wraps=atexit.unregister) as unregistered:
-        runner.close()
-    assert "Spark does not answer" not in caplog.text
-    unregistered.assert_called_once_with(client._cleanup_ml_cache)
+    # Of its own, as a process with a classic session connects to no server.
+    done = subprocess.run([sys.executable, "-c", _AWAY], capture_output=True, text=True, timeout=60, check=True)
+    waited, is_unregistered = done.stdout.split()
+    assert 60 <= int(waited) <= 100
+    assert is_unregistered == "True"
+    assert "Spark does not answer" not in done.stderr
 
 
 def _frozen(monkeypatch: pytest.MonkeyPatch, **session: object) -> tuple[SparkRunner, list[str], threading.Event]:
