@@ -28,28 +28,19 @@ def tidy_ended(*, job: str, store: StateStore, storage: Storage, output_root: st
     if not (over := [lease for lease in leases if not lease.is_held(now)]):
         return
     try:
-        ended = [lease for lease in over if has_ended(lease)]
-        delete_staging_of(ended, job=job, store=store, storage=storage, output_root=output_root)
+        delete_staging_of(over, job=job, store=store, storage=storage, output_root=output_root)
     except OSError as error:
         log.warning("The staging of a run that has ended cannot be deleted now: %s", error)
     end_records(over, job=job, store=store, now=now)
 
 
-def has_ended(lease: Lease) -> bool:
-    """Return whether its holder's work has certainly ended.
-
-    A run leaves its leases at its very end; its process may go on, as one that Dagster ends or a notebook does.
-    """
-    return lease.is_left or lease.owner.is_provably_dead()
-
-
 def delete_staging_of(
-    ended: Collection[Lease], *, job: str, store: StateStore, storage: Storage, output_root: str
+    over: Collection[Lease], *, job: str, store: StateStore, storage: Storage, output_root: str
 ) -> None:
-    """Delete the staged files of runs that have ended without it.
+    """Delete the staged files of runs that have certainly ended, and did not do so themselves.
 
     Args:
-        ended: leases whose owners' work has certainly ended.
+        over: as in `end_records`.
         job: the job's name.
         store: the state store.
         storage: the storage of the output.
@@ -58,11 +49,13 @@ def delete_staging_of(
     Raises:
         OSError: the storage refused; nothing is lost, `gobblin clean` tries again.
     """
+    # A run leaves its leases at its very end; its process may go on, as one that Dagster ends or a notebook does.
+    ended = {lease.owner.run_id for lease in over if lease.is_left or lease.owner.is_provably_dead()}
     if not ended:
         return
     # A sequence that waits for recovery or for a person still needs its staged files.
     waiting = store.load_sequences(job, states=WAITING)
-    for run_id in {lease.owner.run_id for lease in ended} - {sequence.run_id for sequence in waiting}:
+    for run_id in ended - {sequence.run_id for sequence in waiting}:
         storage.delete_tree(staging_dir(output_root, run_id))
 
 

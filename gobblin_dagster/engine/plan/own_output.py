@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -100,21 +100,24 @@ def own_tables(
     """
     if not isinstance(source, AsksServer) or not datasets:
         return {}
-    problems: dict[str, str] = {}
-    with suppress(GobblinDagsterError):  # who cannot be asked now tells it where rows are read or published
-        if not (read := source.server_tables(datasets)):
-            return {}
-        for branch, publisher in each_publisher(job, context.construct_context(job), AsksServer):
-            ours = publisher.server_tables(known) if isinstance(publisher, AsksServer) else {}
-            tables = {table for one in ours.values() for table in one}
-            problems |= {
-                urn: f"branch {branch.name!r} publishes to it, by another name of its server or without its schema: "
-                "each run would read again what the last one published; publish to another table or topic, or let "
-                "the source leave this one out"
-                for urn, found in read.items()
-                if not tables.isdisjoint(found)
-            }
-    return problems
+    # Who cannot be asked now tells it where rows are read or published.
+    ours: dict[str, set[str]] = {}
+    for branch, publisher in each_publisher(job, context.construct_context(job), AsksServer):
+        with suppress(GobblinDagsterError):
+            tables = publisher.server_tables(known) if isinstance(publisher, AsksServer) else {}
+            ours[branch.name] = {table for one in tables.values() for table in one}
+    read: Mapping[str, Collection[str]] = {}
+    if any(ours.values()):  # most jobs publish files, and their source need not be asked
+        with suppress(GobblinDagsterError):
+            read = source.server_tables(datasets)
+    return {
+        urn: f"branch {name!r} publishes to it, by another name of its server or without its schema: each run would "
+        "read again what the last one published; publish to another table or topic, or let the source leave this one "
+        "out"
+        for name, tables_of_branch in ours.items()
+        for urn, found in read.items()
+        if not tables_of_branch.isdisjoint(found)
+    }
 
 
 def _paths(dataset: DatasetPlan, base_dir: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from gobblin_dagster.core.errors import EnvironmentFaultError, StepRefusedError,
 from gobblin_dagster.core.failure import describe_failure
 from gobblin_dagster.core.lease import DamagedLease, Lease
 from gobblin_dagster.engine.commit.committer import Committer, Recovery
-from gobblin_dagster.engine.commit.crash_cleanup import delete_staging_of, end_records, has_ended
+from gobblin_dagster.engine.commit.crash_cleanup import delete_staging_of, end_records
 from gobblin_dagster.engine.commit.group import Bundle, GroupCommitter, bundles
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
 from gobblin_dagster.engine.commit.manifest import write_missing_manifests
@@ -120,8 +120,7 @@ def _tidied(opened: JobContext, leases: LeaseKeeper, left: Sequence[Lease]) -> l
     states, damaged = store.load_readable_states(job, urns) if left else ({}, {})
     written, faults = write_missing_manifests(states, job=job, store=store, storage=opened.storage, output_root=root)
     leases.settle([urn for urn in urns if urn not in {*faults, *damaged}])
-    ended = [lease for lease in left if has_ended(lease)]
-    delete_staging_of(ended, job=job, store=store, storage=opened.storage, output_root=root)
+    delete_staging_of(left, job=job, store=store, storage=opened.storage, output_root=root)
     end_records(left, job=job, store=store, now=opened.project.clock.now())
     return [_of_manifest(store, state, faults.get(urn)) for urn, state in states.items() if urn in {*written, *faults}]
 

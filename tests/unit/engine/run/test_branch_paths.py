@@ -29,7 +29,7 @@ from tests.unit.engine.jobs import job_spec, project, published, run
 URN = "a/b c"
 
 
-class _Mirror(LocalFileSystem):  # type: ignore[misc]
+class _Mirror(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
     """The local disk as a server."""
 
     protocol = "mirror"

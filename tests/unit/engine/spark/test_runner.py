@@ -122,7 +122,7 @@ def test_work_that_is_lost_with_the_jvm_is_told_as_that_and_not_by_the_call_that
         cause = Py4JNetworkError("Answer from Java side is empty") if is_killed else None
         raise RuntimeError("An error occurred while calling o119.collectToPython") from cause
 
-    job = _SparkJob(SimpleNamespace(range=fail), "{}", [["{}"]], inline=True)  # type: ignore[arg-type]
+    job = _SparkJob(SimpleNamespace(range=fail), "{}", [["{}"]], inline=True)  # type: ignore[arg-type]  # a stand-in
     job.start()
     assert not job.is_running(5)
     told = job._lost().message
