@@ -7,7 +7,7 @@ One step is the smallest distance between two positions: 1, a microsecond, an ho
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -192,13 +192,45 @@ class Cursor:
         return self.floor(end, zone, has_zone)
 
 
-def require_reached(cursor: Cursor, mark: Watermark, ends: Sequence[int]) -> None:
-    """Raise ValueError, with the end, if a position is beyond the last of the steps `ends`, or if `ends` is empty."""
-    if not ends:
+@dataclass(frozen=True, slots=True)
+class Present:
+    """Where a column of times is now."""
+
+    step: int
+    """The step of now: a day or an hour that is not over, or this microsecond."""
+    lag: int
+    """Steps that a run waits for late rows."""
+
+    @property
+    def settled(self) -> int:
+        """The step before which no row comes any more."""
+        return self.step - self.lag
+
+
+def require_reached(
+    cursor: Cursor, mark: Watermark, after: int | None, present: Present | None, caps: Callable[[], Iterable[int]]
+) -> None:
+    """Raise ValueError, with the end, for a position beyond it: rows before it that come later would never be read.
+
+    Args:
+        cursor: the cursor of the column.
+        mark: the position, of the cursor's type.
+        after: the step after the highest value; None if there are no rows.
+        present: None for numbers.
+        caps: returns the steps at which a run ends now at the latest; called only if rows are at `present` or later.
+    """
+    end = after
+    if present is not None and (after is None or after <= present.step):
+        end = max(present.settled, after or present.settled)
+    elif present is not None and after is not None:
+        # One row with a year mistyped must not make the future the end, nor a row of today the end of the day: what a
+        # run leaves for later counts.
+        end = max(present.settled, min([after, *caps()]))
+    if end is None:
         raise ValueError("the table has no rows, and so no end yet; `oldest` reads all rows that come")
-    if cursor.step(mark.components()[""]) > max(ends):
+    if cursor.step(mark.components()[""]) > end:
         raise ValueError(
-            f"it lies beyond the end, {cursor.mark(max(ends))}: rows before it that come later would never be read; "
+            f"it lies beyond the end, {cursor.mark(end)}: rows before it that come later would never be read; "
             "`upcoming` begins at the end"
         )
 

@@ -9,7 +9,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from gobblin_dagster.constructs.clients.sql import parse_url, server_tables, table_place
-from gobblin_dagster.constructs.sources.incremental.cursor import require_reached
+from gobblin_dagster.constructs.sources.incremental.cursor import Present, require_reached
 from gobblin_dagster.constructs.sources.incremental.options import held_back
 from gobblin_dagster.constructs.sources.incremental.ranges import committed_steps
 from gobblin_dagster.constructs.sources.query.database import Database, Table
@@ -87,36 +87,37 @@ class QuerySource:
             if isinstance(position, Upcoming):
                 return self._mark_behind(database, tables, table, relation, now)
             if isinstance(position, Timestamp):
-                # Instants in the future become the end: no row that comes before them may be skipped.
-                return self._mark_at(min(position.instant, now), relation)
+                return self._mark_at(position.instant, relation, now)
             self._require_reached(position, database, tables, table, relation, now)
             return position
         except (ValueError, TypeError, OverflowError) as error:
             raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=str(error)) from error
 
-    def _mark_at(self, instant: datetime, relation: Relation) -> Watermark:
+    def _mark_at(self, instant: datetime, relation: Relation, now: datetime) -> Watermark:
         if not self._cursor.is_time:
             raise ValueError(f"the watermark column {relation.cursor_column} holds no times")
-        return self._cursor.mark(self._cursor.lowest_from(instant, self._options.zone, relation.has_zone))
+        # Instants in the future become the end: no row that comes before them may be skipped.
+        lowest = self._cursor.lowest_from(min(instant, now), self._options.zone, relation.has_zone)
+        return self._cursor.mark(min(lowest, self._present(relation, now).settled))
+
+    def _present(self, relation: Relation, now: datetime) -> Present:
+        lag = self._cursor.span(self._options.lag) if self._options.lag else 0
+        return Present(self._cursor.floor(now, self._options.zone, relation.has_zone), lag)
 
     def _require_reached(
         self, mark: Watermark, database: Database, tables: Tables, table: Table, relation: Relation, now: datetime
     ) -> None:
-        """Raise ValueError for a position beyond the end: rows that come later, before it, would never be read."""
         if type(mark) is not self._cursor.watermark_type:
             return  # the engine says so, and which type it expects
         with database.snapshot() as connection, database.errors(f"{table.urn}: "):
             highest = connection.execute(relation.highest()).scalar_one()
-        ends = [] if highest is None else [self._cursor.step(highest) + 1]
-        if self._cursor.is_time:
-            today = self._cursor.floor(now, self._options.zone, relation.has_zone) + 1
-            if ends and ends[0] > today:
-                # One row with a year mistyped must not make the future the end: what a run leaves for later counts.
-                horizon = look(tables, {table.urn: table}, now)
-                ends += [end for end, _ in caps(self._options, relation, table.urn, ends[0], horizon)]
-            settled = today - (self._cursor.span(self._options.lag) if self._options.lag else 0)
-            ends = [max(settled, min(ends, default=settled))]
-        require_reached(self._cursor, mark, ends)
+        after = None if highest is None else self._cursor.step(highest) + 1
+
+        def ends() -> Iterator[int]:
+            horizon = look(tables, {table.urn: table}, now)
+            yield from (end for end, _ in caps(self._options, relation, table.urn, after or 0, horizon))
+
+        require_reached(self._cursor, mark, after, self._present(relation, now) if self._cursor.is_time else None, ends)
 
     def _mark_behind(
         self, database: Database, tables: Tables, table: Table, relation: Relation, now: datetime

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from gobblin_dagster.constructs.sources.incremental.cursor import require_reached
+from gobblin_dagster.constructs.sources.incremental.cursor import Present, require_reached
 from gobblin_dagster.constructs.sources.spark.column import column_of
 from gobblin_dagster.constructs.sources.spark.column_planner import ColumnPlanner
 from gobblin_dagster.constructs.sources.spark.options import SparkOptions
@@ -26,21 +26,22 @@ def column_start(
     column = column_of(frame, options.watermark.column if options.watermark else "", cursor)
     if isinstance(position, Timestamp) and not cursor.is_time:
         raise ValueError(f"the watermark column {column.name} holds no times")
-    if isinstance(position, Timestamp):
+    present = None
+    if cursor.is_time:
+        lag = cursor.span(options.lag) if options.lag else 0
+        present = Present(cursor.floor(now, options.zone, column.has_zone), lag)
+    if isinstance(position, Timestamp) and present is not None:
         # Instants in the future become the end: no row that comes before them may be skipped.
-        return cursor.mark(cursor.lowest_from(min(position.instant, now), options.zone, column.has_zone))
+        lowest = cursor.lowest_from(min(position.instant, now), options.zone, column.has_zone)
+        return cursor.mark(min(present.settled, lowest))
     _, highest, _ = column.bounds(frame)
+    after = None if highest is None else highest + 1
     if isinstance(position, Watermark):
-        ends = [] if highest is None else [highest + 1]
-        if cursor.is_time:
-            today = cursor.floor(now, options.zone, column.has_zone) + 1
-            if ends and ends[0] > today:
-                # One row with a year mistyped must not make the future the end: what a run leaves for later counts.
-                ends += [end for end, _ in ColumnPlanner(options, now).caps(column, ends[0])]
-            settled = today - (cursor.span(options.lag) if options.lag else 0)
-            ends = [max(settled, min(ends, default=settled))]
+        planner = ColumnPlanner(options, now)
         if type(position) is cursor.watermark_type:  # else the engine says which type it expects
-            require_reached(cursor, position, ends)
+            require_reached(
+                cursor, position, after, present, lambda: (end for end, _ in planner.caps(column, after or 0))
+            )
         return position
     if highest is None:
         raise ValueError("the table has no rows, and so no end yet; `oldest` reads all rows that come")

@@ -10,11 +10,20 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.constructs import SourceContext
+from gobblin_dagster.core.errors import StartpointError, UsageError
 from gobblin_dagster.core.startpoint import Oldest, Specific, StartpointPosition, Timestamp, Upcoming
-from gobblin_dagster.core.watermark import LongWatermark
+from gobblin_dagster.core.watermark import (
+    DateWatermark,
+    HourWatermark,
+    LongWatermark,
+    TimestampWatermark,
+    Watermark,
+)
+from gobblin_dagster.core.watermark.text import parse_watermark
 from gobblin_dagster.engine.maintenance.state_change import require_position
 from gobblin_dagster.spec.job import JobSpec
+from tests.unit.constructs.sources.query.test_source import APPEND, NOW, FixedClock, source
 from tests.unit.engine.jobs import project, run
 from tests.unit.engine.plan.test_startpoints import planned, store_of, waiting, wish
 
@@ -197,6 +206,54 @@ def test_position_beyond_the_end_is_refused_and_the_end_is_named(
     add(orders, 6)
     run(tmp_path, spec)
     assert ids(tmp_path, spec) == [6]
+
+
+@pytest.mark.parametrize(
+    ("kind", "timezone", "end", "beyond"),
+    [
+        ("date", "UTC", "2013-01-10", "2013-01-11"),
+        ("date", "Pacific/Kiritimati", "2013-01-11", "2013-01-12"),
+        ("date", "Pacific/Pago_Pago", "2013-01-10", "2013-01-11"),
+        ("hour", "UTC", "2013-01-10T12:00:00", "2013-01-10T13:00:00"),
+        ("hour", "Asia/Kolkata", "2013-01-10T18:00:00", "2013-01-10T19:00:00"),
+    ],
+)
+@pytest.mark.parametrize("has_row", [False, True], ids=["no-row-of-now", "row-of-now"])
+def test_end_of_a_day_or_hour_that_is_not_over_is_refused(
+    tmp_path: Path, orders: sqlite3.Connection, kind: str, timezone: str, end: str, beyond: str, has_row: bool
+) -> None:
+    """Rows of today that come later, before tomorrow, would never be read."""
+    if has_row:
+        orders.execute("INSERT INTO orders VALUES (6, ?, ?)", (f"{end.replace('T', ' '):<19}.000000", end[:10]))
+    made = source(tmp_path, "day" if kind == "date" else "at", kind, timezone=timezone)
+    context = SourceContext(APPEND, {}, lambda _: True, FixedClock())
+    assert made.resolve_startpoint(URN, _mark(kind, end), context) == _mark(kind, end)
+    with pytest.raises(StartpointError, match=f"it lies beyond the end, {end[:13]}"):
+        made.resolve_startpoint(URN, _mark(kind, beyond), context)
+
+
+def test_tomorrow_is_the_end_if_rows_of_today_are_there_and_are_read(
+    tmp_path: Path, orders: sqlite3.Connection
+) -> None:
+    made = source(tmp_path, "day", "date", max_watermark="CURRENTDATE", horizon="none")
+    context = SourceContext(APPEND, {}, lambda _: True, FixedClock())
+    with pytest.raises(StartpointError, match="it lies beyond the end, 2013-01-10"):
+        made.resolve_startpoint(URN, _mark("date", "2013-01-11"), context)
+    orders.execute("INSERT INTO orders VALUES (6, NULL, '2013-01-10')")
+    assert made.resolve_startpoint(URN, _mark("date", "2013-01-11"), context) == _mark("date", "2013-01-11")
+
+
+def test_instant_in_the_time_that_lag_waits_for_becomes_the_end(tmp_path: Path, orders: sqlite3.Connection) -> None:
+    """Rows before it that come until then, for which `lag` waits, are read."""
+    made = source(tmp_path, "at", "timestamp", lag="2d")
+    context = SourceContext(APPEND, {}, lambda _: True, FixedClock())
+    settled = NOW - timedelta(days=2)
+    for instant in (settled + timedelta(hours=1), NOW + timedelta(days=1)):
+        assert made.resolve_startpoint(URN, Timestamp(instant), context) == TimestampWatermark(settled)
+
+
+def _mark(kind: str, text: str) -> Watermark:
+    return parse_watermark(DateWatermark if kind == "date" else HourWatermark, text)
 
 
 @pytest.mark.parametrize(("column", "kind"), [("day", "date"), ("at", "hour")])
