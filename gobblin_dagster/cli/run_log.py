@@ -85,6 +85,8 @@ class RunLog:
         self._handler = _ToRunLog(self)
         self._terminal = _LastResort()
         self._stream: TextIO | None = None
+        self.run_ids: dict[str, str] = {}
+        """The run of each job that began."""
         self.path: Path | None = None
         """The file; None if it could not be made."""
         folder = root / RUN_LOGS
@@ -126,7 +128,15 @@ class RunLog:
         except BaseException as error:
             code, message = describe(error)
             trace = "".join(traceback.format_exception(error))
-            self.write(logging.ERROR, LogEvent.ERROR, message, job=job, code=code, stack_trace=trace)
+            self.write(
+                logging.ERROR,
+                LogEvent.ERROR,
+                message,
+                job=job,
+                run_id=self.run_ids.get(job),
+                code=code,
+                stack_trace=trace,
+            )
             raise
 
     def write(self, level: int, event: LogEvent, message: str, **fields: Any) -> None:
@@ -153,13 +163,15 @@ class _JobLog(RunListener):
         self._log = log
         self._about: dict[str, Any] = {"job": job}
 
+    def begun(self, run_id: str, started_at: datetime) -> None:
+        self._about["run_id"] = self._log.run_ids[self._about["job"]] = run_id
+
     def recovered(self, dataset: RecoveredDataset) -> None:
         told = {"dataset": dataset.dataset_urn, "sequence": dataset.sequence_id, "state": dataset.state}
         level = logging.INFO if dataset.state == "committed" else logging.WARNING
         self._write(level, LogEvent.RECOVERED, recovery_line(dataset), **told)
 
     def planned(self, plan: JobPlan) -> None:
-        self._about["run_id"] = plan.run_id
         moving = sum(dataset.is_moving for dataset in plan.datasets)
         self._write(
             logging.INFO,
@@ -230,7 +242,6 @@ class _JobLog(RunListener):
         )
 
     def finished(self, result: RunResult) -> None:
-        self._about["run_id"] = result.run_id
         level = {RunStatus.SUCCEEDED: logging.INFO, RunStatus.FAILED: logging.ERROR}.get(result.status, logging.WARNING)
         about = {"status": result.status.value, "exit_code": int(result.exit_code)}
         self._write(level, LogEvent.FINISHED, summary_line(result), **about)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
 from gobblin_dagster.core.commit import CommitSequence, CommitStep
 from gobblin_dagster.core.task_state import TaskState
@@ -21,6 +22,9 @@ class RunListener:
     quick, because the run waits. An error that a listener raises does not harm the run: the first error of each
     listener is logged.
     """
+
+    def begun(self, run_id: str, started_at: datetime) -> None:
+        """The run began: from now on the history gets a record of it if an error or an interrupt ends it."""
 
     def recovered(self, dataset: RecoveredDataset) -> None:
         """A sequence of an earlier run was finished, undone or set aside."""
@@ -58,6 +62,9 @@ class FanOutRunListener(RunListener):
         self._failed: set[int] = set()
         """Numbers of listeners with an error that was logged."""
         self._lock = threading.Lock()
+
+    def begun(self, run_id: str, started_at: datetime) -> None:
+        self._call(lambda one: one.begun(run_id, started_at))
 
     def recovered(self, dataset: RecoveredDataset) -> None:
         self._call(lambda one: one.recovered(dataset))

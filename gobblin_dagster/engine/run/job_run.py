@@ -155,6 +155,7 @@ class JobRun:
 
     def recover(self) -> tuple[RecoveredDataset, ...]:
         """Finish or undo the stored sequences of selected datasets; an error of one does not stop the others."""
+        self._listener.begun(self._opened.run_id, self._opened.started_at)
         recovered = recover(self._opened, self._leases, self._committer())
         for dataset in recovered:
             self._listener.recovered(dataset)

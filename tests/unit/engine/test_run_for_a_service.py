@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -147,6 +147,9 @@ class Hears(RunListener):
 
     def __init__(self) -> None:
         self.events: set[str] = set()
+
+    def begun(self, run_id: str, started_at: datetime) -> None:
+        self.events.add("begun")
 
     def recovered(self, dataset: RecoveredDataset) -> None:
         self.events.add("recovered")

@@ -13,10 +13,12 @@ import pytest
 
 from gobblin_dagster.cli.commands.run import exit_code
 from gobblin_dagster.core.clock import SystemClock
+from gobblin_dagster.core.errors import TransientError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.engine.project import open_project
 from gobblin_dagster.engine.results import RunResult
+from gobblin_dagster.engine.run import job_run
 from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.engine.snapshots.reader import read_published
 from gobblin_dagster.engine.spark import lazy
@@ -385,6 +387,29 @@ def test_interrupted_twice_the_json_has_each_job_and_what_the_first_one_publishe
     ]
     assert "stopped at once" in document["jobs"][1]["error"]["message"]
     assert "not begun" in document["jobs"][2]["error"]["message"]
+    recorded = {run["run_id"]: run["job"] for run in cli("state", "runs", "--output", "json").json()["runs"]}
+    for job in document["jobs"][:2]:
+        assert recorded[job["run_id"]] == job["job"], "the document names the run that the history shows"
+        assert job["started_at"]
+    assert document["jobs"][2]["run_id"] is None
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), TransientError(problem="the source is away")], ids=["Ctrl-C", "error"]
+)
+def test_run_that_ends_as_it_starts_is_named_as_the_history_names_it(
+    cli: Cli, project: Path, inline: list[InlineRunner], monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def ends(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(job_run, "recover", ends)
+    called = cli("run", "--output", "json")
+    (job,) = called.json()["jobs"]
+    (run,) = cli("state", "runs", "--output", "json").json()["runs"]
+    assert (run["run_id"], run["status"]) == (job["run_id"], job["status"])
+    log = [json.loads(line) for line in Path(called.json()["log"]).read_text().splitlines()]
+    assert {line.get("run_id") for line in log} == {job["run_id"]}
 
 
 def test_interrupted_while_spark_ends_the_json_says_what_is_published(
