@@ -98,6 +98,31 @@ def test_table_is_one_with_and_without_the_name_of_its_database(tmp_path: Path, 
     assert query(url, "SELECT count(*) FROM numbers") == [(4,)]
 
 
+def test_jobs_whose_ledgers_are_two_and_whose_table_is_one_do_not_replace_each_others_rows(
+    tmp_path: Path, url: str, mariadb_server: MariadbServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = url.rpartition("/")[2]
+    other = mariadb_server.new_database()
+    monkeypatch.setenv("WAREHOUSE_URL", mariadb_server.url(other, "root", ""))
+    replace = {**OWN, "table": f"{ours}.numbers", "mode": "replace"}
+    run(tmp_path, table_job(replace, {"c": {"rows": 4}}))
+    monkeypatch.setenv("WAREHOUSE_URL", url)
+    late = run(tmp_path, table_job({**replace, "table": "numbers"}, {"c": {"rows": 2}}, job="other"))
+    assert f"by {other}.gobblin_commits, the table also has rows" in late.datasets[0].failures[0].message
+    assert query(url, "SELECT count(*) FROM numbers") == [(4,)]
+
+
+def test_view_that_is_another_name_of_a_table_is_refused(
+    tmp_path: Path, url: str, mariadb_server: MariadbServer
+) -> None:
+    replace = {**OWN, "table": "numbers", "mode": "replace"}
+    run(tmp_path, table_job(replace, {"c": {"rows": 4}}))
+    mariadb_server.execute("CREATE VIEW shown AS SELECT * FROM numbers", database=url.rpartition("/")[2])
+    late = run(tmp_path, table_job({**replace, "table": "shown"}, {"c": {"rows": 2}}, job="other"))
+    assert "table shown is a view" in late.datasets[0].failures[0].message
+    assert query(url, "SELECT count(*) FROM numbers") == [(4,)]
+
+
 @pytest.mark.parametrize("others", [("Orders", "orders"), ("orders", "Orders"), ("café", "cafe")])
 def test_ledger_tells_datasets_apart_that_the_server_takes_for_equal_texts(
     tmp_path: Path, url: str, others: tuple[str, str]

@@ -74,6 +74,38 @@ def test_table_is_one_with_and_without_the_name_of_its_schema(tmp_path: Path, ur
     assert query(url, 'SELECT (SELECT count(*) FROM numbers), (SELECT count(*) FROM "Numbers")') == [(4, 2)]
 
 
+def test_table_is_the_one_that_the_search_path_finds(tmp_path: Path, url: str) -> None:
+    """With a schema of the user's name, a table without schema is made in it, and found in `public` too."""
+    execute(url, "CREATE SCHEMA postgres")
+    replace = {**APPEND, "mode": "replace"}
+    run(tmp_path, table_job(replace, {"c": {"rows": 4}}))
+    late = run(tmp_path, table_job({**replace, "table": "numbers"}, {"c": {"rows": 2}}, job="other"))
+    assert "of job 'numbers'" in late.datasets[0].failures[0].message
+    run(tmp_path, table_job({**replace, "table": "new"}, {"c": {"rows": 3}}, job="third"))
+    assert query(url, "SELECT (SELECT count(*) FROM public.numbers), (SELECT count(*) FROM postgres.new)") == [(4, 3)]
+
+
+@pytest.mark.parametrize("table", ["public.numbers", "public.first_of_them"])
+def test_jobs_whose_ledgers_are_two_and_whose_table_is_one_do_not_replace_each_others_rows(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    execute(
+        url,
+        "CREATE SCHEMA mart",
+        "CREATE TABLE numbers (id bigint, dataset text, value text) PARTITION BY RANGE (id)",
+        "CREATE TABLE first_of_them PARTITION OF numbers FOR VALUES FROM (0) TO (100)",
+        "CREATE SCHEMA odd",
+        "CREATE TABLE odd.gobblin_commits (id int)",
+    )
+    monkeypatch.setenv("WAREHOUSE_URL", f"{url}?options=-csearch_path%3Dmart")
+    replace = {**APPEND, "mode": "replace"}
+    assert run(tmp_path, table_job({**replace, "table": table}, {"c": {"rows": 4}})).status is RunStatus.SUCCEEDED
+    monkeypatch.setenv("WAREHOUSE_URL", url)
+    late = run(tmp_path, table_job(replace, {"c": {"rows": 2}}, job="other"))
+    assert "by mart.gobblin_commits, the table also has rows of" in late.datasets[0].failures[0].message
+    assert query(url, "SELECT count(*) FROM numbers") == [(4,)]
+
+
 def test_tables_of_two_schemas_with_one_name_are_two(tmp_path: Path, url: str) -> None:
     for schema in ("mart", "public"):
         job = table_job({**APPEND, "mode": "replace", "table": f"{schema}.numbers"}, {"c": {"rows": 4}}, job=schema)
@@ -89,6 +121,13 @@ def test_table_that_spark_reads_by_jdbc_is_known_by_its_server(url: str) -> None
     source = registry.create(ConstructKind.SOURCE, ConstructSpec.model_validate(spec), context)
     publisher = registry.create(ConstructKind.PUBLISHER, ConstructSpec.model_validate(APPEND), context)
     assert source.server_tables(["t"])["t"][0] == publisher.server_tables(["d"])["d"][0]
+
+
+def test_own_table_is_not_read_from_a_schema_that_is_later_in_the_search_path(tmp_path: Path, url: str) -> None:
+    execute(url, "CREATE SCHEMA postgres", "CREATE TABLE public.orders AS SELECT 1 AS id")
+    source = {"type": "query", "url": url, "tables": ["public.orders"], "watermark": {"column": "id", "type": "long"}}
+    found = run(tmp_path, table_job({**APPEND, "table": "orders"}, {}, source=source)).datasets[0]
+    assert "branch 'all' publishes to it" in "".join(one.message for one in found.failures)
 
 
 @pytest.mark.parametrize("table", ["orders", "numbers"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -172,9 +172,31 @@ def server_tables(connection: sa.Connection, tables: Mapping[str, str]) -> dict[
     folds_case = told.pop("lower_case_table_names", "0") != "0"
     if not any(told.values()):
         return {}
-    server, default = " ".join(told.values()), connection.dialect.default_schema_name
-    full = {key: table if "." in table else f"{default}.{table}" for key, table in tables.items()}
+    server, schemas = " ".join(told.values()), schemas_of(connection, tables.values())
+    full = {key: f"{schemas[table]}.{table}" if table in schemas else table for key, table in tables.items()}
     return {key: f"{server} {table.lower() if folds_case else table}" for key, table in full.items()}
+
+
+_FOUND = sa.text(
+    "SELECT relname, nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+    "WHERE relname = ANY (:names) AND pg_table_is_visible(pg_class.oid)"
+)
+
+
+def schemas_of(connection: sa.Connection, tables: Iterable[str]) -> dict[str, str]:
+    """Return the schemas in which a session finds tables that are named without one; for new ones, where it makes them.
+
+    PostgreSQL finds a table in any schema of the session's search path, and makes one in the first of them.
+
+    Args:
+        connection: to the database.
+        tables: `schema.table`, which are left out, or `table`.
+    """
+    names = {table for table in tables if "." not in table}
+    found: dict[str, str] = dict.fromkeys(names, str(connection.dialect.default_schema_name))
+    if names and connection.dialect.name == "postgresql":
+        found |= {str(name): str(schema) for name, schema in connection.execute(_FOUND, {"names": [*names]})}
+    return found
 
 
 def table_place(url: sa.URL, table: str) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 
 import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
 
 from gobblin_dagster.constructs.clients.sql import MYSQL
 from gobblin_dagster.constructs.publishers.sql_mysql import TABLE_OPTIONS
-from gobblin_dagster.constructs.publishers.sql_names import exact, full_name, table_fold
+from gobblin_dagster.constructs.publishers.sql_names import exact, full_names, table_fold
 from gobblin_dagster.core.constructs import NotedCommit
 from gobblin_dagster.core.errors import StorageError
 
@@ -22,8 +24,8 @@ _WAIT_S = 60
 """How long MySQL and MariaDB let a load wait for another one of the same table; the step is tried again then."""
 
 
-def ledger_table() -> sa.Table:
-    """Return the ledger: one for all tables of a database, in its default schema."""
+def ledger_table(schema: str | None = None) -> sa.Table:
+    """Return the ledger: one for all tables of a database, in its default schema, or that of another schema."""
     return sa.Table(
         LEDGER,
         sa.MetaData(),
@@ -36,6 +38,7 @@ def ledger_table() -> sa.Table:
         sa.Column("high", sa.Text, nullable=False),
         # Rows of earlier versions have none.
         sa.Column("published_at", sa.String(32)),
+        schema=schema,
         **TABLE_OPTIONS,
     )
 
@@ -49,8 +52,8 @@ def wait_for_turn(connection: sa.Connection, schema: str, table: str) -> None:
     Raises:
         StorageError: the other load takes too long.
     """
-    schema, fold = schema or str(connection.dialect.default_schema_name), table_fold(connection)
-    place = f"{schema}.{fold(table)}"
+    name = f"{schema}.{table}".lstrip(".")
+    place = full_names(connection, [name], table_fold(connection))[name]
     lock = hashlib.sha256(place.encode()).digest()
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(int.from_bytes(lock[:8], signed=True))))
@@ -61,6 +64,63 @@ def wait_for_turn(connection: sa.Connection, schema: str, table: str) -> None:
         problem = f"another run loads rows into it, and has held it for {_WAIT_S} s"
         problem += f" by session {other}; if that program is frozen or gone, end it (KILL {other})" if other else ""
         raise StorageError(operation="publish to table", path=table, problem=problem)
+
+
+_RELATIVES = sa.text(
+    "SELECT concat_ws('.', nspname, relname) FROM (SELECT to_regclass(concat_ws('.', quote_ident(CAST(:schema AS text))"
+    ", quote_ident(:name))) AS wanted) AS it CROSS JOIN LATERAL (SELECT relid FROM pg_partition_tree(wanted) "
+    "UNION SELECT relid FROM pg_partition_ancestors(wanted)) AS one "
+    "JOIN pg_class ON pg_class.oid = relid JOIN pg_namespace ON pg_namespace.oid = relnamespace"
+)
+"""The table that a table of PostgreSQL is a partition of, and its own partitions: their rows are its rows."""
+_OTHER_LEDGERS = {
+    "postgresql": "SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+    "WHERE relname = :ledger AND relkind = 'r' AND NOT pg_table_is_visible(pg_class.oid) "
+    "AND has_schema_privilege(nspname, 'USAGE') AND has_table_privilege(pg_class.oid, 'SELECT')",
+    **dict.fromkeys(
+        MYSQL,
+        "SELECT table_schema FROM information_schema.tables WHERE table_name = :ledger AND table_schema <> database()",
+    ),
+}
+
+
+def other_writers(
+    connection: sa.Connection, schema: str, table: str, ours: Mapping[str, str]
+) -> Iterator[tuple[str, str, str, str]]:
+    """Yield ledger, dataset.urn, branch and job of others that have loaded rows into a table, as far as we may see it.
+
+    Runs with another default schema or database have a ledger there, for tables of all schemas.
+
+    Args:
+        connection: to the database.
+        schema: of the table; may be empty.
+        table: its name.
+        ours: values of columns of the ledger; others have another one.
+    """
+    dialect, place = connection.dialect.name, f"{schema}.{table}".lstrip(".")
+    related: set[str] = set()
+    if dialect == "postgresql":
+        related = {*connection.scalars(_RELATIVES, {"schema": schema or None, "name": table})}
+    fold = table_fold(connection)
+    wanted = {*full_names(connection, {place, *related}, fold).values()}
+    last_names = sorted({name.rpartition(".")[2] for name in (place, *related)})
+    others = sa.text(_OTHER_LEDGERS[dialect]) if dialect in _OTHER_LEDGERS else None
+    beside = [] if others is None else [*connection.scalars(others, {"ledger": LEDGER})]
+    for where in (None, *beside):
+        columns = ledger_table(where).c
+        is_other = sa.or_(*(exact(connection, columns[name]) != value for name, value in ours.items()))
+        is_named = sa.or_(*(columns.table_name.iendswith(name, autoescape=True) for name in last_names))
+        query = sa.select(columns.table_name, columns.dataset_urn, columns.branch, columns.job).where(
+            is_named, is_other
+        )
+        found: list[tuple[str, ...]] = []
+        # A table of another schema may be no ledger of ours, or one that we may not read.
+        with suppress(*([DBAPIError] if where else [])), connection.begin_nested():
+            found = [tuple(map(str, line)) for line in connection.execute(query.distinct())]
+        written = {name: f"{where}.{name}" if where and "." not in name else name for name, *_ in found}
+        names = full_names(connection, {*written.values()}, fold)
+        ledger = f"{where}.{LEDGER}" if where else LEDGER
+        yield from ((ledger, urn, branch, job) for name, urn, branch, job in found if names[written[name]] in wanted)
 
 
 def newest_commits(
@@ -104,15 +164,15 @@ def newest_commits(
         .select_from(lines.join(newest, is_newest))
         .group_by(*place, newest.c.moment)
     )
-    fold = table_fold(connection)
-    wanted = {urn: full_name(connection, table, fold) for urn, table in tables.items()}
+    # The newest last: it counts if the table had several names.
+    found = sorted(connection.execute(query), key=lambda line: str(line[2]))
+    names = full_names(connection, {*tables.values(), *(table for _, table, *_ in found)}, table_fold(connection))
     return {
         urn: {
             NotedCommit(commit_id, None if at == _NEVER else datetime.fromisoformat(at)) for commit_id in (first, last)
         }
-        # The newest last: it counts if the table had several names.
-        for urn, table, at, first, last in sorted(connection.execute(query), key=lambda line: str(line[2]))
-        if wanted.get(urn) == full_name(connection, table, fold)
+        for urn, table, at, first, last in found
+        if urn in tables and names[tables[urn]] == names[table]
     }
 
 

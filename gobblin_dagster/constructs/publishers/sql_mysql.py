@@ -55,18 +55,24 @@ def refuses_rows(error: DBAPIError, backend: str) -> bool:
 
 
 def require_transactions(step: str, connection: sa.Connection, table: sa.Table) -> None:
-    """Raise StepRefusedError if a table of MySQL or MariaDB keeps rows of transactions that are rolled back."""
+    """Raise StepRefusedError for a view of MySQL or MariaDB, and a table that keeps rows of a failed transaction."""
     if connection.dialect.name not in MYSQL:
         return
     query = sa.text(
-        "SELECT e.ENGINE FROM information_schema.TABLES t JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE "
-        "WHERE t.TABLE_SCHEMA = coalesce(:schema, database()) AND t.TABLE_NAME = :name AND e.TRANSACTIONS <> 'YES'"
+        "SELECT t.ENGINE, t.TABLE_TYPE FROM information_schema.TABLES t "
+        "LEFT JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE "
+        "WHERE t.TABLE_SCHEMA = coalesce(:schema, database()) AND t.TABLE_NAME = :name "
+        "AND (e.TRANSACTIONS <> 'YES' OR t.TABLE_TYPE = 'VIEW')"
     )
-    found = connection.execute(query, {"schema": table.schema, "name": table.name}).scalar()
+    found = connection.execute(query, {"schema": table.schema, "name": table.name}).first()
     connection.rollback()
     if found is not None:
-        problem = f"table {table.name} is of the engine {found}, which has no transactions: rows of a publication that "
-        problem += f"fails would stay. Convert it: ALTER TABLE {table.name} ENGINE = InnoDB"
+        engine, kind = found
+        if kind == "VIEW":
+            problem = f"table {table.name} is a view, and whose rows its table has cannot be seen; name the table"
+            raise StepRefusedError(step=step, problem=problem)
+        problem = f"table {table.name} is of the engine {engine}, which has no transactions: rows of a publication "
+        problem += f"that fails would stay. Convert it: ALTER TABLE {table.name} ENGINE = InnoDB"
         raise StepRefusedError(step=step, problem=problem)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-from gobblin_dagster.constructs.clients.sql import MYSQL
+from gobblin_dagster.constructs.clients.sql import MYSQL, schemas_of
 from gobblin_dagster.core.utils.duplicates import alike
 from gobblin_dagster.core.utils.text import lower_ascii
 
@@ -77,10 +77,10 @@ def _lower(name: str) -> str:
     return "".join(letter.lower()[0] for letter in name)
 
 
-def full_name(connection: sa.Connection, table: str, fold: Fold) -> str:
-    """Return the name of a table with that of its schema, folded; one of the default schema may lack it."""
-    schema, _, name = table.rpartition(".")
-    return fold(f"{schema or connection.dialect.default_schema_name}.{name}")
+def full_names(connection: sa.Connection, tables: Collection[str], fold: Fold) -> dict[str, str]:
+    """Return names of tables with those of their schemas, folded; some may lack it, as the session finds them."""
+    schemas = schemas_of(connection, tables)
+    return {table: fold(f"{schemas[table]}.{table}" if table in schemas else table) for table in tables}
 
 
 def exact(connection: sa.Connection, text: sa.ColumnElement[str]) -> sa.ColumnElement[str]:

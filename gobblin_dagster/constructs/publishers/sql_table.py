@@ -27,6 +27,7 @@ from gobblin_dagster.constructs.publishers.sql_ledger import (
     existing_tables,
     ledger_table,
     newest_commits,
+    other_writers,
     wait_for_turn,
 )
 from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows, unfit_for_upsert
@@ -37,8 +38,7 @@ from gobblin_dagster.constructs.publishers.sql_mysql import (
     require_transactions,
 )
 from gobblin_dagster.constructs.publishers.sql_names import (
-    exact,
-    full_name,
+    full_names,
     possible_table_fold,
     table_fold,
     unfit_columns,
@@ -299,11 +299,11 @@ class LoadSqlTableStep:
     def is_lost(self) -> bool:
         with self._connection() as connection:
             fold = table_fold(connection)
-            loaded = {full_name(connection, name, fold) for name in self._noted_tables(connection)}
+            loaded = self._noted_tables(connection)
+            names = full_names(connection, {*loaded, self._full_name}, fold)
             # The ledger is one for all tables of its database, and outlives each.
-            return full_name(connection, self._full_name, fold) not in loaded or not sa.inspect(connection).has_table(
-                self.table, self.schema or None
-            )
+            is_noted = names[self._full_name] in {names[table] for table in loaded}
+            return not is_noted or not sa.inspect(connection).has_table(self.table, self.schema or None)
 
     def execute(self, storage: Storage) -> None:
         try:
@@ -408,35 +408,24 @@ class LoadSqlTableStep:
 
     def _require_alone(self, connection: sa.Connection) -> None:
         """Raise StepRefusedError if the table has rows of other datasets or branches, or others would be replaced."""
-        columns, commit = self._ledger.c, self.commit
-        ours = {columns.dataset_urn: commit.dataset_urn, columns.branch: commit.branch}
+        commit = self.commit
+        ours = {"dataset_urn": commit.dataset_urn, "branch": commit.branch}
         if self.mode == "replace":
-            ours[columns.job] = commit.job
-        is_other = sa.or_(*(exact(connection, column) != value for column, value in ours.items()))
-        others = (
-            sa.select(columns.table_name, columns.dataset_urn, columns.branch, columns.job)
-            .where(columns.table_name.iendswith(self.table, autoescape=True), is_other)
-            .distinct()
-        )
-        # `orders` and `main.orders` may be one table.
-        fold = table_fold(connection)
-        name = full_name(connection, self._full_name, fold)
-        noted = connection.execute(others)
-        found = (tuple(other) for table, *other in noted if full_name(connection, table, fold) == name)
-        other = next(found, None)
+            ours["job"] = commit.job
+        other = next(other_writers(connection, self.schema, self.table, ours), None)
         if other is None:
             return
-        urn, branch, job = other
+        ledger, urn, branch, job = other
         is_of_job = job != commit.job
         problem = (
-            f"by {LEDGER}, the table also has rows of dataset {urn!r}, branch {branch!r}"
+            f"by {ledger}, the table also has rows of dataset {urn!r}, branch {branch!r}"
             + (f", of job {job!r}" if is_of_job else "")
             + "; give each its own table (`{dataset}` in `table` keeps letters, digits and `_` of the dataset.urn)"
-            + (f", or, if this job took the place of that one, delete its rows from {LEDGER}" if is_of_job else "")
+            + (f", or, if this job took the place of that one, delete its rows from {ledger}" if is_of_job else "")
         )
         if (urn, job) == (commit.dataset_urn, commit.job):
             problem += (
-                f". If {branch!r} is the former name of this branch: set `branch` of these rows in {LEDGER} to "
+                f". If {branch!r} is the former name of this branch: set `branch` of these rows in {ledger} to "
                 f"{commit.branch!r}, then `gobblin commit recover`"
             )
         raise StepRefusedError(step=self.describe(), problem=problem)
