@@ -106,6 +106,20 @@ def test_jobs_whose_ledgers_are_two_and_whose_table_is_one_do_not_replace_each_o
     assert query(url, "SELECT count(*) FROM numbers") == [(4,)]
 
 
+@pytest.mark.parametrize("table", ["far", "whole"])
+def test_table_of_another_server_which_commits_on_its_own_is_refused(tmp_path: Path, url: str, table: str) -> None:
+    execute(
+        url,
+        "CREATE EXTENSION postgres_fdw",
+        "CREATE SERVER other FOREIGN DATA WRAPPER postgres_fdw",
+        "CREATE FOREIGN TABLE far (id bigint, dataset text, value text) SERVER other",
+        "CREATE TABLE whole (id bigint, dataset text, value text) PARTITION BY RANGE (id)",
+        "CREATE FOREIGN TABLE part PARTITION OF whole FOR VALUES FROM (0) TO (100) SERVER other",
+    )
+    late = run(tmp_path, table_job({**APPEND, "table": table}, {"c": {"rows": 2}}))
+    assert "is a foreign table" in late.datasets[0].failures[0].message
+
+
 def test_tables_of_two_schemas_with_one_name_are_two(tmp_path: Path, url: str) -> None:
     for schema in ("mart", "public"):
         job = table_job({**APPEND, "mode": "replace", "table": f"{schema}.numbers"}, {"c": {"rows": 4}}, job=schema)

@@ -14,7 +14,7 @@ from gobblin_dagster.constructs.clients.sql import MYSQL
 from gobblin_dagster.constructs.publishers.sql_mysql import TABLE_OPTIONS
 from gobblin_dagster.constructs.publishers.sql_names import exact, full_names, table_fold
 from gobblin_dagster.core.constructs import NotedCommit
-from gobblin_dagster.core.errors import StorageError
+from gobblin_dagster.core.errors import StepRefusedError, StorageError
 
 LEDGER = "gobblin_commits"
 _NEVER = "-"
@@ -73,6 +73,11 @@ _RELATIVES = sa.text(
     "JOIN pg_class ON pg_class.oid = relid JOIN pg_namespace ON pg_namespace.oid = relnamespace"
 )
 """The table that a table of PostgreSQL is a partition of, and its own partitions: their rows are its rows."""
+_FOREIGN = sa.text(
+    "SELECT relname FROM (SELECT to_regclass(concat_ws('.', quote_ident(CAST(:schema AS text)), quote_ident(:name))) "
+    "AS wanted) AS it CROSS JOIN LATERAL (SELECT wanted AS relid UNION SELECT relid FROM pg_partition_tree(wanted)) "
+    "AS one JOIN pg_class ON pg_class.oid = relid WHERE relkind = 'f' ORDER BY relname LIMIT 1"
+)
 _OTHER_LEDGERS = {
     "postgresql": "SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
     "WHERE relname = :ledger AND relkind = 'r' AND NOT pg_table_is_visible(pg_class.oid) "
@@ -82,6 +87,18 @@ _OTHER_LEDGERS = {
         "SELECT table_schema FROM information_schema.tables WHERE table_name = :ledger AND table_schema <> database()",
     ),
 }
+
+
+def require_local(step: str, connection: sa.Connection, table: sa.Table) -> None:
+    """Raise StepRefusedError for a foreign table of PostgreSQL: its server commits on its own, before the ledger."""
+    if connection.dialect.name != "postgresql":
+        return
+    found = connection.scalar(_FOREIGN, {"schema": table.schema, "name": table.name})
+    connection.rollback()
+    if found is not None:
+        problem = f"{found} is a foreign table: rows of a publication that fails would stay at its server, and whose "
+        problem += "rows that table has cannot be seen; publish to its own database"
+        raise StepRefusedError(step=step, problem=problem)
 
 
 def other_writers(

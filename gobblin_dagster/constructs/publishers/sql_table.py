@@ -28,6 +28,7 @@ from gobblin_dagster.constructs.publishers.sql_ledger import (
     ledger_table,
     newest_commits,
     other_writers,
+    require_local,
     wait_for_turn,
 )
 from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows, unfit_for_upsert
@@ -325,6 +326,7 @@ class LoadSqlTableStep:
                 if wanted is not None:
                     _make(connection, wanted)
                     require_transactions(self.describe(), connection, wanted)
+                    require_local(self.describe(), connection, wanted)
             if table is not None and schema is not None:
                 if self.may_widen:
                     widen_columns(
