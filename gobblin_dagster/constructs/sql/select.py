@@ -12,7 +12,13 @@ import duckdb
 import pyarrow as pa
 
 from gobblin_dagster.constructs.sql import limits
-from gobblin_dagster.constructs.sql.session import MEMORY_LIMIT, Session, forget_session, thread_session
+from gobblin_dagster.constructs.sql.session import (
+    MEMORY_LIMIT,
+    Session,
+    forget_session,
+    kept_interrupts,
+    thread_session,
+)
 from gobblin_dagster.constructs.types.columns import HIDDEN_PREFIX, columns_text, convert_error
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import ConvertError
@@ -86,7 +92,7 @@ class SqlSelect:
         session_limits = self._session().limits
         session_limits.expression = self._named
         try:
-            with session_limits:
+            with session_limits, kept_interrupts():
                 yield
         except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError, MemoryError) as error:
             is_late = isinstance(error, duckdb.InterruptException) and session_limits.was_late

@@ -10,13 +10,15 @@ from __future__ import annotations
 import atexit
 import itertools
 import os
+import re
 import tempfile
 import threading
 import uuid
 import warnings
 import weakref
 from collections import OrderedDict
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import duckdb
@@ -39,6 +41,26 @@ DISK_LIMIT = "1GB"
 """What may go to temporary files beyond that, for each connection; they are deleted when it is closed."""
 MAX_PREPARED = 256
 """Prepared statements that a connection keeps; the one not used for longest is forgotten first."""
+
+
+_BETWEEN_STEPS = "Query interrupted"
+_IN_BATCH = re.compile(r"registered as 'batch_\d+' failed: .*KeyboardInterrupt", re.DOTALL)
+"""What DuckDB says if the handler ran while it asked Python for the batch."""
+
+
+@contextmanager
+def kept_interrupts() -> Iterator[None]:
+    """Raise KeyboardInterrupt if DuckDB's error in the block stands for one.
+
+    DuckDB looks for signals while it runs a statement, and drops what their handlers raise: a command that Ctrl-C or
+    SIGTERM ended would tell of a faulty expression, and go on.
+    """
+    try:
+        yield
+    except (RuntimeError, duckdb.InvalidInputException) as error:
+        if str(error) == _BETWEEN_STEPS or _IN_BATCH.search(str(error)):
+            raise KeyboardInterrupt from error
+        raise
 
 
 class _Cell:
@@ -138,6 +160,7 @@ class Session:
         owner: whose expressions it runs.
     """
 
+    @kept_interrupts()
     def __init__(self, owner: tuple[str, ...] = ()) -> None:
         self.pid = os.getpid()
         self.owner = owner

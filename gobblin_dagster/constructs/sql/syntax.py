@@ -14,9 +14,12 @@ from typing import Annotated, Any
 import duckdb
 from pydantic import AfterValidator
 
+from gobblin_dagster.constructs.sql.session import kept_interrupts
+
 _OVER = re.compile(r"\bover\b", re.IGNORECASE)
 
 
+@kept_interrupts()
 def _parse(text: str, statement: str) -> str:
     """Return `text`; raises ValueError if `statement`, which contains it, is not exactly one statement of SQL."""
     try:

@@ -13,7 +13,7 @@ from datetime import datetime
 from gobblin_dagster.core.commit import CommitReport, CommitSequence, CommitStep, ManualChange
 from gobblin_dagster.core.constructs import PublishView
 from gobblin_dagster.core.dataset_state import DatasetState, Totals
-from gobblin_dagster.core.errors import CommitConflictError
+from gobblin_dagster.core.errors import CommitConflictError, GobblinDagsterError
 from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.branch_publishers import Move, published_file
@@ -132,7 +132,8 @@ class Rewriting:
         try:
             sequence = stage()
         except BaseException:
-            self._delete_staging(storage)
+            with suppress(OSError, GobblinDagsterError):  # the error, or Ctrl-C, must not be hidden; `clean` deletes it
+                self._delete_staging(storage)
             raise
         try:
             committer.prepare(sequence, epoch)

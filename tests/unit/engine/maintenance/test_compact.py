@@ -249,6 +249,20 @@ def test_rows_that_do_not_come_back_as_they_were_are_never_published(
     assert not [path for path in (tmp_path / "lake/_gobblin/staging").rglob("*") if path.is_file()]
 
 
+def test_interrupt_is_not_hidden_by_staging_that_cannot_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = _publish(tmp_path, 20, 33)
+
+    def raised(error: BaseException, *_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(FileMerger, "merge", partial(raised, KeyboardInterrupt()))
+    monkeypatch.setattr(LocalStorage, "delete_tree", partial(raised, PermissionError(13, "Permission denied")))
+    with pytest.raises(KeyboardInterrupt):
+        compact(project(tmp_path, job), job)
+
+
 def test_nan_nested_and_encoded_values_are_compared_by_their_bits(tmp_path: Path) -> None:
     nan = float("nan")
     table = pa.table(
