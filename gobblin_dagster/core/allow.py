@@ -18,21 +18,8 @@ from fnmatch import fnmatchcase
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from gobblin_dagster.core.known_settings import DATABASE, SQLITE, Settings, kind_of
+from gobblin_dagster.core.utils.ports import DEFAULT_PORTS
 
-_PORTS = {
-    "hdfs": 8020,
-    "http": 80,
-    "https": 443,
-    "mariadb": 3306,
-    "mssql": 1433,
-    "mysql": 3306,
-    "oracle": 1521,
-    "postgres": 5432,
-    "postgresql": 5432,
-    "sftp": 22,
-    "sqlserver": 1433,
-    "thrift": 9083,
-}
 _LOCAL = ("file", "local")
 _WITHOUT_HOST = frozenset({*_LOCAL, "sqlite", "s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "memory"})
 """Schemes whose URLs name no server; the endpoints of buckets come from the machine's configuration."""
@@ -171,7 +158,7 @@ class AllowLists:
             if _ODD.search(re.split("[/?#]", bare.partition("://")[2], maxsplit=1)[0]):
                 raise ValueError
             parts = _java_parts(bare) if is_java else urlsplit(bare)
-            host, port = parts.hostname or "", parts.port or _PORTS.get(scheme)
+            host, port = parts.hostname or "", parts.port or DEFAULT_PORTS.get(scheme)
         except ValueError:
             problem = "the URL cannot be read, so its host cannot be checked against `allow.hosts` of gobblin.yaml"
             return problem if self.is_limited else ""
@@ -202,7 +189,7 @@ class AllowLists:
 
     def _database_problem(self, bare: str, parts: SplitResult, base_dir: str, *, is_java: bool) -> str:
         """Check the server and the parameters of a database's URL."""
-        host, port = parts.hostname or "", parts.port or _PORTS[bare.partition(":")[0].lower().partition("+")[0]]
+        host, port = parts.hostname or "", parts.port or DEFAULT_PORTS[bare.partition(":")[0].lower().partition("+")[0]]
         if self.is_limited and _is_ambiguous(bare, parts, is_java=is_java):
             return (
                 "the URL can be read in two ways, by `@`, `#` or brackets; write %40 for `@` and %23 for `#` "
@@ -384,7 +371,7 @@ def _place(path: str, base_dir: str) -> tuple[str, ...] | None:
             return None
     try:
         parts = urlsplit(path)
-        host, port = (parts.hostname or "").rstrip("."), parts.port or _PORTS.get(scheme)
+        host, port = (parts.hostname or "").rstrip("."), parts.port or DEFAULT_PORTS.get(scheme)
     except ValueError:
         return None
     names = [part for part in path.partition("://")[2].partition("/")[2].split("/") if part]

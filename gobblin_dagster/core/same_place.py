@@ -13,18 +13,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qs, quote, unquote
 
+from gobblin_dagster.core.utils.ports import DEFAULT_PORTS
 from gobblin_dagster.core.utils.text import lower_ascii
 
 _KINDS = {"postgres": "postgresql", "mariadb": "mysql", "s3a": "s3", "s3n": "s3"}
-_PORTS = {
-    "postgresql": "5432",
-    "mysql": "3306",
-    "kafka": "9092",
-    "http": "80",
-    "https": "443",
-    "thrift": "9083",
-    "hdfs": "8020",
-}
 _DATABASES = ("postgresql", "mysql", "sqlite")
 _HERE = "127.0.0.1"
 _NAMES_OF_HERE = {"localhost", "localhost.localdomain", "localhost6", "ip6-localhost", "ip6-loopback"}
@@ -202,10 +194,10 @@ def written_servers(kind: str, query: Mapping[str, str | Sequence[str]], host: s
     host = _HERE if host == "localhost" else host.lower()
     if kind == "postgresql":
         hosts = hosts or [host or os.environ.get("PGHOST") or _HERE]
-        port = port or os.environ.get("PGPORT", "") or _PORTS[kind]
+        port = port or os.environ.get("PGPORT", "") or str(DEFAULT_PORTS[kind])
     elif kind == "mysql":
         hosts = _several(query.get("unix_socket", ())) or hosts or [host or _HERE]
-        port = port or _PORTS[kind]
+        port = port or str(DEFAULT_PORTS[kind])
     else:
         hosts = [host]
     several = [*ports, *[(ports or [port])[-1]] * len(hosts)]
@@ -253,7 +245,7 @@ def _server(text: str, kind: str) -> str:
         host = _HERE if kind == "postgresql" and host.rstrip("/") in _DEFAULT_SOCKETS else os.path.realpath(host)
     else:
         host = _host(host.lower())
-    return f"{host}:{port.strip(':') or _PORTS.get(kind, '')}"
+    return f"{host}:{port.strip(':') or DEFAULT_PORTS.get(kind, '')}"
 
 
 def _host(name: str) -> str:

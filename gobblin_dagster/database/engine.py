@@ -22,6 +22,7 @@ from sqlalchemy.util import LRUCache
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, StorageError, TransientError, UsageError
 from gobblin_dagster.core.postgresql import postgresql_may_recover
+from gobblin_dagster.core.utils.sqlite import is_locked
 from gobblin_dagster.core.utils.url_text import cuts_password
 from gobblin_dagster.storage import LocalStorage
 
@@ -157,7 +158,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
         except sqlite3.OperationalError as error:
             # If several programs open a new file at once, some of them get "locked": SQLite does not wait for this
             # lock.
-            if not _is_busy(error) or time.monotonic() > deadline:
+            if not is_locked(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
         else:
@@ -235,7 +236,7 @@ _REFUSED_STATES = ("28", "3D", "42")
 
 def _is_transient(error: DBAPIError) -> bool:
     if isinstance(error.orig, sqlite3.Error):
-        return _is_busy(error.orig)
+        return is_locked(error.orig)
     if error.connection_invalidated:
         return True
     if not isinstance(error, OperationalError | InterfaceError):
@@ -243,8 +244,3 @@ def _is_transient(error: DBAPIError) -> bool:
     state = getattr(error.orig, "pgcode", None)
     # A lock timeout counts as transient too. Drivers give no SQLSTATE for a connection that failed.
     return not state.startswith(_REFUSED_STATES) if state else postgresql_may_recover(None, str(error.orig))
-
-
-def _is_busy(error: sqlite3.Error) -> bool:
-    # Errors that Python's driver raises by itself have no `sqlite_errorname`.
-    return getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))

@@ -44,6 +44,7 @@ WHY_SCHEMES_ELSEWHERE = {
     "core/allow.py": "what may be allowed is listed apart from what can be done",
     "core/same_place.py": "two schemes may be one storage",
     "core/utils/optional_packages.py": "extras have the names of schemes",
+    "core/utils/ports.py": "each scheme of a server has a port",
     "testing/protocol/": "crash tests name the services that they need",
 }
 

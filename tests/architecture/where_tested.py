@@ -209,6 +209,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "core/startpoint.py": ("contract/test_state_maintenance.py", ""),
     "core/step_registry.py": ("unit/engine/commit/test_steps.py", ""),
     "core/storage.py": ("contract/test_commit_steps.py", ""),
+    "core/utils/ports.py": ("unit/core/test_same_place.py", "gobblin_dagster.core.same_place"),
     "core/watermark/__init__.py": ("unit/core/watermark/test_file_set.py", ""),
     "core/watermark/base.py": ("unit/core/watermark/test_types.py", ""),
     "core/watermark/ranges.py": ("unit/core/watermark/test_types.py", ""),

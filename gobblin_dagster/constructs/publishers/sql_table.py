@@ -47,7 +47,7 @@ from gobblin_dagster.constructs.publishers.sql_names import (
 )
 from gobblin_dagster.constructs.publishers.sql_silence import SILENT_S, Watch, ask_arguments, while_heard
 from gobblin_dagster.constructs.publishers.sql_values import require_fit, with_kept_values
-from gobblin_dagster.constructs.publishers.sql_waits import bound_waits, holders, is_locked, is_wait_over
+from gobblin_dagster.constructs.publishers.sql_waits import bound_waits, holders, is_wait_over
 from gobblin_dagster.constructs.publishers.sql_widen import widen_columns
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
@@ -73,6 +73,7 @@ from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.traits import Widening
 from gobblin_dagster.core.urn import table_name_of
+from gobblin_dagster.core.utils.sqlite import is_locked
 from gobblin_dagster.database.engine import folder_hint
 from gobblin_dagster.spec.job import SpecModel
 
@@ -531,7 +532,7 @@ class _Database:
         except EnvironmentFaultError as error:
             say_not_noted(LEDGER, commit, str(error))
         except DBAPIError as error:
-            if is_wait_over(error) or is_locked(error):
+            if is_wait_over(error) or is_locked(error.orig):
                 raise self._held(error, commit.dataset_urn) from None
             say_not_noted(LEDGER, commit, f"{_first_line(error)}.")
 

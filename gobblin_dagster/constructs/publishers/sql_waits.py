@@ -6,7 +6,6 @@ the locks of its table. What waits for them would wait for ever, without a word.
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import suppress
 from typing import Any
 
@@ -61,11 +60,6 @@ def bound_waits(engine: sa.Engine) -> sa.Engine:
 def is_wait_over(error: DBAPIError) -> bool:
     """Tell whether a statement was given up because another session holds what it needs."""
     return getattr(error.orig, "pgcode", None) == _LOCK_NOT_AVAILABLE or error_number(error) == _LOCK_WAIT_TIMEOUT
-
-
-def is_locked(error: DBAPIError) -> bool:
-    """Tell whether another session writes to a database of SQLite, of which one at a time may."""
-    return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def holders(engine: sa.Engine, *tables: str) -> str:

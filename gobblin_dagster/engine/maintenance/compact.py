@@ -210,12 +210,14 @@ class _Compactor:
     def _parts(self, files: Sequence[PublishedFile]) -> Iterator[list[PublishedFile]]:
         """Cut files, in their order, into parts of about the target size."""
         part: list[PublishedFile] = []
+        size = 0
         for file in files:
-            if part and sum(one.size_bytes for one in part) + file.size_bytes > self._target:
+            if part and size + file.size_bytes > self._target:
                 if len(part) >= self._min_files:
                     yield part
-                part = []
+                part, size = [], 0
             part.append(file)
+            size += file.size_bytes
         if len(part) >= self._min_files:
             yield part
 

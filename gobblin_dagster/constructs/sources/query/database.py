@@ -29,6 +29,7 @@ from gobblin_dagster.constructs.clients.sql import MYSQL, column_name, error_num
 from gobblin_dagster.constructs.sources.query.types import Column, described_columns, reflected_column
 from gobblin_dagster.core.errors import SourceError, TransientError
 from gobblin_dagster.core.postgresql import postgresql_may_recover
+from gobblin_dagster.core.utils.sqlite import is_locked
 
 APPLICATION = "gobblin_dagster"
 """Name of our sessions in PostgreSQL."""
@@ -328,7 +329,7 @@ def _shown(url: sa.URL) -> str:
 
 def _is_transient(error: DBAPIError, backend: str) -> bool:
     if isinstance(error.orig, sqlite3.Error):
-        return getattr(error.orig, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+        return is_locked(error.orig)
     if error.connection_invalidated:
         return True
     if not isinstance(error, OperationalError | InterfaceError):
