@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import resource
+import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from gobblin_dagster.core.errors import OutOfMemoryError
@@ -21,29 +22,73 @@ _LIMITS = (
     (resource.RLIMIT_DATA, 5, "`ulimit -d`"),
 )
 """Limits whose excess is a MemoryError, the place in `/proc/self/statm` of what counts for each, and who sets it."""
-_lowered: dict[int, tuple[int, str]] = {}
-"""The newest limits that this program itself has set, by their bytes: the limit before, and why."""
+_lowered: dict[int, str] = {}
+"""Why this program itself has set a limit, by the bytes of its newest limits: other threads may run into them."""
 _MOST_LOWERED = 256
-"""More than a program sets while it starts another one."""
 
 
-def tell_lowered(limit_bytes: int, before_bytes: int, why: str) -> None:
-    """Note that this program itself lowers the limit on the address space: other threads may run into it."""
-    _lowered[limit_bytes] = before_bytes, why
-    while len(_lowered) > _MOST_LOWERED:
-        _lowered.pop(next(iter(_lowered)), None)
+class AddressSpace:
+    """The limit on this process's address space that this program sets for a while; use the one of the module."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._before = resource.RLIM_INFINITY
+        self._limit = 0
+        """The limit that is to hold; 0 if none is."""
+        self._starting = 0
+        """Number of threads that start a program."""
+
+    @property
+    def outer_limit(self) -> int:
+        """Bytes of the limit that others have set; RLIM_INFINITY (-1) if there is none."""
+        return self._before if self._limit else resource.getrlimit(resource.RLIMIT_AS)[0]
+
+    def lower(self, limit_bytes: int, why: str) -> None:
+        """Set the limit; a further call changes it. `why` is for people."""
+        _lowered[limit_bytes] = why
+        while len(_lowered) > _MOST_LOWERED:
+            _lowered.pop(next(iter(_lowered)), None)
+        with self._lock:
+            self._before, self._limit = self.outer_limit, limit_bytes
+            if not self._starting:
+                _set(limit_bytes)
+
+    def restore(self) -> None:
+        """Set the limit of before."""
+        with self._lock:
+            if self._limit:
+                _set(self._before)
+                self._limit = 0
+
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        """Let a program that is started in the block get the limit of before: it would keep ours for its whole life.
+
+        What this process itself takes meanwhile has no limit.
+        """
+        with self._lock:
+            self._starting += 1
+            if self._limit:
+                _set(self._before)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._starting -= 1
+                if self._limit and not self._starting:
+                    _set(self._limit)
+
+    def forget(self) -> None:
+        """Restore in a forked process: other threads do not exist there."""
+        self._lock, self._starting = threading.Lock(), 0
+        self.restore()
 
 
-def lift_lowered(pid: int) -> None:
-    """Undo the limit that a process got from this one at its start, if this program itself had set it.
+def _set(limit_bytes: int) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
-    It was meant for a moment of this process, and would hold for all of that one's life.
-    """
-    if _lowered:  # on Linux only
-        with suppress(OSError):  # it has ended
-            soft, hard = resource.prlimit(pid, resource.RLIMIT_AS)
-            if soft in _lowered:
-                resource.prlimit(pid, resource.RLIMIT_AS, (_lowered[soft][0], hard))
+
+address_space = AddressSpace()
 
 
 @contextmanager
@@ -80,7 +125,7 @@ def limit_in_force() -> str:
         all_bytes = os.sysconf("SC_PHYS_PAGES") * resource.getpagesize()
         return f"Its process has no limit of its own; the machine has {_megabytes(all_bytes)}."
     limit, place, who = min(reached)
-    who = _lowered[limit][1] if limit in _lowered else who
+    who = _lowered.get(limit, who)
     return f"Its process may use {_megabytes(limit)}, set by {who}{_used(place)}."
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from gobblin_dagster.core.memory import address_space
 from gobblin_dagster.core.utils.text import count
 
 log = logging.getLogger(__name__)
@@ -116,7 +117,7 @@ class Child:
                 return "never started"
             try:
                 self._log_file.parent.mkdir(parents=True, exist_ok=True)
-                with self._log_file.open("ab") as output:
+                with self._log_file.open("ab") as output, address_space.lifted():
                     process = subprocess.Popen(  # noqa: S603 - the service's own program
                         self._command,
                         cwd=self._folder,

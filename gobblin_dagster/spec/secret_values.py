@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault
+from gobblin_dagster.core.memory import address_space
 from gobblin_dagster.spec.project import PROJECT_FILE, SecretSpec
 
 COMMAND_LIMIT_S = 30
@@ -70,9 +71,15 @@ class Variables(Mapping[str, str]):
         return value
 
     def _output(self, command: tuple[str, ...]) -> str:
-        done = subprocess.run(  # noqa: S603 - the project's own words, without a shell
-            command, cwd=self._root, stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_LIMIT_S, check=True
-        )
+        with address_space.lifted():
+            done = subprocess.run(  # noqa: S603 - the project's own words, without a shell
+                command,
+                cwd=self._root,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=COMMAND_LIMIT_S,
+                check=True,
+            )
         return done.stdout.decode("utf-8")
 
     def _error(self, name: str, problem: str) -> InvalidSpecError:

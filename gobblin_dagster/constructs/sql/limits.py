@@ -21,7 +21,7 @@ import duckdb
 import pyarrow as pa
 
 from gobblin_dagster.constructs.sql.stuck import end_process
-from gobblin_dagster.core.memory import limit_in_force, tell_lowered
+from gobblin_dagster.core.memory import address_space, limit_in_force
 
 TIME_LIMIT_S = 60.0
 """Seconds that a statement may take for one batch. One that does not end when it is interrupted gets as many again."""
@@ -41,7 +41,6 @@ class _AddressSpaceBound:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: weakref.WeakSet[Limits] = weakref.WeakSet()
-        self._before = resource.RLIM_INFINITY
         self._bound = 0
         """The bound that is set; 0 if none is."""
         self._sizes = -1
@@ -53,34 +52,27 @@ class _AddressSpaceBound:
         """Set the bound, or raise it, for a statement that begins."""
         with self._lock:
             size = self._size()
-            if not self._bound:
-                self._before = resource.getrlimit(resource.RLIMIT_AS)[0]
             self._running.add(limits)
             bound = size + GROWTH_LIMIT_BYTES
-            self.is_outer_lower = 0 <= self._before < bound
+            self.is_outer_lower = 0 <= address_space.outer_limit < bound
             if size and bound > self._bound and not self.is_outer_lower:
                 self._bound = bound
                 why = f"the SQL expressions that it runs ({GROWTH_LIMIT_BYTES >> 20:,} MB more for each batch)"
-                tell_lowered(bound, self._before, why)
-                self._set(bound)
+                address_space.lower(bound, why)
 
     def leave(self, limits: Limits) -> None:
         """Remove the bound after the last statement; may be called for one that did not enter."""
         with self._lock:
             self._running.discard(limits)
             if not self._running and self._bound:
-                self._set(self._before)
+                address_space.restore()
                 self._bound = 0
 
     def forget(self) -> None:
         """Reset in a forked process: the threads that ran statements do not exist there."""
-        if self._bound:
-            self._set(self._before)
-            self._bound = 0
+        address_space.forget()
+        self._bound = 0
         self._lock, self._running = threading.Lock(), weakref.WeakSet()
-
-    def _set(self, bound: int) -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (bound, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
     def _size(self) -> int:
         """Return the bytes of the process's address space; 0 (no bound is set) on systems other than Linux."""

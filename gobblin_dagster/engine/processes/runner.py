@@ -18,7 +18,7 @@ from pathlib import Path
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, TaskLostError
 from gobblin_dagster.core.failure import describe_failure
-from gobblin_dagster.core.memory import lift_lowered
+from gobblin_dagster.core.memory import address_space
 from gobblin_dagster.core.serialization import from_json, to_json
 from gobblin_dagster.core.task_state import TaskState, WorkingState
 from gobblin_dagster.core.utils.environment import lasting
@@ -365,7 +365,8 @@ class _ForkServer:
         self._control, theirs = socket.socketpair()
         self._lock = threading.Lock()
         self._is_ready = False
-        with theirs, (log_file or Path(os.devnull)).open("ab") as log:
+        # Another thread may run an expression.
+        with theirs, (log_file or Path(os.devnull)).open("ab") as log, address_space.lifted():
             # This interpreter and a module of ours; the only other word is a number.
             self._process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603
                 [*python_for_module(fork_server.__name__), str(theirs.fileno())],
@@ -376,7 +377,6 @@ class _ForkServer:
                 env=python_environment(),
                 start_new_session=True,  # Ctrl-C in a terminal reaches only the driver
             )
-        lift_lowered(self._process.pid)  # another thread may run an expression
 
     def fork(self) -> _Worker:
         """Return a new worker; raises OSError if the server has died."""

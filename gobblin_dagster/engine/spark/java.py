@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.core.memory import address_space
 
 MIN_JAVA = 17
 _REMEDY = (
@@ -40,7 +41,8 @@ def find_java() -> Java:
     try:
         # The user's own Java, started as Spark itself would start it.
         command = [path, "-version"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)  # noqa: S603
+        with address_space.lifted():
+            done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError) as error:
         where = f"{path} (from JAVA_HOME)" if home else path
         raise EnvironmentFaultError(problem=f"Java at {where} does not start: {error}.", hint=_REMEDY) from error

@@ -35,6 +35,7 @@ from gobblin_dagster.constructs.sources.spark.errors import said_by_spark, spark
 from gobblin_dagster.core.constructs import FrameSource
 from gobblin_dagster.core.errors import EnvironmentFaultError, SparkLostError
 from gobblin_dagster.core.failure import describe_failure
+from gobblin_dagster.core.memory import address_space
 from gobblin_dagster.core.secrets import hidden, is_secret_name
 from gobblin_dagster.core.serialization import from_json, to_json
 from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState
@@ -430,7 +431,7 @@ def _launch(settings: Mapping[str, str], log_file: Path | None) -> Any:
         if hidden(text) != text or is_secret_name(key) or _ACCESS_KEY.search(key)
     }
     conf = SparkConf(loadDefaults=False).setAll([one for one in settings.items() if one[0] not in secret])
-    with (log_file or Path(os.devnull)).open("ab") as log, _given_by_file(secret):
+    with (log_file or Path(os.devnull)).open("ab") as log, _given_by_file(secret), address_space.lifted():
         process = _WithoutForkHooks(stderr=log, stdout=log, start_new_session=True)
         return launch_gateway(conf, popen_kwargs=process)  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from gobblin_dagster.core.memory import address_space
 from gobblin_dagster.service.executors.messages import JobNews, Message, Shutdown, from_line, to_line
 
 log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ class WorkerProcess:
         with self._lock:
             if self._worker is None and not self._is_closed:
                 self._log_file.parent.mkdir(parents=True, exist_ok=True)
-                with self._log_file.open("a", encoding="utf-8") as output:
+                with self._log_file.open("a", encoding="utf-8") as output, address_space.lifted():
                     self._worker = subprocess.Popen(  # noqa: S603 - the service's own program
                         self._command,
                         cwd=self._folder,

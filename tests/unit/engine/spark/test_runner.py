@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any, NoReturn
 import pytest
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, SparkLostError
+from gobblin_dagster.core.memory import address_space
 from gobblin_dagster.core.secrets import remember
 from gobblin_dagster.engine.spark import runner as module
 from gobblin_dagster.engine.spark.runner import SparkRunner, _Jvm, _SparkJob
@@ -175,3 +177,15 @@ def test_secrets_of_spark_s_settings_stand_on_no_command_line(tmp_path: Path, mo
     assert (tmp_path / "rights").read_text() == "600\n"
     assert not Path(line.split("--properties-file ")[1].split()[0]).exists()
     assert os.environ["PYSPARK_SUBMIT_ARGS"] == "--verbose pyspark-shell"
+
+
+def test_jvm_does_not_get_the_limit_of_an_expression_that_runs_as_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    monkeypatch.setattr(module, "launch_gateway", lambda *_, **__: resource.getrlimit(resource.RLIMIT_AS))
+    monkeypatch.setattr(_Jvm, "environment", {})
+    address_space.lower(1 << 45, "a test")
+    try:
+        assert module._launch({}, None) == before
+        assert resource.getrlimit(resource.RLIMIT_AS) != before
+    finally:
+        address_space.restore()
