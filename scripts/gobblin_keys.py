@@ -39,9 +39,12 @@ names the test of what the field does.
 
 TAIL = """
 ## How files are read
-- `.pull` and `.job` are Java properties in UTF-8, with `include = other.properties`; `.conf` is HOCON (`pip install
+- `.pull` and `.job` are properties in UTF-8, with `include = other.properties`; `.conf` is HOCON (`pip install
   'gobblin-dagster[hocon]'`). A key stands once in a file and in all that it includes; HOCON's `+=` and `include` are
   refused.
+- Properties are read as Gobblin's library does, which differs from Java: blanks around commas are nothing (`a, b` is
+  `a,b`; write `a\\, b`), a `\\` goes on in the next line also with blanks behind it, and comments and empty lines in
+  between are left out. A reference to a list of the same file means its first item there, and is refused.
 - Each folder from the jobs folder down to the file's may hold one `.properties` or `.configuration` file for all jobs
   below it. The nearest wins: job file, its folder, ..., the jobs folder, templates (`gobblin.template.uri`, a file
   below the jobs folder). A secure template (`gobblin.template.isSecure`) lets a job set only what its

@@ -329,6 +329,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "spec/gobblin/entries.py": ("property/test_gobblin_files.py", ""),
     "spec/gobblin/hocon.py": ("unit/spec/gobblin/test_files.py", "a reference in quotes is"),
     "spec/gobblin/lookup.py": ("unit/engine/test_made_up_parts.py", ""),
+    "spec/gobblin/properties.py": ("unit/spec/gobblin/test_files.py", "goes on at the end"),
     "spec/gobblin/values.py": ("unit/spec/gobblin/test_job.py", "with the time is not"),
     "spec/job.py": ("unit/spec/gobblin/test_job.py", ""),
     "spec/model.py": ("unit/orchestration/test_upstream.py", "gobblin_dagster.spec.asset"),

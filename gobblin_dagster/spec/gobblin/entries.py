@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gobblin_dagster.core.errors import SpecFault
 from gobblin_dagster.spec.explain import nearest
@@ -34,6 +34,8 @@ class Entry:
     is_own: bool = True
     """True if it is in the job's file or in a file that this includes; False if it comes from a folder or a
     template."""
+    is_list: bool = False
+    """Whether it has several items in a properties file."""
 
     def fault(self, problem: str) -> SpecFault:
         """Return a fault of this entry; the entry's text is not part of it."""
@@ -66,11 +68,13 @@ class Entries:
         raw = dict(self.by_key)
         for key, entry in raw.items():
             problems: list[str] = []
-            text = self._resolved(entry.text, raw, problems, MAX_DEPTH)
+            text = self._resolved(entry, raw, problems, MAX_DEPTH)
             self.faults += [entry.fault(problem) for problem in dict.fromkeys(problems)]
-            self.by_key[key] = Entry(key, text, entry.line, entry.file, entry.is_own)
+            self.by_key[key] = replace(entry, text=text)
 
-    def _resolved(self, text: str, raw: Mapping[str, Entry], problems: list[str], depth: int) -> str:
+    def _resolved(self, entry: Entry, raw: Mapping[str, Entry], problems: list[str], depth: int) -> str:
+        text = entry.text
+
         def value(match: re.Match[str]) -> str:
             name = match["name"].strip()
             if name.startswith("any:"):
@@ -85,6 +89,12 @@ class Entries:
                 problems.append(f"{match[0]!r}: there are no system properties here; use ${{env:NAME}} or a key")
             elif name not in raw:
                 problems.append(f"{match[0]!r} refers to a key that no file has; {nearest_key(name, raw)}")
+            elif raw[name].is_list and raw[name].file == entry.file:
+                self.referred.add(name)
+                problems.append(
+                    f"{match[0]!r} refers to a list, of which Gobblin takes the first item alone; write the item, or "
+                    "the whole list"
+                )
             elif depth == 0:
                 problems.append(f"{match[0]!r} refers to itself in a circle")
             elif self.brought > MAX_BROUGHT:
@@ -92,7 +102,7 @@ class Entries:
             else:
                 self.brought += A_REFERENCE + len(raw[name].text)
                 self.referred.add(name)
-                return self._resolved(raw[name].text, raw, problems, depth - 1)
+                return self._resolved(raw[name], raw, problems, depth - 1)
             return ""
 
         if nested := _NESTED.search(text):

@@ -13,15 +13,14 @@ once.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-
-import javaproperties
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, SpecFault
 from gobblin_dagster.spec.gobblin.entries import Entries, Entry
 from gobblin_dagster.spec.gobblin.hocon import HoconError, has_optional, read_hocon, referred_in
+from gobblin_dagster.spec.gobblin.properties import PropertiesError, read_properties
 
 PROPERTIES = frozenset({".pull", ".job"})
 HOCON = frozenset({".conf", ".json"})
@@ -113,43 +112,6 @@ def read_template_entries(path: Path, root: Path, shown: Callable[[Path], str]) 
     return reading.entries, required
 
 
-_GOES_ON = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
-"""A line that goes on in the next one."""
-_NOT_ENTRY = re.compile(r"[ \t\f]*(?:[#!]|\Z)")
-"""A comment or an empty line; neither goes on."""
-
-
-def _joined(text: str) -> Iterator[tuple[str, str, int]]:
-    """Yield (line with those in which it goes on, the last of these, how many they are); the library joins n in n^2."""
-    lines = iter(text.split("\n"))
-    for line in lines:
-        parts, last = [line], line
-        while _GOES_ON.search(last) and (len(parts) > 1 or not _NOT_ENTRY.match(line)):
-            parts[-1] = parts[-1][:-1]
-            if (following := next(lines, None)) is None:
-                break
-            last = following
-            parts.append(last.lstrip(" \t\f"))
-        joined = "".join(parts).lstrip(" \t\f")
-        if len(parts) > 1 and joined[:1] in ("#", "!"):
-            joined = f"\\{joined}"  # no comment: it begins in a line that goes on
-        yield joined, last, len(parts)
-
-
-def _value(item: javaproperties.KeyValue, line: str) -> str:
-    r"""Return a value without the spaces behind it, as Gobblin reads it; Java keeps them. An escaped `\t` stays.
-
-    Args:
-        item: the key with its value.
-        line: the last line of the value.
-    """
-    if not (bare := line.rstrip()):
-        return item.value  # an empty line behind one that goes on
-    is_escaped = (len(bare) - len(bare.rstrip("\\"))) % 2
-    count = max(0, len(line) - len(bare) - is_escaped)
-    return item.value[: len(item.value) - count]
-
-
 def _folders(folder: Path, root: Path) -> list[Path]:
     """Return the folders whose common files are read, nearest first.
 
@@ -162,7 +124,7 @@ def _folders(folder: Path, root: Path) -> list[Path]:
 
 def _inherited(entries: Iterator[Entry]) -> Iterator[Entry]:
     for entry in entries:
-        yield Entry(entry.key, entry.text, entry.line, entry.file, is_own=False)
+        yield replace(entry, is_own=False)
 
 
 class _Reading:
@@ -285,25 +247,23 @@ class _Reading:
 
     def _properties(self, path: Path, text: str, depth: int) -> Iterator[Entry]:
         seen: dict[str, Entry] = {}
-        line = 1
         try:
-            for joined, last, count in _joined(text):
-                for item in javaproperties.parse(joined):
-                    if not isinstance(item, javaproperties.KeyValue):
+            for item in read_properties(text):
+                entry = Entry(item.key, item.text, item.line, self._shown(path), is_list=item.is_list)
+                if "$${" in item.text:
+                    self.faults.append(entry.fault("`$${` makes a reference text in Gobblin; write no reference"))
+                is_include = item.key in _INCLUDES
+                for one in self._included(path, entry, depth) if is_include else [entry]:
+                    first = seen.setdefault(one.key, one)
+                    if first is one:
+                        yield one
                         continue
-                    entry = Entry(item.key, _value(item, last), line, self._shown(path))
-                    is_include = item.key in _INCLUDES
-                    for one in self._included(path, entry, depth) if is_include else [entry]:
-                        first = seen.setdefault(one.key, one)
-                        if first is one:
-                            yield one
-                            continue
-                        place = f"line {first.line}" + (f" of {first.file}" if first.file != one.file else "")
-                        problem = f"the key appears twice, first in {place}; Gobblin joins both with a comma"
-                        self.faults.append(one.fault(f"{problem}: write it so"))
-                line += count
-        except javaproperties.InvalidUEscapeError as error:
-            self.faults.append(SpecFault("", f"is not a valid properties file: {error}", line, self._shown(path)))
+                    place = f"line {first.line}" + (f" of {first.file}" if first.file != one.file else "")
+                    problem = f"the key appears twice, first in {place}; Gobblin joins both with a comma"
+                    self.faults.append(one.fault(f"{problem}: write it so"))
+        except PropertiesError as error:
+            problem = f"is not a valid properties file: {error}"
+            self.faults.append(SpecFault("", problem, error.line, self._shown(path)))
 
     def _included(self, path: Path, entry: Entry, depth: int) -> Iterator[Entry]:
         for name in _names(entry):
