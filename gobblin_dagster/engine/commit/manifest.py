@@ -309,10 +309,13 @@ def read_manifest(
     files: list[PublishedFile] = []
     removed: set[str] = set()
     while number:
-        body = _read(storage, manifest_path(output_root, job, dataset_urn, number), number)
+        body = _read_of(storage, output_root, job, dataset_urn, number)
         files += [file for file in _files(output_root, number, body) if file.path not in removed]
         removed |= {posixpath.join(output_root.rstrip("/"), path) for path in body.get("removed", ())}
         number = 0 if body.get("whole") else body["previous"]
+    if len({file.path for file in files}) < len(files):
+        where = manifest_dir(output_root, job, dataset_urn)
+        raise CorruptRecordError(what=f"A manifest in {where}", problem="a file is listed twice")
     if former_roots is not None:
         _require_inside(files, (output_root, *former_roots), manifest_dir(output_root, job, dataset_urn))
     return sorted(files, key=lambda file: (file.branch, file.path))
@@ -329,7 +332,7 @@ def read_schemas(storage: Storage, output_root: str, job: str, dataset_urn: str)
     known = list_manifests(storage, output_root, job, dataset_urn)
     if not known:
         return {}
-    body = _read(storage, manifest_path(output_root, job, dataset_urn, known[-1]), known[-1])
+    body = _read_of(storage, output_root, job, dataset_urn, known[-1])
     return dict(body.get("schemas", {}))
 
 
@@ -423,6 +426,16 @@ def _encode(root: str, job: str, dataset_urn: str, content: _Content) -> bytes:
     return canonical_json(body).encode()
 
 
+def _read_of(storage: Storage, output_root: str, job: str, dataset_urn: str, number: int) -> dict[str, Any]:
+    """Read a manifest of a dataset; refuse that of another one, which somebody put in its place."""
+    path = manifest_path(output_root, job, dataset_urn, number)
+    body = _read(storage, path, number)
+    if (body.get("job"), body.get("dataset_urn")) != (job, dataset_urn):
+        problem = f"it is that of dataset {str(body.get('dataset_urn'))[:80]!r} of job {str(body.get('job'))[:80]!r}"
+        raise CorruptRecordError(what=f"Manifest {path}", problem=problem)
+    return body
+
+
 def _read(storage: Storage, path: str, number: int) -> dict[str, Any]:
     try:
         content = storage.read(path)
@@ -436,31 +449,59 @@ def _parse(content: bytes, path: str, number: int) -> dict[str, Any]:
         body = parse_json(content)
     except ValueError as error:
         raise CorruptRecordError(what=f"Manifest {path}", problem=str(error)) from error
-    if not isinstance(body, dict) or body.get("format") not in _FORMATS or body.get("snapshot") != number:
+    if not isinstance(body, dict) or body.get("format") not in [*_FORMATS] or body.get("snapshot") != number:
         expected = f"format {FORMAT} of snapshot {number}"
         raise CorruptRecordError(what=f"Manifest {path}", problem=f"expected {expected}, got {str(body)[:80]!r}")
     # `previous` may be older than the snapshot before: a rollback.
-    if not isinstance(body.get("previous"), int) or not 0 <= body["previous"] < number:
-        raise CorruptRecordError(what=f"Manifest {path}", problem=f"previous is {body.get('previous')!r}")
+    if not _is_count(body.get("previous")) or body["previous"] >= number:
+        raise CorruptRecordError(what=f"Manifest {path}", problem=f"previous is {str(body.get('previous'))[:80]!r}")
+    removed = body.get("removed", [])
+    if not isinstance(removed, list) or not all(map(_is_path, removed)):
+        raise CorruptRecordError(what=f"Manifest {path}", problem=f"removed is {str(removed)[:80]!r}")
+    if not isinstance(body.get("whole", False), bool):
+        raise CorruptRecordError(what=f"Manifest {path}", problem=f"whole is {str(body['whole'])[:80]!r}")
+    branches = body.get("branches")
+    if not isinstance(branches, dict) or not all(isinstance(entries, list) for entries in branches.values()):
+        raise CorruptRecordError(what=f"Manifest {path}", problem=f"branches are {str(branches)[:80]!r}")
+    wrong = [entry for entries in branches.values() for entry in entries if not _is_file(entry, number)]
+    if wrong:
+        problem = f"expected path, size_bytes, rows and sha256 of a file, got {str(wrong[0])[:200]!r}"
+        raise CorruptRecordError(what=f"Manifest {path}", problem=problem)
     schemas = body.get("schemas", {})
     if not isinstance(schemas, dict) or not all(isinstance(text, str) for text in schemas.values()):
         raise CorruptRecordError(what=f"Manifest {path}", problem=f"schemas are {str(schemas)[:80]!r}")
     return body
 
 
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str) and value != "" and "\0" not in value
+
+
+def _is_file(entry: object, number: int) -> bool:
+    return (
+        isinstance(entry, dict)
+        and _is_path(entry.get("path"))
+        and _is_count(entry.get("size_bytes"))
+        and _is_count(entry.get("rows"))
+        and isinstance(entry.get("sha256"), str)
+        and _is_count(entry.get("snapshot", number))
+    )
+
+
 def _files(output_root: str, number: int, body: dict[str, Any]) -> list[PublishedFile]:
-    try:
-        return [
-            PublishedFile(
-                branch=branch,
-                path=posixpath.join(output_root.rstrip("/"), entry["path"]),
-                size_bytes=entry["size_bytes"],
-                sha256=entry["sha256"],
-                rows=entry["rows"],
-                snapshot=entry.get("snapshot", number),
-            )
-            for branch, entries in body["branches"].items()
-            for entry in entries
-        ]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise CorruptRecordError(what=f"Manifest of snapshot {number}", problem=repr(error)) from error
+    return [
+        PublishedFile(
+            branch=branch,
+            path=posixpath.join(output_root.rstrip("/"), entry["path"]),
+            size_bytes=entry["size_bytes"],
+            sha256=entry["sha256"],
+            rows=entry["rows"],
+            snapshot=entry.get("snapshot", number),
+        )
+        for branch, entries in body["branches"].items()
+        for entry in entries
+    ]

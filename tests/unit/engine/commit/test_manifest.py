@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -92,6 +93,7 @@ def test_fill_writes_what_a_crash_left_out_and_nothing_else() -> None:
     [
         (b"{", "Expecting property name"),
         (b"[]", "expected .*, got '\\[\\]'"),
+        (b'{"format":[],"snapshot":1,"previous":0}', "expected format Manifest/3"),
         (b'{"format":"Manifest/4","snapshot":1,"previous":0}', "expected format Manifest/3"),
         (b'{"format":"Manifest/1","snapshot":1,"previous":1}', "previous"),
         (b'{"format":"Manifest/1","snapshot":1,"previous":0}', "branches"),
@@ -102,6 +104,73 @@ def test_damaged_manifest_is_refused(content: bytes, problem: str) -> None:
     world = World()
     world.storage.put_if_absent(manifest_path(ROOT, JOB, "a", 1), content)
     with pytest.raises(CorruptRecordError, match=problem):
+        read_manifest(world.storage, ROOT, JOB, "a")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"removed": 5},
+        {"removed": "/etc/passwd"},
+        {"removed": [[]]},
+        {"whole": {"a": 1}},
+        {"previous": False},
+        {"branches": None},
+        {"branches": {"main": {}}},
+        {"branches": {"main": ["x"]}},
+        *(
+            {"branches": {"main": [{"path": "x", "size_bytes": 1, "rows": 1, "sha256": "", **wrong}]}}
+            for wrong in (
+                {"path": ""},
+                {"path": "a\0"},
+                {"path": ["a"]},
+                {"rows": "1"},
+                {"rows": -1},
+                {"rows": 1.5},
+                {"size_bytes": True},
+                {"size_bytes": [1]},
+                {"sha256": None},
+                {"snapshot": "1"},
+            )
+        ),
+    ],
+    ids=str,
+)
+def test_manifest_with_a_value_of_another_kind_is_damaged(change: dict[str, object]) -> None:
+    world = World()
+    _publish(world, snapshots=1)
+    path = manifest_path(ROOT, JOB, "a", 1)
+    content = world.storage.read(path)
+    world.storage.delete(path)
+    world.storage.put_if_absent(path, json.dumps(json.loads(content) | change).encode())
+    with pytest.raises(CorruptRecordError, match=r"0000000001\.json"):
+        read_manifest(world.storage, ROOT, JOB, "a")
+    assert manifest.manifest_fault(world.storage.read(path), [content], ROOT, 1).startswith("it cannot be read: ")
+
+
+@pytest.mark.parametrize("change", [{"job": "other"}, {"dataset_urn": "b"}, {"dataset_urn": None}], ids=str)
+def test_manifest_of_another_dataset_is_refused(change: dict[str, object]) -> None:
+    world = World()
+    _publish(world, snapshots=1)
+    path = manifest_path(ROOT, JOB, "a", 1)
+    content = world.storage.read(path)
+    world.storage.delete(path)
+    world.storage.put_if_absent(path, json.dumps(json.loads(content) | change).encode())
+    for read in (read_manifest, read_schemas):
+        with pytest.raises(CorruptRecordError, match="it is that of dataset"):
+            read(world.storage, ROOT, JOB, "a")
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_file_that_is_listed_twice_is_refused(number: int) -> None:
+    world = World()
+    _publish(world, snapshots=2)
+    first, second = (json.loads(world.storage.read(manifest_path(ROOT, JOB, "a", one))) for one in (1, 2))
+    path = manifest_path(ROOT, JOB, "a", 2)
+    second["branches"]["main"] += (first if number == 1 else second)["branches"]["main"]
+    world.storage.delete(path)
+    world.storage.put_if_absent(path, json.dumps(second).encode())
+    with pytest.raises(CorruptRecordError, match="a file is listed twice"):
         read_manifest(world.storage, ROOT, JOB, "a")
 
 
