@@ -205,18 +205,25 @@ def hidden(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _forms(value: str) -> tuple[str, ...]:
-    """Return how messages may hold a value: as it is, on one line, in a URL, as bytes, and in texts quoted up to twice.
+    """Return how messages may hold a value: as it is, on one line or cut behind its first, in a URL, as bytes, quoted.
 
-    `repr`, which libraries put around texts and options, and JSON escape quotes, backslashes and other letters; SQL and
-    CSV double quotes.
+    Texts are quoted up to twice. `repr`, which libraries put around texts and options, and JSON escape quotes,
+    backslashes and other letters; SQL and CSV double quotes.
     """
     octets = value.encode("utf-8", "surrogateescape")
-    forms = dict.fromkeys((value, " ".join(value.split()), repr(octets)[2:-1]))
+    forms = dict.fromkeys((value, " ".join(value.split()), repr(octets)[2:-1], *_first_line(value)))
     for _ in range(2):
         forms |= dict.fromkeys(quoted for form in list(forms) for quoted in _quoted(form))
     in_url = (quote(octets, safe=""), quote(octets), quote_plus(octets))
     # Not all libraries write `%2F` in capitals.
     return tuple(dict.fromkeys((*forms, *in_url, *(_ENCODED.sub(lambda one: one[0].lower(), url) for url in in_url))))
+
+
+def _first_line(value: str) -> Iterator[str]:
+    """Yield the first line of a value with several: many messages of libraries are cut behind their first one."""
+    line, cut, _ = value.strip().partition("\n")
+    if cut and len(line) >= _SHORTEST_UNNAMED and not line.startswith("-----"):  # that of a key in PEM tells nothing
+        yield line.strip()
 
 
 def _quoted(text: str) -> Iterator[str]:

@@ -13,7 +13,9 @@ def _known(pattern: str) -> str:
     try:
         pc.match_substring_regex(pa.array([""]), pattern)
     except pa.ArrowInvalid as error:
-        raise ValueError(f"expected a regular expression (RE2), got {pattern!r}: {error}") from None
+        # The rest of the message is a part of the pattern, which may be a part of a variable's value.
+        why = ": ".join(str(error).split(": ")[:2])
+        raise ValueError(f"expected a regular expression (RE2), got {pattern!r}: {why}") from None
     return pattern
 
 

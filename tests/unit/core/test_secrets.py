@@ -189,6 +189,12 @@ def test_names_of_secrets_are_known_however_they_are_written() -> None:
     assert [one for one in shown.split() if is_secret_name(one)] == []
 
 
+def test_first_line_of_a_value_is_hidden_where_a_message_was_cut_behind_it() -> None:
+    remember({"line1-Zq7\nline2-Zq8": "${WORDS}", "-----BEGIN KEY-----\nabcdef": "${PEM}", "{\n}": "${JSON}"})
+    assert hidden('no host "line1-Zq7. Look') == 'no host "${WORDS}. Look'
+    assert hidden("expected {, got -----BEGIN KEY-----.") == "expected {, got -----BEGIN KEY-----."
+
+
 JAAS = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true keyTab='/k'"
 
 

@@ -21,3 +21,9 @@ def test_python_knows_what_the_engine_of_columns_does_not() -> None:
     assert TypeAdapter(Regex).validate_python(r"(?=a)a") == r"(?=a)a"
     with pytest.raises(ValidationError, match="expected a regular expression"):
         TypeAdapter(ColumnRegex).validate_python(r"(?=a)a")
+
+
+def test_message_holds_no_part_of_the_pattern_beside_the_whole() -> None:
+    """A part of a variable's value would not be hidden."""
+    with pytest.raises(ValidationError, match=r"got '\(x\[a-z': Invalid regular expression: missing \] \["):
+        TypeAdapter(ColumnRegex).validate_python("(x[a-z")
