@@ -255,7 +255,7 @@ def manifest_fault(content: bytes, expected: Sequence[bytes], output_root: str, 
             return ""
     except CorruptRecordError as error:
         return f"it cannot be read: {error.problem}"
-    return "it lists other files than the state store does"
+    return "it lists other files than the state store does, or is that of another dataset"
 
 
 def schemas_in(content: bytes, number: int) -> Mapping[str, str] | None:
@@ -270,7 +270,8 @@ def schemas_in(content: bytes, number: int) -> Mapping[str, str] | None:
 
 def _facts(output_root: str, number: int, body: dict[str, Any]) -> tuple[Any, ...]:
     files = sorted(_files(output_root, number, body), key=lambda file: (file.branch, file.path))
-    return files, sorted(body.get("removed", ())), body["previous"], bool(body.get("whole"))
+    named = body.get("job"), body.get("dataset_urn")
+    return files, sorted(body.get("removed", ())), body["previous"], bool(body.get("whole")), named
 
 
 def read_manifest(
@@ -313,11 +314,11 @@ def read_manifest(
         files += [file for file in _files(output_root, number, body) if file.path not in removed]
         removed |= {posixpath.join(output_root.rstrip("/"), path) for path in body.get("removed", ())}
         number = 0 if body.get("whole") else body["previous"]
+    if former_roots is not None:
+        _require_inside(files, (output_root, *former_roots), manifest_dir(output_root, job, dataset_urn))
     if len({file.path for file in files}) < len(files):
         where = manifest_dir(output_root, job, dataset_urn)
         raise CorruptRecordError(what=f"A manifest in {where}", problem="a file is listed twice")
-    if former_roots is not None:
-        _require_inside(files, (output_root, *former_roots), manifest_dir(output_root, job, dataset_urn))
     return sorted(files, key=lambda file: (file.branch, file.path))
 
 

@@ -115,6 +115,7 @@ def test_damaged_manifest_is_refused(content: bytes, problem: str) -> None:
         {"removed": [[]]},
         {"whole": {"a": 1}},
         {"previous": False},
+        {"schemas": None},
         {"branches": None},
         {"branches": {"main": {}}},
         {"branches": {"main": ["x"]}},
@@ -159,6 +160,7 @@ def test_manifest_of_another_dataset_is_refused(change: dict[str, object]) -> No
     for read in (read_manifest, read_schemas):
         with pytest.raises(CorruptRecordError, match="it is that of dataset"):
             read(world.storage, ROOT, JOB, "a")
+    assert "of another dataset" in manifest.manifest_fault(world.storage.read(path), [content], ROOT, 1)
 
 
 @pytest.mark.parametrize("number", [1, 2])
