@@ -284,7 +284,9 @@ class SparkLostError(TransientError):
     """Spark lost tasks of a run, and lost them again when it retried them."""
 
     code: ClassVar[str] = "spark"
-    remedy: ClassVar[str] = "Run again; `.gobblin/spark.log` of the project says more."
+    remedy: ClassVar[str] = "Run again; {log} says more."
+    log: str = "`.gobblin/spark.log` of the project"
+    """Where Spark's log is, for people."""
 
 
 @dataclass(eq=False, kw_only=True)

@@ -61,6 +61,13 @@ CONNECT_TRIES = 9
 """Times that a call to a server of Spark Connect is tried again, during about a minute. By itself, Spark Connect tries
 for ten minutes, says nothing, and begins again with the next call."""
 _LONGEST_WAIT_MS = 10_000
+KEEPALIVE = (
+    ("grpc.keepalive_time_ms", 310_000),
+    ("grpc.keepalive_timeout_ms", 30_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+"""Find out that a server of Spark Connect does not answer any more: a query of one that is frozen would never end. A
+server of gRPC in Java closes connections that ask more often than every five minutes."""
 _LOG = logging.getLogger(__name__)
 
 _READING = {
@@ -163,7 +170,8 @@ class SparkRunner:
             frame = self.session.range(0, len(paths), 1, len(paths))
             rows = frame.mapInArrow(function, "number bigint, result string").collect()
         except Exception as error:
-            raise SparkLostError(problem=f"Spark lost commit steps: {_why_lost(error)}.") from error
+            problem = f"Spark lost commit steps: {_why_lost(error)}."
+            raise SparkLostError(problem=problem, log=_log_of(self.session)) from error
         return [result for _, result in sorted((row[0], row[1]) for row in rows)]
 
     def _tell_variables(self) -> None:
@@ -276,6 +284,8 @@ def stop_session(session: SparkSession) -> None:
     """
     client: Any = getattr(session, "_client", None)  # a session without Spark Connect has none
     if client is not None:
+        for policy in client.get_retry_policies():
+            policy.max_retries = 0  # ends those that go on: of what the server was to forget of queries that failed
         client.set_retry_policies([])
         atexit.unregister(client._cleanup_ml_cache)
     try:
@@ -342,13 +352,20 @@ class _SparkJob:
 
     def _lost(self) -> TaskFailure:
         why = _why_lost(self._error) if self._error else "no result came back"
-        return describe_failure(SparkLostError(problem=f"Spark lost this work unit: {why}."))
+        problem = f"Spark lost this work unit: {why}."
+        return describe_failure(SparkLostError(problem=problem, log=_log_of(self._session)))
 
 
 def _why_lost(error: Exception) -> str:
     """Return why a Spark job failed; without a period at the end."""
     gone = spark_gone(error)
     return ("its JVM crashed or was killed" if gone else said_by_spark(error)).rstrip(".")
+
+
+def _log_of(session: SparkSession) -> str:
+    """Return where Spark's log is, for people; of a server's address neither user nor token."""
+    client: Any = getattr(session, "_client", None)  # a session without Spark Connect has none
+    return SparkLostError.log if client is None else f"the log of the Spark Connect server {client._builder.endpoint}"
 
 
 def existing_session() -> SparkSession | None:
@@ -360,15 +377,22 @@ def existing_session() -> SparkSession | None:
 
 
 def _connect(spec: SparkSpec) -> SparkSession:
+    from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - optional packages
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - optional packages
+    from pyspark.sql.connect.session import SparkSession as RemoteSession  # noqa: PLC0415 - optional packages
 
-    builder = SparkSession.builder.remote(str(spec.remote))
+    remote = str(spec.remote)
+    builder: Any = SparkSession.builder.remote(remote)
+    if remote.startswith("sc://") and existing_session() is None:
+        os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # as `remote` does
+        builder = RemoteSession.builder.channelBuilder(DefaultChannelBuilder(remote, list(KEEPALIVE)))
     client: Any = getattr(builder.getOrCreate(), "_client", None)  # nothing was asked of the server yet
     if client is not None:
         client.set_retry_policies([DefaultPolicy(max_retries=CONNECT_TRIES, max_backoff=_LONGEST_WAIT_MS)])
     for key, value in spec.conf.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session: SparkSession = builder.getOrCreate()
+    return session
 
 
 def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:

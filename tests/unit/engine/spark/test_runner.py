@@ -64,9 +64,11 @@ module.STOP_S = 3
 runner = module.SparkRunner.start(SparkSpec(remote="sc://127.0.0.1:1"))
 client = runner.session._client
 (policy,) = client.get_retry_policies()
+waited = policy.max_retries * policy.max_backoff // 1000
 with patch.object(atexit, "unregister", wraps=atexit.unregister) as unregistered:
     runner.close()
-print(policy.max_retries * policy.max_backoff // 1000, unregistered.call_args.args == (client._cleanup_ml_cache,))
+print(waited, unregistered.call_args.args == (client._cleanup_ml_cache,), policy.max_retries)
+print(*(dict(client._builder._channel_options)[name] for name, _ in module.KEEPALIVE))
 """
 
 
@@ -74,9 +76,11 @@ def test_server_that_is_away_is_waited_for_as_long_as_we_say_and_not_at_the_end_
     pytest.importorskip("grpc", reason="Spark Connect's packages are an extra")
     # Of its own, as a process with a classic session connects to no server.
     done = subprocess.run([sys.executable, "-c", _AWAY], capture_output=True, text=True, timeout=60, check=True)
-    waited, is_unregistered = done.stdout.split()
+    waited, is_unregistered, tries_left, *keepalive = done.stdout.split()
     assert 60 <= int(waited) <= 100
     assert is_unregistered == "True"
+    assert tries_left == "0", "what is tried still in another thread ends too"
+    assert keepalive == ["310000", "30000", "0"], "a server that is frozen is noticed"
     assert "Spark does not answer" not in done.stderr
 
 
@@ -116,6 +120,20 @@ def test_interrupt_while_a_frozen_jvm_is_waited_for_kills_it(monkeypatch: pytest
     with pytest.raises(KeyboardInterrupt):
         runner.close()
     assert kills == ["jvm"]
+
+
+def test_log_of_a_server_is_named_where_it_is_without_its_token() -> None:
+    pytest.importorskip("grpc", reason="Spark Connect's packages are an extra")
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    address = DefaultChannelBuilder("sc://spark.example:15002/;token=geheim")
+    session: Any = SimpleNamespace(_client=SimpleNamespace(_builder=address))
+    for one, log in (
+        (session, "the log of the Spark Connect server spark.example:15002"),
+        (SimpleNamespace(), "`.gobblin/spark.log` of the project"),
+    ):
+        job = _SparkJob(one, "{}", [], inline=True)
+        assert job._lost().message == f"Spark lost this work unit: no result came back. Run again; {log} says more."
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
