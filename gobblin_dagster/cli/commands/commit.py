@@ -210,6 +210,8 @@ def abandon(
         for path in found.orphans:
             is_listed = path in found.in_tables
             advice = "keep it if its table lists it, which could not be read without it" if is_listed else ""
+            if path in found.rejected:
+                advice = "keep it, unless the commit is read again: it has the rows that policies rejected"
             out.print(f"  in no snapshot, {advice or 'delete it yourself'}: {path}")
     raise typer.Exit(ExitCode.SUCCEEDED if dry_run or found.state is SequenceState.ABORTED else ExitCode.FAILED)
 

@@ -236,6 +236,7 @@ def abandonment_view(found: Abandonment) -> dict[str, Any]:
         "reason": found.reason,
         "orphans": list(found.orphans),
         "in_tables": list(found.in_tables),
+        "rejected": list(found.rejected),
     }
 
 

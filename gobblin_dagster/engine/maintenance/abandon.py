@@ -19,6 +19,7 @@ from gobblin_dagster.engine.layout import internal_dir
 from gobblin_dagster.engine.maintenance.table_files import names_in_tables
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import load_step_types
+from gobblin_dagster.spec.job import QUARANTINE_BRANCH
 from gobblin_dagster.state.store import StateStore
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,9 @@ class Abandonment(ShownAsFacts):
     """Files in the output that no snapshot lists and that stay."""
     in_tables: tuple[str, ...] = ()
     """Those of them that a table may list, which cannot be read any more if one is deleted."""
+    rejected: tuple[str, ...] = ()
+    """Those of them with rows that policies rejected, if a table or topic may have the rows that passed: if these stay
+    there, and are not read again, no other file has the rejected ones."""
 
     def _facts(self) -> Mapping[str, object]:
         return {
@@ -46,6 +50,7 @@ class Abandonment(ShownAsFacts):
             "reason": self.reason,
             "orphans": ", ".join(self.orphans),
             "in_tables": ", ".join(self.in_tables),
+            "rejected": ", ".join(self.rejected),
         }
 
 
@@ -53,9 +58,7 @@ def preview_abandonment(project: Project, store: StateStore, sequence_id: str) -
     """Return the result that abandoning would have; changes nothing. Raises as `abandon_sequence`."""
     stored = _load(store, sequence_id)
     orphans = _orphans(project, store, stored) if stored.state is SequenceState.QUARANTINED else ()
-    return Abandonment(
-        stored.id, stored.dataset_urn, stored.state, stored.reason, orphans, _in_tables(project, store, stored, orphans)
-    )
+    return _abandonment(project, store, stored, stored, orphans)
 
 
 def abandon_sequence(
@@ -99,9 +102,24 @@ def abandon_sequence(
         committer = Committer.of(job.commit, store, project.storage(job))
         committer.abandon(stored, leases.epoch(stored.dataset_urn), said)
     after = store.load_sequence(sequence_id) or stored
-    return Abandonment(
-        after.id, after.dataset_urn, after.state, after.reason, orphans, _in_tables(project, store, stored, orphans)
-    )
+    return _abandonment(project, store, stored, after, orphans)
+
+
+def _abandonment(
+    project: Project, store: StateStore, stored: StoredSequence, after: StoredSequence, orphans: tuple[str, ...]
+) -> Abandonment:
+    in_tables, rejected = _in_tables(project, store, stored, orphans), _rejected(store, stored, orphans)
+    return Abandonment(after.id, after.dataset_urn, after.state, after.reason, orphans, in_tables, rejected)
+
+
+def _rejected(store: StateStore, stored: StoredSequence, orphans: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        sequence = decode_sequence(stored, store.places)
+    except (CorruptRecordError, StepRefusedError):
+        return ()
+    if not any(isinstance(step, CanBeForbidden) for step in sequence.steps):
+        return ()  # what passed is seen by nobody either, and is read again
+    return tuple(file.path for file in sequence.files if file.branch == QUARANTINE_BRANCH and file.path in orphans)
 
 
 def _require_decided(store: StateStore, stored: StoredSequence, group: CommitGroup | None) -> None:

@@ -201,7 +201,8 @@ def unknown_commits(
         strange |= {
             urn: f"{asked.ledger} notes {_name(one)} of this dataset, which was abandoned: its rows are there, and "
             "would come twice. Set a startpoint after them (`gobblin startpoint set`); or delete them, and set a "
-            "startpoint at the watermark."
+            "startpoint at the watermark: only then does `gobblin quarantine` know the rows of it that policies "
+            "rejected."
             for urn, one in given_up.items()
         }
         strange |= {

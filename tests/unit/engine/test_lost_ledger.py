@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
@@ -31,7 +32,7 @@ from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.step_runner import StepRunner
 from gobblin_dagster.engine.job_context import JobContext
-from gobblin_dagster.engine.maintenance.abandon import abandon_sequence
+from gobblin_dagster.engine.maintenance.abandon import abandon_sequence, preview_abandonment
 from gobblin_dagster.engine.maintenance.sequence_status import sequence_status
 from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.engine.run.recovery import recover_job
@@ -134,10 +135,31 @@ def test_rows_of_a_commit_that_a_person_abandoned_are_not_loaded_again(
     assert states == [SequenceState.QUARANTINED, SequenceState.ABORTED]
     (result,) = run(tmp_path, job).datasets
     assert "which was abandoned: its rows are there" in result.failures[0].message
+    assert "`gobblin quarantine` know the rows of it that policies rejected" in result.failures[0].message
     assert read() == list(range(20))
     start_at(tmp_path, job, "20")
     assert run(tmp_path, job).status is RunStatus.SUCCEEDED
     assert read() == list(range(30))
+
+
+def test_files_with_the_rejected_rows_of_an_abandoned_commit_are_told_if_a_table_has_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No snapshot has them: a startpoint after the rows in the table leaves them nowhere else."""
+    publisher, _ = target(tmp_path, "sql_table")
+    fives = {"name": "fives", "type": "sql", "rule": "id % 5 <> 0", "on_violation": "quarantine"}
+    job = table_job(publisher, {"c": {"rows": 10}}, row_policies=[fives])
+    with monkeypatch.context() as patched:
+        at_commit(patched)
+        run(tmp_path, job)
+    opened = project(tmp_path, job)
+    with closing(opened.open_store()) as store:
+        (waiting,) = store.load_sequences(job.job, {SequenceState.PREPARED})
+        abandon_sequence(opened, store, waiting.id)
+        shown, given_up = preview_abandonment(opened, store, waiting.id), abandon_sequence(opened, store, waiting.id)
+    (path,) = shown.rejected
+    assert shown.rejected == given_up.rejected == given_up.orphans
+    assert pq.read_table(path).num_rows == 2
 
 
 def test_run_that_wakes_after_its_commit_was_abandoned_loads_nothing(
