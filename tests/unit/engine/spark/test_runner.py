@@ -128,9 +128,10 @@ def test_log_of_a_server_is_named_where_it_is_without_its_token() -> None:
 
     address = DefaultChannelBuilder("sc://spark.example:15002/;token=geheim")
     session: Any = SimpleNamespace(_client=SimpleNamespace(_builder=address))
+    classic: Any = SimpleNamespace()
     for one, log in (
         (session, "the log of the Spark Connect server spark.example:15002"),
-        (SimpleNamespace(), "`.gobblin/spark.log` of the project"),
+        (classic, "`.gobblin/spark.log` of the project"),
     ):
         job = _SparkJob(one, "{}", [], inline=True)
         assert job._lost().message == f"Spark lost this work unit: no result came back. Run again; {log} says more."
