@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import yaml
@@ -95,6 +96,12 @@ class Document:
                 for reference, value in values:
                     text = _hidden(text, value, reference)
         return text
+
+
+def is_meant_as_file(path: Path) -> bool:
+    """Return True for a file, and for a link to nothing: it was meant as one, and reading it says what is wrong."""
+    # Emacs marks a file that is being edited by such a link, `.#orders.yaml`.
+    return path.is_file() or (path.is_symlink() and not path.exists() and not path.name.startswith("."))
 
 
 def show_loc(loc: Loc) -> str:

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.core.secrets import give, hide_environment, hide_variables, remember, remember_passwords
-from gobblin_dagster.spec.document import Document, Loc, read_document
+from gobblin_dagster.spec.document import Document, Loc, is_meant_as_file, read_document
 from gobblin_dagster.spec.env import not_set
 from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import ConstructSpec, ConverterSpec, JobSpec, RowPolicySpec, SpecModel, TaskPolicySpec
@@ -301,12 +301,7 @@ def job_files(folder: Path) -> list[Path]:
     """
     ours = [path for path in folder.iterdir() if path.suffix.lower() in {".yaml", ".yml"}]
     theirs = [path for path in folder.rglob("*") if path.suffix.lower() in GOBBLIN_SUFFIXES]
-    return sorted(path for path in ours + theirs if path.is_file() or _is_link_to_nothing(path))
-
-
-def _is_link_to_nothing(path: Path) -> bool:
-    # Emacs marks a file that is being edited by such a link, `.#orders.yaml`.
-    return path.is_symlink() and not path.exists() and not path.name.startswith(".")
+    return sorted(path for path in ours + theirs if is_meant_as_file(path))
 
 
 def shown_path(path: Path) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from gobblin_dagster.constructs.decoders.base import AvroDecoding, DecodeError
-from gobblin_dagster.constructs.types.avro import arrow_type_of_avro, uuids_as_texts
+from gobblin_dagster.constructs.types.avro import TOO_DEEP, arrow_type_of_avro, uuids_as_texts
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError, TransientError, UsageError
 from gobblin_dagster.core.secrets import variable
@@ -43,9 +43,9 @@ class AvroDecoder:
         try:
             self._reader = parse_schema(uuids_as_texts(reader), named)
             self.type = arrow_type_of_avro(self._reader, named)
-        except (SchemaParseException, ValueError) as error:
+        except (SchemaParseException, ValueError, RecursionError) as error:
             raise UsageError(
-                problem=f"The Avro schema cannot become columns: {error}.", hint="Correct it, or read bytes."
+                problem=f"The Avro schema cannot become columns: {_said(error)}.", hint="Correct it, or read bytes."
             ) from error
 
     @classmethod
@@ -105,12 +105,16 @@ class AvroDecoder:
 
         try:
             return self._parse(uuids_as_texts(schema))
-        except (SchemaParseException, ValueError) as error:
+        except (SchemaParseException, ValueError, RecursionError) as error:
             # The messages are not to blame: with `on_undecodable: null`, all messages of this schema would become null.
             raise UsageError(
-                problem=f"Schema {number} of the registry cannot be used: {error}.",
+                problem=f"Schema {number} of the registry cannot be used: {_said(error)}.",
                 hint="Schemas that refer to types of other subjects are not supported; read bytes.",
             ) from error
+
+
+def _said(error: Exception) -> str:
+    return TOO_DEEP if isinstance(error, RecursionError) else str(error)
 
 
 class _FolderRegistry:

@@ -19,7 +19,7 @@ from gobblin_dagster.constructs.formats.typed_files import (
     TypedFileReader,
     incomplete,
 )
-from gobblin_dagster.constructs.types.avro import arrow_type_of_avro, uuids_as_texts
+from gobblin_dagster.constructs.types.avro import TOO_DEEP, arrow_type_of_avro, uuids_as_texts
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.core.utils.text import first_line
@@ -48,13 +48,15 @@ class AvroReader(TypedFileReader):
         stream: Any = io.BufferedReader(self._raw, REQUEST_BYTES)
         with self._explained():
             self._blocks = _fastavro().block_reader(stream)
-        self._has_uuid = "'uuid'" in str(self._blocks.writer_schema)
         named: dict[str, Any] = {}
         try:
+            self._has_uuid = "'uuid'" in str(self._blocks.writer_schema)
             found = _fastavro().parse_schema(uuids_as_texts(self._blocks.writer_schema), named)
             kind = arrow_type_of_avro(found, named)
         except (KeyError, ValueError) as error:
             raise FormatError(f"its schema cannot become columns: {first_line(error)}.") from error
+        except RecursionError:
+            raise FormatError(f"its schema cannot become columns: {TOO_DEEP}.") from None
         if not pa.types.is_struct(kind):
             raise FormatError(f"has values of type {kind}; expected records.")
         self._found = pa.schema(list(kind))
@@ -80,6 +82,8 @@ class AvroReader(TypedFileReader):
             yield
         except (FormatError, MemoryError, pa.ArrowException):
             raise
+        except RecursionError:
+            raise FormatError(f"its schema cannot become columns: {TOO_DEEP}.") from None
         except Exception as error:
             # For damaged bytes it raises ValueError, EOFError, IndexError, KeyError and the errors of zlib and snappy.
             if as_os_error(error) is not None:

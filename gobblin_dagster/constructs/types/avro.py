@@ -7,6 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
+MAX_PARTS = 100_000
+"""Most types in a schema, those that are named again counted each time: 30 short records that use each other twice
+would become a billion columns."""
+TOO_DEEP = "its types are nested too deep to be read"
 _PRIMITIVES: dict[str, pa.DataType] = {
     "null": pa.null(),
     "boolean": pa.bool_(),
@@ -29,7 +33,10 @@ _LOGICAL: dict[str, pa.DataType] = {
 
 
 def uuids_as_texts(schema: Any) -> Any:
-    """Return a schema whose uuids are plain strings: Arrow has no type for fastavro's uuid objects."""
+    """Return a schema whose uuids are plain strings: Arrow has no type for fastavro's uuid objects.
+
+    Raises RecursionError for one that is nested some hundred levels deep, as all that fastavro does with it.
+    """
     if isinstance(schema, list):
         return [uuids_as_texts(one) for one in schema]
     if isinstance(schema, dict):
@@ -47,43 +54,55 @@ def arrow_type_of_avro(schema: Any, named: Mapping[str, Any]) -> pa.DataType:
         named: its named types by full name, as `parse_schema` collects them.
 
     Raises:
-        ValueError: the schema has a union of several types, or a type that contains itself; Arrow has neither.
+        ValueError: the schema has a union of several types, or a type that contains itself, Arrow has neither; or more
+            than `MAX_PARTS` types.
+        RecursionError: it is nested some hundred levels deep.
     """
-    return _arrow(schema, named, ())
+    return _Types(named).arrow(schema, ())
 
 
-def _arrow(schema: Any, named: Mapping[str, Any], above: tuple[str, ...]) -> pa.DataType:
-    if isinstance(schema, list):
-        kinds = [kind for kind in schema if kind != "null"]
-        if len(kinds) != 1:
-            raise ValueError(f"a union of {len(kinds)} types has no column type: {str(schema)[:200]}")
-        return _arrow(kinds[0], named, above)
-    if isinstance(schema, str):
-        return _PRIMITIVES[schema] if schema in _PRIMITIVES else _arrow(named[schema], named, above)
-    if schema.get("logicalType") in _LOGICAL:
-        return _LOGICAL[schema["logicalType"]]
-    if schema.get("logicalType") == "decimal":
-        return pa.decimal128(schema["precision"], schema.get("scale", 0))
-    return _complex(schema, named, above)
+class _Types:
+    """Makes the Arrow types of one schema, and counts them."""
 
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named = named
+        self._parts = 0
 
-def _complex(schema: Mapping[str, Any], named: Mapping[str, Any], above: tuple[str, ...]) -> pa.DataType:
-    """Return the type of a schema in braces without a logical type."""
-    found: pa.DataType
-    match schema["type"]:
-        case "record":
-            name = schema["name"]
-            if name in above:
-                raise ValueError(f"the record {name!r} contains itself")
-            found = pa.struct([(one["name"], _arrow(one["type"], named, (*above, name))) for one in schema["fields"]])
-        case "enum":
-            found = pa.string()
-        case "fixed":
-            found = pa.binary(schema["size"])
-        case "array":
-            found = pa.list_(_arrow(schema["items"], named, above))
-        case "map":
-            found = pa.map_(pa.string(), _arrow(schema["values"], named, above))
-        case inner:
-            found = _arrow(inner, named, above)
-    return found
+    def arrow(self, schema: Any, above: tuple[str, ...]) -> pa.DataType:
+        """Return the type of a schema inside the records `above`; raises as `arrow_type_of_avro`."""
+        self._parts += 1
+        if self._parts > MAX_PARTS:
+            raise ValueError(f"it has more than {MAX_PARTS} types, those that it names again counted each time")
+        if isinstance(schema, list):
+            kinds = [kind for kind in schema if kind != "null"]
+            if len(kinds) != 1:
+                raise ValueError(f"a union of {len(kinds)} types has no column type: {str(schema)[:200]}")
+            return self.arrow(kinds[0], above)
+        if isinstance(schema, str):
+            return _PRIMITIVES[schema] if schema in _PRIMITIVES else self.arrow(self._named[schema], above)
+        if schema.get("logicalType") in _LOGICAL:
+            return _LOGICAL[schema["logicalType"]]
+        if schema.get("logicalType") == "decimal":
+            return pa.decimal128(schema["precision"], schema.get("scale", 0))
+        return self._complex(schema, above)
+
+    def _complex(self, schema: Mapping[str, Any], above: tuple[str, ...]) -> pa.DataType:
+        """Return the type of a schema in braces without a logical type."""
+        found: pa.DataType
+        match schema["type"]:
+            case "record":
+                name = schema["name"]
+                if name in above:
+                    raise ValueError(f"the record {name!r} contains itself")
+                found = pa.struct([(one["name"], self.arrow(one["type"], (*above, name))) for one in schema["fields"]])
+            case "enum":
+                found = pa.string()
+            case "fixed":
+                found = pa.binary(schema["size"])
+            case "array":
+                found = pa.list_(self.arrow(schema["items"], above))
+            case "map":
+                found = pa.map_(pa.string(), self.arrow(schema["values"], above))
+            case inner:
+                found = self.arrow(inner, above)
+        return found

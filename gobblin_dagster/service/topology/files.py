@@ -15,7 +15,7 @@ from gobblin_dagster.service.catalog.flow_config import ExecutorName, is_literal
 from gobblin_dagster.service.catalog.templates import TemplateCatalog, TemplateError, value_problem
 from gobblin_dagster.service.topology.graph import FlowGraph, free_cycles
 from gobblin_dagster.service.topology.model import KINDS, Part, TopologyFile
-from gobblin_dagster.spec.document import Document, Loc, read_document
+from gobblin_dagster.spec.document import Document, Loc, is_meant_as_file, read_document
 from gobblin_dagster.spec.explain import explain, nearest
 from gobblin_dagster.spec.load import shown_path
 
@@ -70,7 +70,7 @@ def topology_files(folder: Path) -> list[Path]:
 
     A ConfigMap of Kubernetes holds each of its files once more in a hidden folder, to which the visible one is a link.
     """
-    found = (path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
+    found = (path for path in folder.rglob("*") if path.suffix in SUFFIXES and is_meant_as_file(path))
     return sorted(path for path in found if not _is_in_hidden(path.relative_to(folder)))
 
 

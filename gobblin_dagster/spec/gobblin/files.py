@@ -5,9 +5,9 @@ from the jobs folder down to the job's may hold one `.properties` or `.configura
 nearest file wins: job > its folder > ... > the jobs folder > templates. References are replaced after all files were
 read, so that a common file may refer to a key of the job.
 
-Source: gobblin-core `PullFileLoader`, `ResourceBasedJobTemplate`. Differs: two common files in a folder, a key that
-appears twice in a file, and a missing key that a template requires are faults of the job; all faults are reported at
-once.
+Source: gobblin-core `PullFileLoader`, `ResourceBasedJobTemplate`. Differs: two common files in a folder, one that is a
+link to nothing, a key that appears twice in a file, and a missing key that a template requires are faults of the job;
+all faults are reported at once.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, SpecFault
+from gobblin_dagster.spec.document import is_meant_as_file
 from gobblin_dagster.spec.gobblin.entries import Entries, Entry
 from gobblin_dagster.spec.gobblin.hocon import HoconError, has_optional, read_hocon, referred_in
 from gobblin_dagster.spec.gobblin.properties import PropertiesError, read_properties
@@ -181,7 +182,7 @@ class _Reading:
 
     def common(self, folder: Path) -> Iterator[Entry]:
         """Yield the keys that a folder gives to all jobs in it and below."""
-        found = sorted(path for path in folder.iterdir() if path.suffix.lower() in COMMON and path.is_file())
+        found = sorted(path for path in folder.iterdir() if path.suffix.lower() in COMMON and is_meant_as_file(path))
         if len(found) > 1:
             names = ", ".join(path.name for path in found)
             problem = f"a folder may have one file with common keys, got {names}; put all keys into one of them"

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gobblin_dagster.spec import document as module
-from gobblin_dagster.spec.document import Document, read_document
+from gobblin_dagster.spec.document import Document, is_meant_as_file, read_document
 
 
 def read(text: str, **environ: str) -> Document:
@@ -211,3 +212,11 @@ def test_libyaml_is_used_only_where_both_parsers_read_the_same(text: str, monkey
     monkeypatch.setattr(module, "_FastLoader", module._Loader)
     read.append(read_document(text.encode(), {"FIVE": "5"}))
     assert read[0] == read[1]
+
+
+def test_links_to_nothing_are_meant_as_files_unless_an_editor_made_them(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    (tmp_path / "folder").mkdir()
+    for name, target in {"b": "a", "gone": "nowhere", "itself": "itself", ".#a": "me@here", "to": "folder"}.items():
+        (tmp_path / name).symlink_to(target)
+    assert sorted(path.name for path in tmp_path.iterdir() if is_meant_as_file(path)) == ["a", "b", "gone", "itself"]

@@ -201,6 +201,8 @@ class Walk:
                 if not following and state.dataset is not None and not entry.name.startswith("."):
                     self._found.strange.setdefault(state.dataset, entry.path)
                 if is_out_of_place:
+                    if not is_dir and entry.is_symlink():
+                        self._note_lost(state, entry)
                     continue
                 if is_dir:
                     inner += following
@@ -258,6 +260,22 @@ class Walk:
             self._visit(self._folders.scan(entry.path), dated)
         except FileNotFoundError:
             self._found.skipped[owner].add(f"{entry.path} (gone meanwhile)")
+        except OSError as error:
+            self._found.problems[owner] = f"cannot list {entry.path}: {error.strerror or error}"
+
+    def _note_lost(self, state: _State, entry: Entry) -> None:
+        """Note a link to no folder where the pattern has one: files behind it would be read."""
+        level = self._levels[state.level]
+        if level.is_tree or level.is_deep or entry.name.startswith("."):
+            return  # links are not followed there; Emacs marks a file that is being edited by such a link
+        following = self._step(state, entry)
+        if not following:
+            return
+        owner = following[0].dataset
+        try:
+            self._folders.facts(entry)
+        except FileNotFoundError:
+            self._found.skipped[owner].add(f"{entry.path} (a link that leads nowhere, or gone meanwhile)")
         except OSError as error:
             self._found.problems[owner] = f"cannot list {entry.path}: {error.strerror or error}"
 

@@ -234,6 +234,14 @@ def test_avro_schema_that_no_column_holds_is_refused() -> None:
     mixed = {"type": "record", "name": "Mixed", "fields": [{"name": "x", "type": ["int", "string"]}]}
     with pytest.raises(UsageError, match="union of 2 types"):
         AvroDecoder(mixed, None)
+    deep: dict[str, Any] = {"type": "array", "items": "long"}
+    for _ in range(1_000):
+        deep = {"type": "array", "items": deep}
+    with pytest.raises(UsageError, match="nested too deep"):
+        AvroDecoder(deep, None)
+    by_id = AvroDecoder(USER_1, lambda _: deep)
+    with pytest.raises(UsageError, match=r"Schema 1 of the registry cannot be used: .* nested too deep"):
+        by_id.decode([b"\0\0\0\0\1" + avro(USER_1, {"id": 5})])
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,26 @@ def test_avro_that_is_no_table_is_refused(tmp_path: Path, schema: Any, rows: lis
         read(tmp_path, "day.avro", type="avro")
 
 
+@pytest.mark.parametrize(
+    ("levels", "again", "problem"),
+    [(400, False, "nested too deep"), (5_000, False, "nested too deep"), (20, True, "more than 100000 types")],
+    ids=["deep", "deeper", "wide"],
+)
+def test_avro_schema_without_bound_is_refused(tmp_path: Path, levels: int, again: bool, problem: str) -> None:
+    kind = '"long"'
+    for level in range(levels):
+        fields = f'{{"name": "f", "type": {kind}}}'
+        fields += f', {{"name": "g", "type": "r{level - 1}"}}' if again and level else ""
+        kind = f'{{"type": "record", "name": "r{level}", "fields": [{fields}]}}'
+    text = io.BytesIO(b"Obj\x01")
+    text.seek(0, io.SEEK_END)
+    head = {"avro.schema": kind.encode(), "avro.codec": b"null"}
+    fastavro.schemaless_writer(text, fastavro.parse_schema({"type": "map", "values": "bytes"}), head)
+    (tmp_path / "day.avro").write_bytes(text.getvalue() + b"0" * 16)
+    with pytest.raises(ExtractError, match=f"its schema cannot become columns: .*{problem}"):
+        read(tmp_path, "day.avro", type="avro")
+
+
 @pytest.mark.parametrize("kind", ["orc", "parquet"])
 def test_connection_that_breaks_is_no_damage_of_the_file(kind: str) -> None:
     class Broken(io.BytesIO):

@@ -150,6 +150,15 @@ def test_names_of_the_services_own_executors_are_taken(write: Write) -> None:
     assert "executors.dagster: 'dagster' is the name of an executor of the service" in fault
 
 
+def test_link_to_nothing_is_a_fault(write: Write) -> None:
+    folder = write(all=SOUND)
+    (folder / "more.yaml").symlink_to("gone.yaml")
+    (folder / ".#all.yaml").symlink_to("me@here.17:1")
+    [fault] = told(folder)
+    assert "more.yaml:1" in fault
+    assert "cannot be read: No such file" in fault
+
+
 def test_folder_that_kubernetes_mounts_holds_each_file_once(write: Write) -> None:
     folder = write(all=SOUND)
     hidden = folder / "..2026_11_23"

@@ -208,6 +208,12 @@ def test_folder_with_two_common_files_is_a_fault(tmp_path: Path) -> None:
     ]
 
 
+def test_common_file_that_is_a_link_to_nothing_is_a_fault(tmp_path: Path) -> None:
+    path = write(tmp_path, {"orders.pull": KAFKA})
+    (path.parent / "team.properties").symlink_to("gone.properties")
+    assert faults_of(path, tmp_path) == ["team.properties:1 : cannot be read: No such file or directory"]
+
+
 def test_included_files_are_part_of_the_file(tmp_path: Path) -> None:
     path = write(
         tmp_path,

@@ -346,6 +346,20 @@ def test_link_that_leads_nowhere_and_a_pipe_are_named_not_read(tmp_path: Path) -
     assert "no regular file" in offer.notes[0]
 
 
+def test_links_to_no_folder_are_named_where_the_pattern_has_one(tmp_path: Path) -> None:
+    put(tmp_path, "data/AA/01/x.csv")
+    (tmp_path / "file").touch()
+    for name, target in {"AA/02": "gone", "UA": "gone", "LL": "LL", "DL": "../file", ".#x": "me@here.17:1"}.items():
+        (tmp_path / "data" / name).symlink_to(target)
+    offers = plan(source(tmp_path, "data/{dataset}/*/*.csv"))
+    assert {urn: (len(offer.notes), offer.problem) for urn, offer in offers.items()} == {
+        "AA": (1, ""),
+        "LL": (0, f"cannot list {tmp_path}/data/LL: Too many levels of symbolic links"),
+        "UA": (1, ""),
+    }
+    assert "data/AA/02 (a link that leads nowhere" in offers["AA"].notes[0]
+
+
 def test_link_loop_ends_and_is_named(tmp_path: Path) -> None:
     put(tmp_path, "data/AA/2013-01-01.csv")
     (tmp_path / "data/AA/again").symlink_to(tmp_path / "data")
