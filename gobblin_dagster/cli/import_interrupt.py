@@ -32,6 +32,11 @@ def interrupt_between_imports() -> None:
                 sys.unraisablehook = handler.ask_again_if_dropped
 
 
+def raises_interrupt(handler: object) -> bool:
+    """Return whether the handler of a signal raises KeyboardInterrupt, and does nothing else."""
+    return handler is signal.default_int_handler or isinstance(handler, _Handler)
+
+
 def raise_interrupt_of_import() -> None:
     """Raise KeyboardInterrupt if a signal came during an import that is done now."""
     for number in (signal.SIGINT, signal.SIGTERM):

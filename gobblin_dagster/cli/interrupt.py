@@ -2,31 +2,108 @@
 
 from __future__ import annotations
 
+import select
 import signal
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING, Self
 
-from rich.console import Console
+from gobblin_dagster.cli.import_interrupt import raises_interrupt
+from gobblin_dagster.core.utils.cut_off import cut_off_all
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_NUMBERS = (signal.SIGINT, signal.SIGTERM)
+_SOON_S = 0.5
+"""Seconds in which Python calls a handler, unless a library in C waits for something, such as a database."""
 
 
 @contextmanager
 def stop_on_interrupt(console: Console) -> Iterator[threading.Event]:
-    """Yield an event that the first SIGINT or SIGTERM sets; the second one raises KeyboardInterrupt."""
+    """Yield an event that the first SIGINT or SIGTERM sets; the second one raises KeyboardInterrupt.
+
+    While a library in C waits for a database, Python calls no handler: a thread sets the event then, and the second
+    signal ends the connections.
+    """
     stop = threading.Event()
     came: list[int] = []
+    told: list[int] = []
 
-    def handle(signum: int, frame: FrameType | None) -> None:
-        came.append(signum)
-        if len(came) > 1:  # not `stop.is_set()`: one that comes while the event is set would wait for its lock for ever
-            raise KeyboardInterrupt
+    def tell(signum: int) -> None:
+        told.append(signum)
         stop.set()
         console.print("Stopping: running work units end, what is whole is committed. Once more stops at once.")
 
-    former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
+    def handle(signum: int, frame: FrameType | None) -> None:
+        came.append(signum)
+        # Not `stop.is_set()`: one that comes while the event is set would wait for its lock for ever.
+        if len(came) > 1 or signals.count > 1:  # of two that came while a library waited, Python tells one
+            raise KeyboardInterrupt
+        if not told:
+            tell(signum)
+
+    with _Signals(lambda number: None if came else tell(number), lambda _: cut_off_all()) as signals:
+        former = {number: signal.signal(number, handle) for number in _NUMBERS}
+        try:
+            yield stop
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+
+@contextmanager
+def waits_end_on_interrupt() -> Iterator[None]:
+    """Have SIGINT and SIGTERM raise KeyboardInterrupt also while a library in C waits for a database.
+
+    Where they do something else, such as in a server, nothing changes.
+    """
+
+    def end_waits(number: int) -> None:
+        if raises_interrupt(signal.getsignal(number)):
+            cut_off_all()
+
+    if threading.current_thread() is threading.main_thread():
+        with _Signals(end_waits, end_waits):
+            yield
+    else:
+        yield
+
+
+class _Signals:
+    """Counts SIGINT and SIGTERM in a thread, as they come, whatever the main thread waits for.
+
+    Args:
+        first: called with the number of the first one, if neither another one came nor the block has ended soon.
+        again: called with the number of each other one.
+    """
+
+    def __init__(self, first: Callable[[int], None], again: Callable[[int], None]) -> None:
+        self._first = first
+        self._again = again
+        self.count = 0
+
+    def __enter__(self) -> Self:
+        self._reader, self._writer = socket.socketpair()
+        self._writer.setblocking(False)
+        self._former = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+        threading.Thread(target=self._look, args=(self._reader,), name="signals", daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        signal.set_wakeup_fd(self._former)
+        self._writer.close()
+
+    def _look(self, reader: socket.socket) -> None:
+        with reader:
+            while came := reader.recv(1):
+                if came[0] not in _NUMBERS:
+                    continue
+                self.count += 1
+                if self.count > 1:
+                    self._again(came[0])
+                elif not select.select([reader], [], [], _SOON_S)[0]:
+                    self._first(came[0])

@@ -19,6 +19,7 @@ from gobblin_dagster import __version__
 from gobblin_dagster.cli.answer import begin, print_refusal, wants_json
 from gobblin_dagster.cli.context import Globals
 from gobblin_dagster.cli.errors import fail, hide_in_warnings
+from gobblin_dagster.cli.interrupt import waits_end_on_interrupt
 from gobblin_dagster.cli.lazy import LazyCommand, app_of, lazy_group, load_lazy
 from gobblin_dagster.core.exit_codes import ExitCode
 
@@ -122,7 +123,8 @@ def run_here(arguments: Sequence[str]) -> int:
     call, given = Globals(), list(arguments)
     begin()
     try:
-        code = app(args=given, prog_name="gobblin", standalone_mode=False, obj=call)
+        with waits_end_on_interrupt():
+            code = app(args=given, prog_name="gobblin", standalone_mode=False, obj=call)
         if code == ExitCode.INTERRUPTED:
             raise KeyboardInterrupt
     except BaseException as error:  # noqa: BLE001 - the last stop: every error becomes a message and an exit code

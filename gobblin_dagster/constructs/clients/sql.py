@@ -15,6 +15,7 @@ from sqlalchemy.pool import NullPool
 
 from gobblin_dagster.core.errors import EnvironmentFaultError
 from gobblin_dagster.core.same_place import written_servers
+from gobblin_dagster.core.utils.cut_off import cut_off_when_stopped
 from gobblin_dagster.core.utils.url_text import cuts_password, is_address
 
 MYSQL = ("mysql", "mariadb")
@@ -93,13 +94,20 @@ def make_engine(url: sa.URL, shown: str, connect_args: Mapping[str, Any] | None 
     try:
         # SQLAlchemy rolls back a transaction that is open. One more rollback before a connection is closed does nothing
         # but write a traceback if the server is gone by then.
-        return sa.create_engine(url, poolclass=NullPool, pool_reset_on_return=None, connect_args=arguments)
+        engine = sa.create_engine(url, poolclass=NullPool, pool_reset_on_return=None, connect_args=arguments)
     except (ModuleNotFoundError, ArgumentError) as error:
         raise EnvironmentFaultError(
             problem=f"The database {shown} has no driver here: {error}.",
             hint="Install one; for PostgreSQL: pip install 'gobblin-dagster[postgres]', for MySQL and MariaDB: "
             "pip install 'gobblin-dagster[mysql]'.",
         ) from None
+    sa.event.listen(engine, "connect", _end_when_stopped)
+    return engine
+
+
+def _end_when_stopped(connection: Any, _: object) -> None:
+    if hasattr(found := getattr(connection, "_sock", connection), "fileno"):  # PyMySQL shows its socket in no other way
+        cut_off_when_stopped(found)
 
 
 def _libpq() -> dict[str, Any]:

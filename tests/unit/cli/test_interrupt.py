@@ -48,3 +48,38 @@ with stop_on_interrupt(Console(file=io.StringIO())):
 def test_second_interrupt_does_not_wait_for_the_lock_that_the_first_one_holds() -> None:
     done = subprocess.run([sys.executable, "-c", IN_THE_MIDST], capture_output=True, text=True, check=False, timeout=20)
     assert (done.stdout, done.stderr) == ("stopped\n", "")
+
+
+IN_C = """\
+import ctypes, os, signal, socket, sys, threading, time
+from rich.console import Console
+from gobblin_dagster.cli.interrupt import stop_on_interrupt, waits_end_on_interrupt
+from gobblin_dagster.core.utils.cut_off import cut_off_when_stopped
+
+ours, theirs = socket.socketpair()
+cut_off_when_stopped(ours)
+stops = sys.argv[1] == "run"
+
+def interrupt():
+    for number in (signal.SIGINT, signal.SIGINT)[: 1 + stops]:
+        time.sleep(0.7)
+        os.kill(os.getpid(), number)
+
+with stop_on_interrupt(Console(file=sys.stdout)) if stops else waits_end_on_interrupt():
+    signal.siginterrupt(signal.SIGINT, False)  # waits go on after a signal, as those of libpq do
+    threading.Thread(target=interrupt).start()
+    try:
+        ctypes.CDLL(None).recv(ours.fileno(), ctypes.create_string_buffer(1), 1, 0)
+        time.sleep(5)
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+@pytest.mark.parametrize(("command", "said"), [("run", "Stopping: running work units end"), ("plan", "")])
+def test_interrupt_ends_what_a_library_waits_for(command: str, said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IN_C, command], capture_output=True, text=True, check=False, timeout=20
+    )
+    assert done.stdout.startswith(said), done.stdout
+    assert done.stdout.endswith("interrupted\n"), done.stderr
