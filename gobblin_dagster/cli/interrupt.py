@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Self
 
 from gobblin_dagster.cli.import_interrupt import raises_interrupt
-from gobblin_dagster.core.utils.cut_off import cut_off_all
+from gobblin_dagster.core.utils.cut_off import cut_off_all, was_cut_off
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -96,6 +96,8 @@ class _Signals:
     def __exit__(self, *error: object) -> None:
         signal.set_wakeup_fd(self._former)
         self._writer.close()
+        if was_cut_off() and error[0] is not KeyboardInterrupt:  # the error of a connection hid it
+            raise KeyboardInterrupt
 
     def _look(self, reader: socket.socket) -> None:
         with reader:

@@ -22,7 +22,7 @@ from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import StorageError
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.core.utils.cut_off import cut_off_all
+from gobblin_dagster.core.utils.cut_off import cut_off_all, was_cut_off
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.project import JobLines
 from gobblin_dagster.engine.run.job_run import plan_job
@@ -569,6 +569,7 @@ def test_limits_of_the_server_that_are_shorter_count(url: str) -> None:
 def test_statement_that_runs_is_ended_when_the_command_is_stopped(url: str) -> None:
     engine = make_engine(parse_url(url, ""), "of a test")
     stop = threading.Timer(0.2, cut_off_all)
-    with pytest.raises(sa.exc.OperationalError), engine.connect() as connection:
-        stop.start()
+    stop.start()
+    with engine.connect() as connection, pytest.raises(sa.exc.OperationalError):
         connection.execute(sa.text("SELECT pg_sleep(60)"))
+    assert was_cut_off()
