@@ -8,11 +8,10 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Self
 
 from gobblin_dagster.cli.import_interrupt import raises_interrupt
-from gobblin_dagster.core.utils.cut_off import cut_off_all, was_cut_off
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +45,12 @@ def stop_on_interrupt(console: Console) -> Iterator[threading.Event]:
         if not told:
             tell(signum)
 
-    with _Signals(lambda number: None if came else tell(number), lambda _: cut_off_all()) as signals:
+    def unnoticed(signum: int) -> bool:
+        if signals.count == 1 and not came:
+            tell(signum)
+        return signals.count > 1
+
+    with _Signals(unnoticed) as signals:
         former = {number: signal.signal(number, handle) for number in _NUMBERS}
         try:
             yield stop
@@ -61,13 +65,8 @@ def waits_end_on_interrupt() -> Iterator[None]:
 
     Where they do something else, such as in a server, nothing changes.
     """
-
-    def end_waits(number: int) -> None:
-        if raises_interrupt(signal.getsignal(number)):
-            cut_off_all()
-
     if threading.current_thread() is threading.main_thread():
-        with _Signals(end_waits, end_waits):
+        with _Signals(lambda signum: raises_interrupt(signal.getsignal(signum))):
             yield
     else:
         yield
@@ -77,13 +76,13 @@ class _Signals:
     """Counts SIGINT and SIGTERM in a thread, as they come, whatever the main thread waits for.
 
     Args:
-        first: called with the number of the first one, if neither another one came nor the block has ended soon.
-        again: called with the number of each other one.
+        unnoticed: called with the number of one if neither the block has ended nor another one came soon; returns
+            whether connections to databases are to be ended.
     """
 
-    def __init__(self, first: Callable[[int], None], again: Callable[[int], None]) -> None:
-        self._first = first
-        self._again = again
+    def __init__(self, unnoticed: Callable[[int], bool]) -> None:
+        self._unnoticed = unnoticed
+        self._has_cut = False
         self.count = 0
 
     def __enter__(self) -> Self:
@@ -96,8 +95,10 @@ class _Signals:
     def __exit__(self, *error: object) -> None:
         signal.set_wakeup_fd(self._former)
         self._writer.close()
-        if was_cut_off() and error[0] is not KeyboardInterrupt:  # the error of a connection hid it
-            raise KeyboardInterrupt
+        if self._has_cut:
+            _cut_off().was_cut_off()
+            if error[0] is not KeyboardInterrupt:  # the error of a connection hid it
+                raise KeyboardInterrupt
 
     def _look(self, reader: socket.socket) -> None:
         with reader:
@@ -105,7 +106,13 @@ class _Signals:
                 if came[0] not in _NUMBERS:
                     continue
                 self.count += 1
-                if self.count > 1:
-                    self._again(came[0])
-                elif not select.select([reader], [], [], _SOON_S)[0]:
-                    self._first(came[0])
+                if not select.select([reader], [], [], _SOON_S)[0] and self._unnoticed(came[0]):
+                    self._has_cut = True
+                    _cut_off().cut_off_all()
+
+
+def _cut_off() -> ModuleType:
+    # Most commands are not interrupted.
+    from gobblin_dagster.core.utils import cut_off  # noqa: PLC0415
+
+    return cut_off

@@ -382,6 +382,22 @@ def test_rows_that_the_server_refuses_wait_for_a_person(
     assert {name for name, message in says.items() if "is quarantined" in message} == set(made), says
 
 
+@pytest.mark.parametrize(("text", "fits"), [("x", True), ("''", False)])
+def test_row_that_no_statement_can_hold_waits_for_a_person(
+    tmp_path: Path, mariadb_server: MariadbServer, url: str, text: str, fits: bool
+) -> None:
+    """The server closes the connection at such a row, as it would at each run."""
+    ((former,),) = query(url, "SELECT @@global.max_allowed_packet")
+    mariadb_server.execute("SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        select = {"type": "sql", "select": f"id, repeat('{text}', 600000) AS long"}
+        found = run(tmp_path, table_job({**OWN, "table": "some"}, {"c": {"rows": 2}}, converters=[select])).datasets[0]
+    finally:
+        mariadb_server.execute(f"SET GLOBAL max_allowed_packet = {former}")
+    said = "".join(one.message for one in found.failures)
+    assert ("max_allowed_packet" in said and "is quarantined" in said) is not fits, said
+
+
 def test_long_texts_fit_tables_that_are_made(tmp_path: Path, url: str) -> None:
     job = _files_job(tmp_path, "long")
     (tmp_path / "data/long/2024-01-01.csv").write_text(f"id,at,on,name\n1,,,{'y' * 70_000}\n")

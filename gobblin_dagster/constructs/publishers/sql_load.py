@@ -14,6 +14,7 @@ from sqlalchemy.dialects import mysql
 from gobblin_dagster.constructs.clients.sql import MYSQL
 from gobblin_dagster.constructs.publishers.merge_rule import is_older
 from gobblin_dagster.constructs.publishers.sql_copy import copy_rows
+from gobblin_dagster.constructs.publishers.sql_mysql import require_short_rows
 from gobblin_dagster.constructs.publishers.sql_values import exact_values
 from gobblin_dagster.constructs.types.arrow import is_binary, is_text
 from gobblin_dagster.core.errors import StepRefusedError
@@ -73,6 +74,7 @@ def load_rows(connection: sa.Connection, table: sa.Table, batches: Iterable[pa.R
         if dialect == "postgresql":
             copy_rows(connection, table, rows)
         else:
+            require_short_rows(connection, table.name, rows)
             connection.execute(sa.insert(table), rows.to_pylist())
 
 

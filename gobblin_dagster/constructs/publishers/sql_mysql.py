@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError
 
 from gobblin_dagster.constructs.clients.sql import MYSQL, error_number
+from gobblin_dagster.constructs.types.arrow import is_binary, is_text
 from gobblin_dagster.core.errors import StepRefusedError
 
 _SESSION = (
@@ -27,6 +31,10 @@ _SESSION = (
 _REFUSALS = (1364, 1644, 1906, 3105, 3819, 4025)
 """Errors that rows cause, which the driver reports like a lost connection: a column needs a value, a trigger refuses,
 the column is a generated one (MariaDB, MySQL), a CHECK fails (MySQL, MariaDB)."""
+_LITERAL_BYTES = 64
+"""More than a number or a time takes in a statement, and what is around a text."""
+_ESCAPED = r"""[\x00\n\r\x1a'"\\]"""
+"""What PyMySQL writes as two letters."""
 TABLE_OPTIONS: Mapping[str, Any] = {
     f"{name}_{option}": value
     for name in MYSQL
@@ -74,6 +82,25 @@ def require_transactions(step: str, connection: sa.Connection, table: sa.Table) 
         problem = f"table {table.name} is of the engine {engine}, which has no transactions: rows of a publication "
         problem += f"that fails would stay. Convert it: ALTER TABLE {table.name} ENGINE = InnoDB"
         raise StepRefusedError(step=step, problem=problem)
+
+
+def require_short_rows(connection: sa.Connection, table: str, rows: pa.RecordBatch) -> None:
+    """Raise StepRefusedError for a row that is longer than the server takes: it would only close the connection."""
+    texts = [array for array in rows.columns if is_text(array.type) or is_binary(array.type)]
+    if connection.dialect.name not in MYSQL or not texts:
+        return
+    limit = int(connection.scalar(sa.text("SELECT @@max_allowed_packet")) or 0)
+    lengths = pa.array(np.full(rows.num_rows, _LITERAL_BYTES * rows.num_columns))
+    for array in texts:
+        lengths = pc.add(lengths, pc.coalesce(pc.binary_length(array), 0))
+    if (pc.max(lengths).as_py() or 0) * 2 > limit:
+        for array in texts:
+            lengths = pc.add(lengths, pc.coalesce(pc.count_substring_regex(array, _ESCAPED), 0))
+    longest = pc.max(lengths).as_py() or 0
+    if longest > limit:
+        problem = f"a row takes {longest:,} bytes in a statement, and the database takes {limit:,}: raise its "
+        problem += "max_allowed_packet, then `gobblin commit recover`, or make the row shorter in the job"
+        raise StepRefusedError(step=f"load table {table}", problem=problem)
 
 
 def time_digits(column: sa.types.TypeEngine[Any]) -> int | None:
