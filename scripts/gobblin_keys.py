@@ -59,9 +59,10 @@ TAIL = """
 - Each branch's rows are published below its own `data.publisher.final.dir`: `output.path` becomes the folder that all
   of them share, `path` of the branch the rest. Quarantine, staging and manifests are in the shared folder.
 - `TextFileBasedSource` and `AvroFileSource` read all files of the folder and of those below it, whatever their ends,
-  and read a file again that was replaced or has grown, as Gobblin's snapshot does (`read_changed: again`). Other than
-  Gobblin, no source reads hidden files and folders (`.x`), or [unfinished files](sources.md), and no line ends in a
-  carriage return. A text writer writes only the value of Kafka's messages.
+  and read a file again that was replaced or has grown, as Gobblin's snapshot does (`read_changed: again`). All but
+  `HadoopTextInputSource`, which leaves out names that begin with a dot or an underscore, read hidden files (`hidden`).
+  Other than Gobblin, no source reads [unfinished files](sources.md), and no line ends in a carriage return. A text
+  writer writes only the value of Kafka's messages.
 - Classes are Gobblin's own, by full or last name, or `module:Class` in Python. For your own Java classes, declare
   constructs to use instead in `classes` of gobblin.yaml; publishers and partitioners too:
   ```yaml

@@ -106,11 +106,11 @@ _NULLS = ["", *map("".join, product("nN", "uU", "lL", "lL"))]
 """Texts that Gobblin's readers of CSV take for null: `null` in small and capital letters."""
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "TextFileBasedSource": {"format": {"type": "text"}, "read_changed": "again"},
-    "HadoopTextInputSource": {"format": {"type": "text"}},
-    "AvroFileSource": {"format": {"type": "avro"}},
-    "DatePartitionedAvroFileSource": {"format": {"type": "avro"}},
-    "DatePartitionedJsonFileSource": {"format": {"type": "text"}},
+    "TextFileBasedSource": {"format": {"type": "text"}, "read_changed": "again", "hidden": "none"},
+    "HadoopTextInputSource": {"format": {"type": "text"}, "hidden": "hadoop"},
+    "AvroFileSource": {"format": {"type": "avro"}, "hidden": "none"},
+    "DatePartitionedAvroFileSource": {"format": {"type": "avro"}, "hidden": "none"},
+    "DatePartitionedJsonFileSource": {"format": {"type": "text"}, "hidden": "none"},
     "SimpleJsonSource": {"format": {"type": "text"}},
     "CsvToJsonConverter": {"quote": None, "nulls": _NULLS, "short": True, "long": True},
     "CsvToJsonConverterV2": {"nulls": _NULLS},

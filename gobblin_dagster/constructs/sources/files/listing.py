@@ -25,7 +25,8 @@ _STAGING = (".spark-staging", ".hive-staging")
 
 def _is_of_writers(name: str) -> bool:
     """Return True for names that Hadoop, Spark, Hive or this package give to unfinished files and markers."""
-    return name in _MARKS or name.startswith(_STAGING) or name.endswith("._COPYING_")
+    is_checksum = name.startswith(".") and name.endswith(".crc")  # Hadoop's own, of a file beside it
+    return name in _MARKS or name.startswith(_STAGING) or name.endswith("._COPYING_") or is_checksum
 
 
 class FoundFile(NamedTuple):

@@ -13,7 +13,7 @@ from gobblin_dagster.constructs.options.zones import ZoneName
 from gobblin_dagster.constructs.registry import ConstructKind
 from gobblin_dagster.constructs.sources.files.by_modified_time import ReadChanged
 from gobblin_dagster.constructs.sources.files.checksums import Compare
-from gobblin_dagster.constructs.sources.files.pattern import PathPattern
+from gobblin_dagster.constructs.sources.files.pattern import Hidden, PathPattern
 from gobblin_dagster.core.utils.url_text import path_problem
 from gobblin_dagster.spec.job import ConstructSpec, SpecModel
 from gobblin_dagster.storage.remote import credentials_problem
@@ -37,8 +37,8 @@ class FilesOptions(SpecModel):
     """Pattern of file paths, relative to the project, absolute, or a URL: `data/{dataset}/{date:%Y-%m-%d}.csv`.
     `{dataset}` is the dataset.urn (`{dataset:**}`: one folder or more; `{dataset:one,other}`: these only),
     `{date:<strptime format>}` the year, month, day, hour or minute of the files, `*` any text inside one name (but no
-    leading dot), `**` between two `/` any number of folders, also none, `{one,other}` one of these texts. `*`, `{` and
-    `}` of a name have a backslash before them. Without `{dataset}` all files are one dataset, named
+    leading dot, see `hidden`), `**` between two `/` any number of folders, also none, `{one,other}` one of these texts.
+    `*`, `{` and `}` of a name have a backslash before them. Without `{dataset}` all files are one dataset, named
     `<namespace>.<table>`."""
     format: Annotated[ConstructSpec, ConstructKind.FORMAT]
     """Format of the files: `{type: csv}`, `jsonl`, `json`, `text`, `parquet`, `orc` or `avro`, with options."""
@@ -46,6 +46,9 @@ class FilesOptions(SpecModel):
     """How new files are found: by their `date`, by `modified` (each file is remembered with size and time of change),
     or by `name` (files are read in the order of their names). Default: `date` if `path` has a `{date:...}`, else
     `modified`."""
+    hidden: Hidden = Hidden.DOT
+    """Names of files and folders that a leading `*`, and `**`, do not match: by `dot` those that begin with a dot, by
+    `hadoop` also those that begin with an underscore, by `none` no name."""
     start: date | None = None
     """Files dated before this day are ignored; default: none is ignored."""
     timezone: ZoneName = "UTC"
@@ -82,7 +85,7 @@ class FilesOptions(SpecModel):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        self._pattern = PathPattern.parse(self.path, self.timezone)
+        self._pattern = PathPattern.parse(self.path, self.timezone, self.hidden)
         if not self._pattern.has_date:
             if self.new_files is NewFiles.DATE:
                 raise ValueError(

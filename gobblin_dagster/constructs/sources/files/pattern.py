@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
@@ -37,6 +37,19 @@ class Granularity(StrEnum):
     YEAR = "year"
 
 
+class Hidden(StrEnum):
+    """Which names are hidden: a leading `*`, and `**`, do not match them.
+
+    Source: those of Gobblin's sources that list files themselves hide none; `FileInputFormat` of Hadoop hides names
+    that begin with a dot or an underscore.
+    """
+
+    DOT = "dot"
+    HADOOP = "hadoop"
+    NONE = "none"
+
+
+_NOT = {Hidden.DOT: r"(?!\.)", Hidden.HADOOP: r"(?![._])", Hidden.NONE: ""}
 _FIXED = {Granularity.MINUTE: timedelta(minutes=1), Granularity.HOUR: timedelta(hours=1)}
 
 
@@ -77,9 +90,11 @@ class PathPattern:
     """The strptime format, with `/` between levels; empty if paths have no date."""
     granularity: Granularity
     timezone: ZoneInfo
+    hidden: Hidden = Hidden.DOT
+    """What a leading `*`, and `**`, do not match."""
 
     @classmethod
-    def parse(cls, text: str, timezone: str = "UTC") -> PathPattern:
+    def parse(cls, text: str, timezone: str = "UTC", hidden: Hidden = Hidden.DOT) -> PathPattern:
         """Compile a pattern; raises ValueError with the reason if it is no valid pattern."""
         tokens = list(_tokens(text))
         dates = [token.value for token in tokens if token.kind == "date"]
@@ -97,7 +112,7 @@ class PathPattern:
         if not levels[-1] or levels[-1][0].kind in ("deep", "tree"):
             raise ValueError(f"the last part of {text!r} must be a pattern of file names")
         date_format = dates[0] if dates else ""
-        return cls(text, levels, date_format, _granularity(date_format), ZoneInfo(timezone))
+        return cls(text, levels, date_format, _granularity(date_format), ZoneInfo(timezone), hidden)
 
     @property
     def has_dataset(self) -> bool:
@@ -129,7 +144,7 @@ class PathPattern:
                 bound += [(Token("text", part),) for part in dataset_urn.split("/")]
             else:
                 bound.append(tuple(Token("text", dataset_urn) if t.kind == "dataset" else t for t in level))
-        return PathPattern(self.text, tuple(bound), self.date_format, self.granularity, self.timezone)
+        return replace(self, levels=tuple(bound))
 
     def root(self) -> str:
         """Return the leading levels that are plain text: the folder where listing begins."""
@@ -138,7 +153,7 @@ class PathPattern:
 
     def below_root(self) -> tuple[Level, ...]:
         """Return the levels below `root`, compiled."""
-        return tuple(_compiled(level) for level in self.levels[self._root_depth() :])
+        return tuple(_compiled(level, self.hidden) for level in self.levels[self._root_depth() :])
 
     def matches_below_root(self, names: Sequence[str]) -> bool:
         """Return True if the folders and the file below the root match; any date matches."""
@@ -293,7 +308,7 @@ def _levels(tokens: list[Token]) -> Iterator[tuple[Token, ...]]:
     yield tuple(level)
 
 
-def _compiled(level: tuple[Token, ...]) -> Level:
+def _compiled(level: tuple[Token, ...], hidden: Hidden) -> Level:
     strict, loose = "", ""
     for token in level:
         if token.kind == "date":
@@ -304,7 +319,7 @@ def _compiled(level: tuple[Token, ...]) -> Level:
             piece = re.escape(token.value)
         elif token.kind in ("any", "deep"):
             # As in every shell, a leading `*` does not match hidden files.
-            piece = ".*" if strict else r"(?!\.).*"
+            piece = ".*" if strict else f"{_NOT[hidden]}.*"
         elif token.kind == "one_of":
             piece = f"(?:{_one_of(token)})"
         else:

@@ -556,6 +556,14 @@ def test_variables_of_words_keep_their_names(tmp_path: Path) -> None:
     assert (spec.commit.policy, spec.source.options["bootstrap"]) == ("partial", "earliest")
 
 
+@pytest.mark.parametrize(
+    ("name", "hidden"),
+    [("TextFileBasedSource", "none"), ("AvroFileSource", "none"), ("HadoopTextInputSource", "hadoop")],
+)
+def test_hidden_files_are_read_where_gobblin_reads_them(tmp_path: Path, name: str, hidden: str) -> None:
+    assert load(tmp_path, TEXT.replace("TextFileBasedSource", name)).spec.source.options["hidden"] == hidden
+
+
 def test_files_that_change_are_read_again_as_gobblins_snapshot_does(tmp_path: Path) -> None:
     assert load(tmp_path, TEXT).spec.source.options["read_changed"] == "again"
     own = {"TextFileBasedSource": {"type": "files", "format": {"type": "text"}}}

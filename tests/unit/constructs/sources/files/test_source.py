@@ -133,6 +133,23 @@ def test_two_stars_are_any_number_of_folders(tmp_path: Path, path: str, found: l
     assert sorted(matching) == sorted(found)
 
 
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({}, ["_b.csv", "_y/d.csv", "a.csv"]),
+        ({"hidden": "dot"}, ["_b.csv", "_y/d.csv", "a.csv"]),
+        ({"hidden": "hadoop"}, ["a.csv"]),
+        ({"hidden": "none"}, [".c.csv", ".x/e.csv", "_b.csv", "_y/d.csv", "a.csv"]),
+    ],
+)
+def test_hidden_names_are_those_that_the_job_says(tmp_path: Path, options: dict[str, str], found: list[str]) -> None:
+    put(tmp_path, *(f"in/{name}" for name in ("a.csv", "_b.csv", ".c.csv", "_y/d.csv", ".x/e.csv", ".a.csv.crc")))
+    offers = plan(source(tmp_path, "in/**/*.c*", **options)).values()
+    assert sorted(name for offer in offers for unit in offer.work_units for name in paths(unit)) == [
+        f"in/{name}" for name in found
+    ]
+
+
 @pytest.mark.parametrize("path", ["data/{dataset:**}/*", "data/{dataset}/*", "data/*/*/*"])
 def test_what_writers_of_hadoop_have_in_the_making_is_left_alone(tmp_path: Path, path: str) -> None:
     inside = ["_SUCCESS", "c.csv._COPYING_", "_temporary/0/_temporary/attempt_1/a.csv", ".spark-staging-1/d=1/a.csv"]
