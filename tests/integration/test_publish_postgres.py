@@ -157,6 +157,39 @@ def test_own_table_is_not_read_from_a_schema_that_only_the_server_knows(tmp_path
     assert found.rows_read == (table != "orders")
 
 
+@pytest.mark.parametrize(
+    ("kind", "read", "written", "is_own"),
+    [
+        ("PARTITION BY LIST (id)", "whole", "part", True),
+        ("PARTITION BY LIST (id)", "part", "whole", True),
+        ("PARTITION BY LIST (id)", "part", "other", False),
+        ("", "whole", "heir", True),  # rows of tables that inherit are read with those of the table
+        ("", "heir", "whole", False),
+    ],
+)
+def test_own_table_is_not_read_as_a_part_of_another_one_or_as_the_whole_of_it(
+    tmp_path: Path, url: str, kind: str, read: str, written: str, is_own: bool
+) -> None:
+    execute(
+        url,
+        f"CREATE TABLE whole (id bigint, dataset text, value text) {kind}",
+        *(
+            (
+                "CREATE TABLE part PARTITION OF whole FOR VALUES IN (1)",
+                "CREATE TABLE other PARTITION OF whole DEFAULT",
+                "INSERT INTO part VALUES (1, 'd', 'v')",
+            )
+            if kind
+            else ("CREATE TABLE heir () INHERITS (whole)", "INSERT INTO heir VALUES (1, 'd', 'v')")
+        ),
+    )
+    source = {"type": "query", "url": url, "tables": [f"public.{read}"], "watermark": {"column": "id", "type": "long"}}
+    found = run(tmp_path, table_job({**APPEND, "table": written}, {}, source=source)).datasets[0]
+    said = "".join(one.message for one in found.failures)
+    assert ("branch 'all' publishes to it" in said) is is_own, said
+    assert found.rows_read == (not is_own)
+
+
 def test_job_that_was_renamed_is_known_at_a_server_by_another_name(
     tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

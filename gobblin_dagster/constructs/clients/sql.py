@@ -163,14 +163,27 @@ _POSTGRESQL_TELLS = (
 """Servers that began at one microsecond, at one port, are one."""
 
 
-def server_tables(connection: sa.Connection, tables: Mapping[str, str]) -> dict[str, str]:
+_BELOW = sa.text(
+    "WITH RECURSIVE below AS (SELECT concat_ws('.', nspname, relname) AS top, pg_class.oid AS relid FROM pg_class "
+    "JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE concat_ws('.', nspname, relname) = ANY (:names) "
+    "UNION SELECT top, inhrelid FROM below JOIN pg_inherits ON inhparent = relid JOIN pg_class ON pg_class.oid = relid "
+    "WHERE :is_read OR relkind = 'p') "
+    "SELECT top, concat_ws('.', nspname, relname) AS part FROM below JOIN pg_class ON pg_class.oid = relid "
+    "JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE concat_ws('.', nspname, relname) <> top"
+)
+
+
+def server_tables(connection: sa.Connection, tables: Mapping[str, str], *, is_read: bool) -> dict[str, list[str]]:
     """Return texts of tables, by the same keys: two that are equal are one table, whatever its server is called.
 
-    Empty if the server does not tell who it is (MariaDB before 10.11, other databases).
+    Each has its own, and those of the tables of PostgreSQL that its rows may come from or go to: its partitions, and
+    what inherits from a table that is read. Empty if the server does not tell who it is (MariaDB before 10.11, other
+    databases).
 
     Args:
         connection: to the database.
         tables: `schema.table`, or `table` in the schema that the session makes tables in.
+        is_read: whether rows of the tables are read; else rows are written to them.
     """
     backend = connection.dialect.name
     if backend not in (*MYSQL, "postgresql"):
@@ -182,7 +195,13 @@ def server_tables(connection: sa.Connection, tables: Mapping[str, str]) -> dict[
         return {}
     server, schemas = " ".join(told.values()), schemas_of(connection, tables.values())
     full = {key: f"{schemas[table]}.{table}" if table in schemas else table for key, table in tables.items()}
-    return {key: f"{server} {table.lower() if folds_case else table}" for key, table in full.items()}
+    below = {table: [table] for table in full.values()}
+    if backend == "postgresql":
+        for top, table in connection.execute(_BELOW, {"names": [*below], "is_read": is_read}):
+            below[top].append(table)
+    return {
+        key: [f"{server} {one.lower() if folds_case else one}" for one in below[name]] for key, name in full.items()
+    }
 
 
 _FOUND = sa.text(

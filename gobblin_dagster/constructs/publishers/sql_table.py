@@ -192,8 +192,8 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
             return {}  # a file has no server
         tables = {urn: self._full_name(urn) for urn in datasets} | {LEDGER: LEDGER}
         with self._database.connection("ask who the server is") as connection:
-            found = server_tables(connection, tables)
-        return {urn: [found[urn], found[LEDGER]] for urn in datasets if urn in found}
+            found = server_tables(connection, tables, is_read=False)
+        return {urn: [*found[urn], *found[LEDGER]] for urn in datasets if urn in found}
 
     def unfit_targets(self, datasets: Collection[str]) -> Mapping[str, str]:
         backend = self._database.backend

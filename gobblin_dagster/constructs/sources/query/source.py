@@ -187,7 +187,7 @@ class QuerySource:
         if self._options.query:
             return {}
         with self._database().snapshot() as connection:
-            return {urn: [table] for urn, table in server_tables(connection, {urn: urn for urn in datasets}).items()}
+            return server_tables(connection, {urn: urn for urn in datasets}, is_read=True)
 
     def named_datasets(self) -> Sequence[str]:
         return ()

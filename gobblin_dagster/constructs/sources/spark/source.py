@@ -107,7 +107,7 @@ class SparkSource:
                 continue
             url, name = table
             with suppress(SQLAlchemyError, EnvironmentFaultError), make_engine(url, "of Spark").connect() as connection:
-                found |= {one: [text] for one, text in server_tables(connection, {urn: name}).items()}
+                found |= server_tables(connection, {urn: name}, is_read=True)
         return found
 
     def named_datasets(self) -> Sequence[str]:
