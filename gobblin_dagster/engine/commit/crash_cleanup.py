@@ -51,11 +51,40 @@ def delete_staging_of(
     """
     # A run leaves its leases at its very end; its process may go on, as one that Dagster ends or a notebook does.
     ended = {lease.owner.run_id for lease in over if lease.is_left or lease.owner.is_provably_dead()}
-    if not ended:
+    _delete_staging(ended, job=job, store=store, storage=storage, output_root=output_root)
+
+
+def delete_staging_without_lease(
+    run_ids: Collection[str], *, job: str, store: StateStore, storage: Storage, output_root: str
+) -> None:
+    """Delete the staged files of runs whose stored sequences came to an end, if these runs hold no lease any more.
+
+    A recovery that was stopped took their leases over, and had to leave their files.
+
+    Args:
+        run_ids: the runs.
+        job: the job's name.
+        store: the state store.
+        storage: the storage of the output.
+        output_root: absolute path of the output.
+
+    Raises:
+        OSError: as `delete_staging_of`.
+    """
+    if run_ids:
+        leases = store.load_leases(job).values()
+        if any(isinstance(lease, DamagedLease) for lease in leases):
+            return  # nobody knows whose it is; `gobblin clean` asks the records of runs
+        holders = {lease.owner.run_id for lease in leases}
+        _delete_staging({*run_ids} - holders, job=job, store=store, storage=storage, output_root=output_root)
+
+
+def _delete_staging(run_ids: set[str], *, job: str, store: StateStore, storage: Storage, output_root: str) -> None:
+    if not run_ids:
         return
     # A sequence that waits for recovery or for a person still needs its staged files.
     waiting = store.load_sequences(job, states=WAITING)
-    for run_id in ended - {sequence.run_id for sequence in waiting}:
+    for run_id in run_ids - {sequence.run_id for sequence in waiting}:
         storage.delete_tree(staging_dir(output_root, run_id))
 
 

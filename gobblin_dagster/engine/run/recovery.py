@@ -12,7 +12,7 @@ from gobblin_dagster.core.errors import EnvironmentFaultError, StepRefusedError,
 from gobblin_dagster.core.failure import describe_failure
 from gobblin_dagster.core.lease import DamagedLease, Lease
 from gobblin_dagster.engine.commit.committer import Committer, Recovery
-from gobblin_dagster.engine.commit.crash_cleanup import delete_staging_of, end_records
+from gobblin_dagster.engine.commit.crash_cleanup import delete_staging_of, delete_staging_without_lease, end_records
 from gobblin_dagster.engine.commit.group import Bundle, GroupCommitter, bundles
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
 from gobblin_dagster.engine.commit.manifest import write_missing_manifests
@@ -79,6 +79,10 @@ def recover(opened: JobContext, leases: LeaseKeeper, committer: Committer) -> tu
             recovered += [RecoveredDataset(s.id, s.dataset_urn, s.state, reason=reason) for s in bundle.sequences]
     free = [bundle for bundle in free if not bundle.leases & strange.keys()]
     recovered += _redo(opened, leases, committer, free)
+    ended = {stored.run_id for bundle in free for stored in bundle.sequences} - {lease.owner.run_id for lease in left}
+    delete_staging_without_lease(
+        ended, job=job.job, store=store, storage=opened.storage, output_root=opened.context.output_root
+    )
     recovered += _tidied(opened, leases, [lease for lease in left if lease.dataset_urn not in busy])
     leases.leave(committer.unfinished)
     return tuple(recovered)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.core.commit import CommitSequence, CommitStep
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import RunRecord, RunStatus
+from gobblin_dagster.engine.commit.listener import SilentListener
 from gobblin_dagster.engine.maintenance.clean import clean
 from gobblin_dagster.engine.maintenance.compact import compact
 from gobblin_dagster.engine.maintenance.replay import replay_quarantine
@@ -18,9 +20,11 @@ from gobblin_dagster.engine.maintenance.rollback import rollback
 from gobblin_dagster.engine.maintenance.state_change import apply_change, plan_reset
 from gobblin_dagster.engine.maintenance.verify import verify
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.storage import LocalStorage
-from tests.unit.engine.jobs import job_spec, project, run
+from gobblin_dagster.testing.inline_runner import InlineRunner
+from tests.unit.engine.jobs import job_spec, project, published, run
 
 KILLED = "20261128T000000-killed"
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
@@ -112,6 +116,31 @@ def test_staging_that_cannot_be_deleted_keeps_no_record_from_its_end(
         project(tmp_path, job).tidy_ended(job, store)
         assert [one.status for one in store.load_runs(job.job, 10) if one.run_id == KILLED] == [RunStatus.INTERRUPTED]
     assert "Permission denied" in caplog.text
+
+
+class _Stop(SilentListener):
+    """Interrupts a commit, or its recovery."""
+
+    def __init__(self, event: str) -> None:
+        self._event = event
+
+    def prepared(self, sequence: CommitSequence) -> None:
+        if self._event == "prepared":
+            raise KeyboardInterrupt
+
+    def step_done(self, sequence: CommitSequence, step: CommitStep, number: int) -> None:
+        raise KeyboardInterrupt
+
+
+def test_staging_of_a_run_whose_recovery_was_stopped_too_is_deleted_by_the_next_one(tmp_path: Path) -> None:
+    """The leases named the run that was stopped as it recovered, not the one whose files were staged."""
+    job = _job(16)
+    for event in ("prepared", "step_done"):
+        with pytest.raises(KeyboardInterrupt):
+            run_job(project(tmp_path, job), job, runner=InlineRunner(), commit_listener=_Stop(event))
+    run(tmp_path, job)
+    assert [*(tmp_path / "lake/_gobblin/staging").iterdir()] == []
+    assert published(tmp_path, job, "a") == [*range(15)]
 
 
 @pytest.mark.parametrize("name", ["compact", "replay"])
