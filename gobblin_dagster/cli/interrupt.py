@@ -89,12 +89,14 @@ class _Signals:
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
         self._former = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
-        threading.Thread(target=self._look, args=(self._reader,), name="signals", daemon=True).start()
+        self._thread = threading.Thread(target=self._look, args=(self._reader,), name="signals", daemon=True)
+        self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         signal.set_wakeup_fd(self._former)
         self._writer.close()
+        self._thread.join()  # it ends at once; what it cuts off after this would stop the next command of this process
         if self._has_cut:
             _cut_off().was_cut_off()
             if error[0] is not KeyboardInterrupt:  # the error of a connection hid it

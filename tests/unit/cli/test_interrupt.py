@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 from rich.console import Console
@@ -21,6 +22,14 @@ def test_first_interrupt_sets_the_event_and_the_second_stops(number: signal.Sign
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
     assert signal.getsignal(number) is former
+
+
+def test_nothing_that_a_signal_began_goes_on_after_the_block() -> None:
+    """A connection that is cut off late would be one of the next command, in a process that stays."""
+    for _ in range(20):
+        with stop_on_interrupt(Console(file=sys.stderr, quiet=True)):
+            pass
+        assert "signals" not in {thread.name for thread in threading.enumerate()}
 
 
 IN_THE_MIDST = """\

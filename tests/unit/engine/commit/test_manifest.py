@@ -138,29 +138,30 @@ def test_damaged_manifest_is_refused(content: bytes, problem: str) -> None:
     ids=str,
 )
 def test_manifest_with_a_value_of_another_kind_is_damaged(change: dict[str, object]) -> None:
-    world = World()
-    _publish(world, snapshots=1)
-    path = manifest_path(ROOT, JOB, "a", 1)
-    content = world.storage.read(path)
-    world.storage.delete(path)
-    world.storage.put_if_absent(path, json.dumps(json.loads(content) | change).encode())
+    world, fault = _altered(change)
     with pytest.raises(CorruptRecordError, match=r"0000000001\.json"):
         read_manifest(world.storage, ROOT, JOB, "a")
-    assert manifest.manifest_fault(world.storage.read(path), [content], ROOT, 1).startswith("it cannot be read: ")
+    assert fault.startswith("it cannot be read: ")
 
 
 @pytest.mark.parametrize("change", [{"job": "other"}, {"dataset_urn": "b"}, {"dataset_urn": None}], ids=str)
 def test_manifest_of_another_dataset_is_refused(change: dict[str, object]) -> None:
+    world, fault = _altered(change)
+    for read in (read_manifest, read_schemas):
+        with pytest.raises(CorruptRecordError, match="it is that of dataset"):
+            read(world.storage, ROOT, JOB, "a")
+    assert "of another dataset" in fault
+
+
+def _altered(change: dict[str, object]) -> tuple[World, str]:
+    """Return a world with one manifest, of which somebody has changed some values, and what `verify` says about it."""
     world = World()
     _publish(world, snapshots=1)
     path = manifest_path(ROOT, JOB, "a", 1)
     content = world.storage.read(path)
     world.storage.delete(path)
     world.storage.put_if_absent(path, json.dumps(json.loads(content) | change).encode())
-    for read in (read_manifest, read_schemas):
-        with pytest.raises(CorruptRecordError, match="it is that of dataset"):
-            read(world.storage, ROOT, JOB, "a")
-    assert "of another dataset" in manifest.manifest_fault(world.storage.read(path), [content], ROOT, 1)
+    return world, manifest.manifest_fault(world.storage.read(path), [content], ROOT, 1)
 
 
 @pytest.mark.parametrize("number", [1, 2])
