@@ -34,11 +34,17 @@ def spark_problem(error: Exception) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     first = conditions[0] if conditions else next((line for line in lines if _is_telling(line)), type(error).__name__)
     problem = _without_class(first)
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    if "FAILED_READ_FILE" in first and causes:
-        problem = f"{problem}: {_without_class(causes[0])}"  # for an unreadable file, only the cause says why
+    if "FAILED_READ_FILE" in first and (cause := _cause(lines)):
+        problem = f"{problem}: {_without_class(cause)}"  # for an unreadable file, only the cause says why
     feed = _FEED_HINT if "DELTA_MISSING_CHANGE_DATA" in text else ""
     return f"{problem}.{feed}{_package_hint(text)}"
+
+
+def _cause(lines: list[str]) -> str:
+    """Return what the first cause says, in the line of its class or the next one; empty if there is no cause."""
+    at = next((number for number, line in enumerate(lines) if line.startswith("Caused by: ")), len(lines))
+    said = [line.removeprefix("Caused by: ") for line in lines[at : at + 2]]
+    return said[-1] if said and said[0].endswith(":") else "".join(said[:1])
 
 
 def said_by_spark(error: Exception) -> str:

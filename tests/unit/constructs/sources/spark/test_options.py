@@ -107,13 +107,20 @@ def test_fault_is_named(options: dict[str, Any], problem: str) -> None:
             "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file x: [MALFORMED] Malformed: [2,null].",
         ),
         (
+            "org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file x. "
+            "SQLSTATE: KD001\n\tat y\nCaused by: org.apache.spark.sql.catalyst.parser.ParseException: \n"
+            "[PARSE_SYNTAX_ERROR] Syntax error at or near 'with'. SQLSTATE: 42601 (line 1, pos 31)\n\n== SQL ==\n",
+            "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file x: "
+            "[PARSE_SYNTAX_ERROR] Syntax error at or near 'with'.",
+        ),
+        (
             "java.sql.SQLException: No suitable driver\n\tat z",
             "No suitable driver. Add its JDBC driver to gobblin.yaml: "
             "`spark: {conf: {spark.jars.packages: group:artifact:version}}`.",
         ),
         ("", "RuntimeError."),
     ],
-    ids=["condition", "package", "java", "cause", "driver", "empty"],
+    ids=["condition", "package", "java", "cause", "cause in the next line", "driver", "empty"],
 )
 def test_error_of_spark_is_one_line(text: str, problem: str) -> None:
     assert spark_problem(RuntimeError(text)) == problem
