@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -45,13 +46,12 @@ VICTIMS = {
 def _children(pid: int) -> list[tuple[int, str]]:
     """Return (pid, command line) of all that a process started, also through others."""
     found = []
-    for path in Path("/proc").glob(f"{pid}/task/*/children"):
-        for child in path.read_text().split():
-            try:
-                command = Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ")
-            except OSError:
-                continue  # ended meanwhile
-            found += [(int(child), command), *_children(int(child))]
+    with suppress(OSError):  # it has ended meanwhile, as each of the others may
+        for path in Path("/proc").glob(f"{pid}/task/*/children"):
+            for child in path.read_text().split():
+                with suppress(OSError):
+                    command = Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ")
+                    found += [(int(child), command), *_children(int(child))]
     return found
 
 
