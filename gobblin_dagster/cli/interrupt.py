@@ -8,10 +8,11 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import TYPE_CHECKING, Self
 
 from gobblin_dagster.cli.import_interrupt import raises_interrupt
+from gobblin_dagster.core.utils.cut_off import cut_off_all, was_cut_off
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -98,7 +99,7 @@ class _Signals:
         self._writer.close()
         self._thread.join()  # it ends at once; what it cuts off after this would stop the next command of this process
         if self._has_cut:
-            _cut_off().was_cut_off()
+            was_cut_off()  # makes connections possible again
             if error[0] is not KeyboardInterrupt:  # the error of a connection hid it
                 raise KeyboardInterrupt
 
@@ -110,11 +111,4 @@ class _Signals:
                 self.count += 1
                 if not select.select([reader], [], [], _SOON_S)[0] and self._unnoticed(came[0]):
                     self._has_cut = True
-                    _cut_off().cut_off_all()
-
-
-def _cut_off() -> ModuleType:
-    # Most commands are not interrupted.
-    from gobblin_dagster.core.utils import cut_off  # noqa: PLC0415
-
-    return cut_off
+                    cut_off_all()

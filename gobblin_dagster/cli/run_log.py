@@ -85,8 +85,8 @@ class RunLog:
         self._handler = _ToRunLog(self)
         self._terminal = _LastResort()
         self._stream: TextIO | None = None
-        self.run_ids: dict[str, str] = {}
-        """The run of each job that began."""
+        self.begun: dict[str, dict[str, Any]] = {}
+        """By job that began: `run_id` and `started_at` of its run."""
         self.path: Path | None = None
         """The file; None if it could not be made."""
         folder = root / RUN_LOGS
@@ -133,7 +133,7 @@ class RunLog:
                 LogEvent.ERROR,
                 message,
                 job=job,
-                run_id=self.run_ids.get(job),
+                run_id=self.begun.get(job, {}).get("run_id"),
                 code=code,
                 stack_trace=trace,
             )
@@ -164,7 +164,8 @@ class _JobLog(RunListener):
         self._about: dict[str, Any] = {"job": job}
 
     def begun(self, run_id: str, started_at: datetime) -> None:
-        self._about["run_id"] = self._log.run_ids[self._about["job"]] = run_id
+        self._log.begun[self._about["job"]] = {"run_id": run_id, "started_at": started_at}
+        self._about["run_id"] = run_id
 
     def recovered(self, dataset: RecoveredDataset) -> None:
         told = {"dataset": dataset.dataset_urn, "sequence": dataset.sequence_id, "state": dataset.state}

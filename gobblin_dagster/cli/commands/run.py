@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from contextlib import suppress
-from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -38,7 +37,6 @@ from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.engine.commit.listener import CommitListener, crash_at
-from gobblin_dagster.engine.listener import RunListener
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.engine.run.job_run import plan_job, run_job
@@ -94,12 +92,11 @@ def run(
     runner = lazy_spark(project)
     told = spark_note(project, runner)
     profiles: dict[str, dict[str, Any]] = {}
-    began: dict[str, _Began] = {}
     try:
         with RunLog(project.root, log_level) as log, stop_on_interrupt(out) as stop:
 
             def run_one(job: JobSpec) -> RunResult:
-                profiler, began[job.job] = RunProfiler(), _Began()
+                profiler = RunProfiler()
                 with log.told_errors(job.job), RunDisplay(out, progress_view(progress, out)) as display:
                     result = run_job(
                         project,
@@ -107,7 +104,7 @@ def run(
                         runner=runner,
                         selection=selection,
                         # The profiler stops its clock before the others write.
-                        listeners=[profiler, began[job.job], log.listener(job.job), display],
+                        listeners=[profiler, log.listener(job.job), display],
                         commit_listener=listener,
                         stop=stop,
                     )
@@ -141,22 +138,12 @@ def run(
             for view in outcomes.views(run_view, _ending, **NO_RUN)
         ]
         views += [_interrupted(job, _NOT_BEGUN) for job in not_begun]
-        views = [view | began[view["job"]].view if view["job"] in began else view for view in views]
+        views = [view | log.begun.get(view["job"], {}) for view in views]
         if profile:
             views = [{**view, "profile": profiles.get(view["job"])} for view in views]
         stopped = {"error": error_view(KeyboardInterrupt())} if outcomes.interrupted else {}
         print_json(exit_code=code, log=None if log.path is None else str(log.path), **stopped, jobs=views)
     raise typer.Exit(code)
-
-
-class _Began(RunListener):
-    """Notes the run that began, for one that ends without a result."""
-
-    def __init__(self) -> None:
-        self.view: dict[str, Any] = {}
-
-    def begun(self, run_id: str, started_at: datetime) -> None:
-        self.view = {"run_id": run_id, "started_at": started_at}
 
 
 def _dry_run(project: Project, chosen: list[JobSpec], selection: Selection, out: Console, output: Output) -> int:
