@@ -107,6 +107,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "unit/constructs/publishers/test_sql_table.py",
         "which the database does not",
     ),
+    "constructs/publishers/sql_relatives.py": ("integration/test_publish_postgres.py", "is UNLOGGED"),
     "constructs/publishers/sql_silence.py": ("integration/test_silent_databases.py", ""),
     "constructs/publishers/sql_values.py": ("unit/constructs/publishers/test_sql_table.py", "no NaN, it would be"),
     "constructs/publishers/sql_waits.py": ("integration/test_publish_postgres.py", ""),

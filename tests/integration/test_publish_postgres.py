@@ -86,6 +86,112 @@ def test_table_is_the_one_that_the_search_path_finds(tmp_path: Path, url: str) -
     assert query(url, "SELECT (SELECT count(*) FROM public.numbers), (SELECT count(*) FROM postgres.new)") == [(4, 3)]
 
 
+def test_tables_of_one_name_in_two_schemas_are_two_in_one_ledger(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two users with schemas of their own name share the ledger in `public`."""
+    execute(url, "CREATE SCHEMA one", "CREATE SCHEMA two")
+    run(tmp_path, table_job(APPEND, {"c": {"rows": 1}}, job="first"))
+    replace = {**APPEND, "table": "t", "mode": "replace"}
+    for schema, rows in (("one", 3), ("two", 4)):
+        execute(url, f"CREATE TABLE {schema}.t (id bigint, dataset text, value text)")
+        monkeypatch.setenv("WAREHOUSE_URL", f"{url}?options=-csearch_path%3Dpublic,{schema}")
+        (done,) = run(tmp_path, table_job(replace, {"c": {"rows": rows}}, job=schema)).datasets
+        assert not done.failures
+    assert query(url, "SELECT (SELECT count(*) FROM one.t), (SELECT count(*) FROM two.t)") == [(3, 4)]
+    assert query(url, "SELECT table_name FROM gobblin_commits ORDER BY 1") == [
+        ("one.t",),
+        ("public.numbers",),
+        ("two.t",),
+    ]
+
+
+def test_ledger_of_an_earlier_version_is_read_and_gets_who_its_tables_are(tmp_path: Path, url: str) -> None:
+    plain = {**APPEND, "table": "numbers"}
+    run(tmp_path, table_job(plain, {"c": {"rows": 2}}))
+    execute(
+        url,
+        "ALTER TABLE gobblin_commits DROP COLUMN IF EXISTS table_id",
+        "UPDATE gobblin_commits SET table_name = 'numbers'",
+    )
+    assert run(tmp_path, table_job(plain, {"c": {"rows": 4}})).status is RunStatus.SUCCEEDED
+    noted = query(url, "SELECT table_name, table_id IS NULL FROM gobblin_commits ORDER BY published_at")
+    assert noted == [("numbers", True), ("public.numbers", False)]
+    late = run(tmp_path, table_job({**plain, "mode": "replace"}, {"c": {"rows": 2}}, job="other"))
+    assert "of job 'numbers'" in late.datasets[0].failures[0].message
+
+
+def test_role_that_may_not_change_the_ledger_of_an_earlier_version_loads_rows(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path, table_job(APPEND, {"c": {"rows": 2}}))
+    role = f"loader_{sa.make_url(url).database}"
+    execute(
+        url,
+        "ALTER TABLE gobblin_commits DROP COLUMN IF EXISTS table_id",
+        f"CREATE ROLE {role} LOGIN PASSWORD 'x'",
+        f"GRANT SELECT, INSERT ON gobblin_commits, numbers TO {role}",
+    )
+    as_role = sa.make_url(url).set(username=role, password="x")
+    monkeypatch.setenv("WAREHOUSE_URL", as_role.render_as_string(hide_password=False))
+    assert run(tmp_path, table_job(APPEND, {"c": {"rows": 4}})).status is RunStatus.SUCCEEDED
+    assert query(url, "SELECT count(*) FROM numbers") == [(4,)]
+
+
+@pytest.mark.parametrize("is_empty", [True, False], ids=["empty", "with_its_rows"])
+def test_table_that_was_made_again_by_hand_and_is_empty_lacks_its_commits(
+    tmp_path: Path, url: str, is_empty: bool
+) -> None:
+    each = {**APPEND, "table": "of_{dataset}"}
+    run(tmp_path, table_job(each, {"c": {"rows": 2}, "d": {"rows": 2}}))
+    rows = "LIKE former" if is_empty else "id, dataset, value"
+    made = f"CREATE TABLE of_c ({rows})" + ("" if is_empty else " AS SELECT * FROM former")
+    execute(url, "ALTER TABLE of_c RENAME TO former", made)
+    outcomes = {
+        one.dataset_urn: one for one in run(tmp_path, table_job(each, {"c": {"rows": 5}, "d": {"rows": 5}})).datasets
+    }
+    said = "".join(one.message for one in outcomes["c"].failures)
+    assert ("lacks commit" in said) is is_empty, said
+    assert not outcomes["d"].failures
+    assert query(url, "SELECT count(*) FROM of_c") == [(0 if is_empty else 5,)]
+
+
+def test_database_that_was_restored_from_a_dump_is_no_table_made_again(
+    tmp_path: Path, url: str, postgres_server: PostgresServer
+) -> None:
+    run(tmp_path, table_job(APPEND, {"c": {"rows": 2}}))
+    execute(
+        url,
+        "DELETE FROM numbers",  # by whoever takes the rows on from there
+        *(
+            f"CREATE TABLE copy AS TABLE {name}; DROP TABLE {name}; ALTER TABLE copy RENAME TO {name}"
+            for name in ("numbers", "gobblin_commits")
+        ),
+        "ALTER TABLE gobblin_commits ADD PRIMARY KEY (commit_id, branch)",
+    )
+    assert run(tmp_path, table_job(APPEND, {"c": {"rows": 4}})).status is RunStatus.SUCCEEDED
+
+
+@pytest.mark.parametrize("table", ["numbers", "gobblin_commits", "part"])
+def test_table_that_is_empty_after_a_crash_is_refused(tmp_path: Path, url: str, table: str) -> None:
+    execute(
+        url,
+        "CREATE TABLE numbers (id bigint, dataset text, value text) PARTITION BY RANGE (id)",
+        "CREATE TABLE part PARTITION OF numbers FOR VALUES FROM (0) TO (100)",
+    )
+    run(tmp_path, table_job(APPEND, {"c": {"rows": 2}}))
+    execute(
+        url,
+        f"ALTER TABLE {table} SET UNLOGGED"
+        if table != "numbers"
+        else "DROP TABLE numbers; CREATE UNLOGGED TABLE numbers AS SELECT 1::bigint AS id, '' AS dataset, '' AS value",
+    )
+    (late,) = run(tmp_path, table_job(APPEND, {"c": {"rows": 5}})).datasets
+    name = "part" if table == "part" else table
+    assert f"table {name} is UNLOGGED" in late.failures[0].message
+    assert f"ALTER TABLE {name} SET LOGGED" in late.failures[0].message
+
+
 @pytest.mark.parametrize("table", ["public.numbers", "public.first_of_them"])
 def test_jobs_whose_ledgers_are_two_and_whose_table_is_one_do_not_replace_each_others_rows(
     tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch, table: str
@@ -104,6 +210,22 @@ def test_jobs_whose_ledgers_are_two_and_whose_table_is_one_do_not_replace_each_o
     monkeypatch.setenv("WAREHOUSE_URL", url)
     late = run(tmp_path, table_job(replace, {"c": {"rows": 2}}, job="other"))
     assert "by mart.gobblin_commits, the table also has rows of" in late.datasets[0].failures[0].message
+    assert query(url, "SELECT count(*) FROM numbers") == [(4,)]
+
+
+def test_rows_of_a_view_are_not_replaced(tmp_path: Path, url: str) -> None:
+    """Its triggers write to a table with the rows of another job."""
+    replace = {**APPEND, "mode": "replace"}
+    run(tmp_path, table_job(replace, {"c": {"rows": 4}}))
+    body = "BEGIN INSERT INTO numbers SELECT new.*; RETURN new; END"
+    execute(
+        url,
+        "CREATE VIEW seen AS SELECT * FROM numbers",
+        f"CREATE FUNCTION pass_on() RETURNS trigger LANGUAGE plpgsql AS '{body}'",
+        "CREATE TRIGGER pass_on INSTEAD OF INSERT ON seen FOR EACH ROW EXECUTE FUNCTION pass_on()",
+    )
+    (late,) = run(tmp_path, table_job({**replace, "table": "seen"}, {"c": {"rows": 2}}, job="other")).datasets
+    assert "table seen is a view" in late.failures[0].message
     assert query(url, "SELECT count(*) FROM numbers") == [(4,)]
 
 
@@ -303,6 +425,20 @@ def test_of_two_jobs_that_replace_a_new_table_at_once_one_is_refused(
     waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     replace = {"type": "sql_table", "url_env": "WAREHOUSE_URL", "table": "numbers", "mode": "replace"}
     check_turns(tmp_path, replace, lambda: bool(query(url, waits)), monkeypatch)
+    assert query(url, "SELECT count(*) FROM numbers") == [(4,)]
+
+
+def test_of_a_partition_and_its_table_that_are_replaced_at_once_the_later_is_refused(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(
+        url,
+        "CREATE TABLE numbers (id bigint, dataset text, value text) PARTITION BY RANGE (id)",
+        "CREATE TABLE part PARTITION OF numbers FOR VALUES FROM (0) TO (100)",
+    )
+    waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'"
+    replace = {"type": "sql_table", "url_env": "WAREHOUSE_URL", "table": "numbers", "mode": "replace"}
+    check_turns(tmp_path, replace, lambda: bool(query(url, waits)), monkeypatch, table="part")
     assert query(url, "SELECT count(*) FROM numbers") == [(4,)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -13,8 +14,9 @@ from sqlalchemy.exc import DBAPIError
 from gobblin_dagster.constructs.clients.sql import MYSQL
 from gobblin_dagster.constructs.publishers.sql_mysql import TABLE_OPTIONS
 from gobblin_dagster.constructs.publishers.sql_names import exact, full_names, table_fold
+from gobblin_dagster.constructs.publishers.sql_relatives import made_again, relatives
 from gobblin_dagster.core.constructs import NotedCommit
-from gobblin_dagster.core.errors import StepRefusedError, StorageError
+from gobblin_dagster.core.errors import StorageError
 
 LEDGER = "gobblin_commits"
 _NEVER = "-"
@@ -24,8 +26,14 @@ _WAIT_S = 60
 """How long MySQL and MariaDB let a load wait for another one of the same table; the step is tried again then."""
 
 
-def ledger_table(schema: str | None = None) -> sa.Table:
+OPTIONAL = "is_optional"
+"""Key of `Column.info`: loads go on where nobody may add the column."""
+
+
+def ledger_table(schema: str | None = None, *, backend: str = "") -> sa.Table:
     """Return the ledger: one for all tables of a database, in its default schema, or that of another schema."""
+    # `identity` of the table that was loaded, where there is one; rows of earlier versions have none.
+    identities = [sa.Column("table_id", sa.String(64), info={OPTIONAL: True})] if backend == "postgresql" else []
     return sa.Table(
         LEDGER,
         sa.MetaData(),
@@ -38,13 +46,21 @@ def ledger_table(schema: str | None = None) -> sa.Table:
         sa.Column("high", sa.Text, nullable=False),
         # Rows of earlier versions have none.
         sa.Column("published_at", sa.String(32)),
+        *identities,
         schema=schema,
         **TABLE_OPTIONS,
     )
 
 
+def name_to_note(connection: sa.Connection, name: str) -> str:
+    """Return the name of a table for the ledger: in PostgreSQL with its schema, as sessions may have other ones."""
+    return full_names(connection, [name], str)[name] if connection.dialect.name == "postgresql" else name
+
+
 def wait_for_turn(connection: sa.Connection, schema: str, table: str) -> None:
     """Wait until no other load holds a table, and hold it to the end of the transaction (MySQL: of the connection).
+
+    A table and its partitions are one.
 
     Nobody sees the ledger's rows of a load that is not over: two that ask at once whose table it is would both take it
     for theirs. SQLite needs no lock for it, as only one transaction writes.
@@ -54,6 +70,7 @@ def wait_for_turn(connection: sa.Connection, schema: str, table: str) -> None:
     """
     name = f"{schema}.{table}".lstrip(".")
     place = full_names(connection, [name], table_fold(connection))[name]
+    place = next((one.name for one in relatives(connection, schema, table)), place)
     lock = hashlib.sha256(place.encode()).digest()
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(int.from_bytes(lock[:8], signed=True))))
@@ -66,18 +83,6 @@ def wait_for_turn(connection: sa.Connection, schema: str, table: str) -> None:
         raise StorageError(operation="publish to table", path=table, problem=problem)
 
 
-_RELATIVES = sa.text(
-    "SELECT concat_ws('.', nspname, relname) FROM (SELECT to_regclass(concat_ws('.', quote_ident(CAST(:schema AS text))"
-    ", quote_ident(:name))) AS wanted) AS it CROSS JOIN LATERAL (SELECT relid FROM pg_partition_tree(wanted) "
-    "UNION SELECT relid FROM pg_partition_ancestors(wanted)) AS one "
-    "JOIN pg_class ON pg_class.oid = relid JOIN pg_namespace ON pg_namespace.oid = relnamespace"
-)
-"""The table that a table of PostgreSQL is a partition of, and its own partitions: their rows are its rows."""
-_FOREIGN = sa.text(
-    "SELECT relname FROM (SELECT to_regclass(concat_ws('.', quote_ident(CAST(:schema AS text)), quote_ident(:name))) "
-    "AS wanted) AS it CROSS JOIN LATERAL (SELECT wanted AS relid UNION SELECT relid FROM pg_partition_tree(wanted)) "
-    "AS one JOIN pg_class ON pg_class.oid = relid WHERE relkind = 'f' ORDER BY relname LIMIT 1"
-)
 _OTHER_LEDGERS = {
     "postgresql": "SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
     "WHERE relname = :ledger AND relkind = 'r' AND NOT pg_table_is_visible(pg_class.oid) "
@@ -87,18 +92,6 @@ _OTHER_LEDGERS = {
         "SELECT table_schema FROM information_schema.tables WHERE table_name = :ledger AND table_schema <> database()",
     ),
 }
-
-
-def require_local(step: str, connection: sa.Connection, table: sa.Table) -> None:
-    """Raise StepRefusedError for a foreign table of PostgreSQL: its server commits on its own, before the ledger."""
-    if connection.dialect.name != "postgresql":
-        return
-    found = connection.scalar(_FOREIGN, {"schema": table.schema, "name": table.name})
-    connection.rollback()
-    if found is not None:
-        problem = f"{found} is a foreign table: rows of a publication that fails would stay at its server, and whose "
-        problem += "rows that table has cannot be seen; publish to its own database"
-        raise StepRefusedError(step=step, problem=problem)
 
 
 def other_writers(
@@ -115,9 +108,7 @@ def other_writers(
         ours: values of columns of the ledger; others have another one.
     """
     dialect, place = connection.dialect.name, f"{schema}.{table}".lstrip(".")
-    related: set[str] = set()
-    if dialect == "postgresql":
-        related = {*connection.scalars(_RELATIVES, {"schema": schema or None, "name": table})}
+    related = {one.name for one in relatives(connection, schema, table)}
     fold = table_fold(connection)
     wanted = {*full_names(connection, {place, *related}, fold).values()}
     last_names = sorted({name.rpartition(".")[2] for name in (place, *related)})
@@ -145,6 +136,7 @@ def newest_commits(
 ) -> dict[str, Collection[NotedCommit]]:
     """Return the newest commits of a job by dataset.urn, with one query for all datasets.
 
+    A table that was dropped has none, nor has one that is known to be made again, and is empty.
     If several commits are equally old, or have no time because an earlier version wrote them, two are returned.
 
     Args:
@@ -158,6 +150,7 @@ def newest_commits(
         return {}
     known = {column["name"] for column in looked.get_columns(ledger.name, ledger.schema)}
     columns = ledger.c
+    table_id = columns.table_id if "table_id" in known and "table_id" in columns else sa.null()
     moment = sa.func.coalesce(columns.published_at, _NEVER) if "published_at" in known else sa.literal(_NEVER)
     lines = (
         sa.select(
@@ -165,6 +158,7 @@ def newest_commits(
             exact(connection, columns.table_name).label("table_name"),
             columns.commit_id,
             moment.label("moment"),
+            sa.cast(table_id, sa.String(64)).label("table_id"),
         )
         .where(exact(connection, columns.job) == job)
         .subquery()
@@ -177,26 +171,42 @@ def newest_commits(
         lines.c.moment == newest.c.moment,
     )
     query = (
-        sa.select(*place, newest.c.moment, sa.func.min(lines.c.commit_id), sa.func.max(lines.c.commit_id))
+        sa.select(
+            *place,
+            newest.c.moment,
+            sa.func.min(lines.c.commit_id),
+            sa.func.max(lines.c.commit_id),
+            sa.func.max(lines.c.table_id),
+        )
         .select_from(lines.join(newest, is_newest))
         .group_by(*place, newest.c.moment)
     )
     # The newest last: it counts if the table had several names.
     found = sorted(connection.execute(query), key=lambda line: str(line[2]))
     names = full_names(connection, {*tables.values(), *(table for _, table, *_ in found)}, table_fold(connection))
+    noted = {urn: line for urn, table, *line in found if urn in tables and names[tables[urn]] == names[table]}
+    there = _existing_tables(connection, {tables[urn] for urn in noted})
+    there -= made_again(
+        connection, ledger, [(tables[urn], line[-1]) for urn, line in noted.items() if tables[urn] in there]
+    )
     return {
         urn: {
             NotedCommit(commit_id, None if at == _NEVER else datetime.fromisoformat(at)) for commit_id in (first, last)
         }
-        for urn, table, at, first, last in found
-        if urn in tables and names[tables[urn]] == names[table]
+        for urn, (at, first, last, _) in noted.items()
+        if tables[urn] in there
     }
 
 
-def existing_tables(connection: sa.Connection, schema: str, tables: Collection[str]) -> set[str]:
-    """Return those of the tables of a schema that exist; their names may begin with that of the schema."""
+def _existing_tables(connection: sa.Connection, tables: Collection[str]) -> set[str]:
+    """Return those of the tables that exist; their names may begin with that of a schema."""
     looked = sa.inspect(connection)
-    listed = {*looked.get_table_names(schema or None)} if len(tables) > 1 else set()
-    names = {table: table.rpartition(".")[2] for table in tables}
+    schemas = Counter(table.rpartition(".")[0] for table in tables)
+    listed = {schema: {*looked.get_table_names(schema or None)} for schema, number in schemas.items() if number > 1}
+    names = {table: table.rpartition(".") for table in tables}
     # Views, and names in another case, are not among those that are listed.
-    return {table for table, name in names.items() if name in listed or looked.has_table(name, schema or None)}
+    return {
+        table
+        for table, (schema, _, name) in names.items()
+        if name in listed.get(schema, ()) or looked.has_table(name, schema or None)
+    }

@@ -24,11 +24,11 @@ from gobblin_dagster.constructs.clients.sql import (
 )
 from gobblin_dagster.constructs.publishers.sql_ledger import (
     LEDGER,
-    existing_tables,
+    OPTIONAL,
     ledger_table,
+    name_to_note,
     newest_commits,
     other_writers,
-    require_local,
     wait_for_turn,
 )
 from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows, unfit_for_upsert
@@ -44,6 +44,13 @@ from gobblin_dagster.constructs.publishers.sql_names import (
     table_fold,
     unfit_columns,
     unfit_name,
+)
+from gobblin_dagster.constructs.publishers.sql_relatives import (
+    identities,
+    is_view,
+    made_again,
+    relatives,
+    require_kept,
 )
 from gobblin_dagster.constructs.publishers.sql_silence import SILENT_S, Watch, ask_arguments, while_heard
 from gobblin_dagster.constructs.publishers.sql_values import require_fit, with_kept_values
@@ -165,15 +172,8 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
 
     def newest_commits(self, datasets: Mapping[str, str]) -> Mapping[str, Collection[NotedCommit]]:
         tables = {urn: self._full_name(urn) for urn in datasets}
-        found: dict[str, Collection[NotedCommit]] = {}
         with self._database.connection(f"ask {LEDGER} beside table {self._options.table}") as connection:
-            for schema in {table.rpartition(".")[0] for table in tables.values()}:
-                there = {urn: table for urn, table in tables.items() if table.rpartition(".")[0] == schema}
-                noted = newest_commits(connection, ledger_table(), self._context.job, there)
-                # A table that was dropped has none of its commits.
-                here = existing_tables(connection, schema, {there[urn] for urn in noted})
-                found |= {urn: commits for urn, commits in noted.items() if there[urn] in here}
-        return found
+            return newest_commits(connection, ledger_table(backend=connection.dialect.name), self._context.job, tables)
 
     def targets_of(self, datasets: Collection[str]) -> Mapping[str, str]:
         if "{dataset}" not in self._options.table:
@@ -301,11 +301,12 @@ class LoadSqlTableStep:
     def is_lost(self) -> bool:
         with self._connection() as connection:
             fold = table_fold(connection)
-            loaded = self._noted_tables(connection)
+            loaded = self._noted(connection)
             names = full_names(connection, {*loaded, self._full_name}, fold)
             # The ledger is one for all tables of its database, and outlives each.
-            is_noted = names[self._full_name] in {names[table] for table in loaded}
-            return not is_noted or not sa.inspect(connection).has_table(self.table, self.schema or None)
+            ids = [(self._full_name, one) for table, one in loaded.items() if names[table] == names[self._full_name]]
+            is_there = ids and sa.inspect(connection).has_table(self.table, self.schema or None)
+            return not is_there or bool(made_again(connection, self._ledger, ids))
 
     def execute(self, storage: Storage) -> None:
         try:
@@ -316,7 +317,7 @@ class LoadSqlTableStep:
             raise StepRefusedError(step=self.describe(), problem=problem) from error
         table = self._table(schema) if schema is not None else None
         with self._connection() as connection:
-            if _NO_TABLE in self._noted_tables(connection):  # before the table is made, or gets columns
+            if _NO_TABLE in self._noted(connection):  # before the table is made, or gets columns
                 raise abandoned_error(self, LEDGER)
             if table is not None and schema is not None:
                 there = _columns(connection, table) or {}
@@ -327,7 +328,7 @@ class LoadSqlTableStep:
                 if wanted is not None:
                     _make(connection, wanted)
                     require_transactions(self.describe(), connection, wanted)
-                    require_local(self.describe(), connection, wanted)
+                    require_kept(self.describe(), connection, wanted)
             if table is not None and schema is not None:
                 if self.may_widen:
                     widen_columns(
@@ -393,25 +394,32 @@ class LoadSqlTableStep:
     # -- the ledger ----------------------------------------------------------------------------------------------------
     @property
     def _ledger(self) -> sa.Table:
-        return ledger_table()
+        return ledger_table(backend=self._database.backend)
 
     def _is_noted(self, connection: sa.Connection) -> bool:
         """Return whether the ledger has the commit, and not as abandoned."""
-        return any(table != _NO_TABLE for table in self._noted_tables(connection))
+        return any(table != _NO_TABLE for table in self._noted(connection))
 
-    def _noted_tables(self, connection: sa.Connection) -> list[str]:
-        """Return the name of the table that got the commit's rows, as the ledger has it; empty if it has none."""
-        if _columns(connection, self._ledger) is None:
-            return []
+    def _noted(self, connection: sa.Connection) -> dict[str, str | None]:
+        """Return the table that got the commit's rows, as the ledger names it, and who it was, if that is known.
+
+        It is named "" for a commit that was abandoned. Empty if the ledger does not have the commit.
+        """
+        known = _columns(connection, self._ledger)
+        if known is None:
+            return {}
         columns = self._ledger.c
-        query = sa.select(columns.table_name).where(
+        query = sa.select(columns.table_name, columns.table_id if _has_ids(self._ledger, known) else sa.null()).where(
             columns.commit_id == self.commit.commit_id, columns.branch == self.commit.branch
         )
-        return [*connection.scalars(query)]
+        return {str(table): table_id for table, table_id in connection.execute(query)}
 
     def _require_alone(self, connection: sa.Connection) -> None:
         """Raise StepRefusedError if the table has rows of other datasets or branches, or others would be replaced."""
         commit = self.commit
+        if is_view(connection, self.schema, self.table):
+            problem = f"table {self.table} is a view, and whose rows its table has cannot be seen; name the table"
+            raise StepRefusedError(step=self.describe(), problem=problem)
         ours = {"dataset_urn": commit.dataset_urn, "branch": commit.branch}
         if self.mode == "replace":
             ours["job"] = commit.job
@@ -447,16 +455,18 @@ class LoadSqlTableStep:
             "branch": self.commit.branch,
             "job": self.commit.job,
             "dataset_urn": self.commit.dataset_urn,
-            "table_name": self._full_name if table is None else table,
+            "table_name": name_to_note(connection, self._full_name) if table is None else table,
             "low": self.commit.low,
             "high": self.commit.high,
             "published_at": self.commit.published_at or None,
         }
+        if _has_ids(self._ledger, _columns(connection, self._ledger) or {}):
+            (values["table_id"],) = identities(connection, self._ledger, [self._full_name])
         try:
             connection.execute(sa.insert(self._ledger).values(values))
         except IntegrityError:
             connection.rollback()
-            if not self._noted_tables(connection):
+            if not self._noted(connection):
                 raise  # another constraint of the database failed, and the rows are not there
             return False
         return True
@@ -584,6 +594,11 @@ def _columns(connection: sa.Connection, table: sa.Table) -> dict[str, sa.types.T
     return None if declared is None else {name: _kept_as(connection, kind) for name, kind in declared.items()}
 
 
+def _has_ids(ledger: sa.Table, known: Collection[str]) -> bool:
+    """Return whether a ledger with these columns tells who its tables are."""
+    return "table_id" in ledger.c and "table_id" in known
+
+
 def _declared(connection: sa.Connection, table: sa.Table) -> dict[str, sa.types.TypeEngine[Any]] | None:
     """Return the types of a table's columns by name; None if the table does not exist."""
     looked = sa.inspect(connection)
@@ -640,7 +655,8 @@ def _make(connection: sa.Connection, table: sa.Table) -> None:
             if isinstance(statement, sa.schema.CreateSchema):
                 is_there = sa.inspect(connection).has_schema(str(table.schema))
             else:
-                is_there = {column.name for column in table.columns} <= (_columns(connection, table) or {}).keys()
+                needed = {column.name for column in table.columns if OPTIONAL not in column.info}
+                is_there = needed <= (_columns(connection, table) or {}).keys()
             if not is_there:
                 raise
             connection.rollback()
@@ -653,14 +669,8 @@ def _all_rows_deleted(connection: sa.Connection, table: sa.Table) -> sa.Delete:
     partitions.
     """
     deleted = sa.delete(table)
-    if connection.dialect.name != "postgresql":
-        return deleted
-    is_partitioned = sa.text(
-        "SELECT relkind = 'p' FROM pg_class WHERE oid = "
-        "CAST(concat_ws('.', quote_ident(CAST(:schema AS text)), quote_ident(:name)) AS regclass)"
-    )
-    names = {"schema": table.schema, "name": table.name}
-    return deleted if connection.scalar(is_partitioned, names) else deleted.with_hint("ONLY")
+    kinds = {one.kind for one in relatives(connection, table.schema, table.name) if one.place == 0}
+    return deleted.with_hint("ONLY") if kinds.difference("p") else deleted
 
 
 def _check_types(view: PublishView) -> None:

@@ -103,17 +103,22 @@ def check_lost_store(
 
 
 def check_turns(
-    root: Path, publisher: dict[str, Any], waiting: Callable[[], bool], patched: pytest.MonkeyPatch
+    root: Path,
+    publisher: dict[str, Any],
+    waiting: Callable[[], bool],
+    patched: pytest.MonkeyPatch,
+    **of_late: Any,
 ) -> None:
     """Check that of two jobs that replace one new table at once the later one is refused.
 
-    `waiting` returns whether a connection to the database waits for another one.
+    `waiting` returns whether a connection to the database waits for another one; `of_late` are options of the later
+    job's publisher.
     """
     late: list[RunResult] = []
     others = {"c": {"rows": 2}}
 
     def load_late() -> None:
-        late.append(run(root, table_job(publisher, others, job="late")))
+        late.append(run(root, table_job(publisher | of_late, others, job="late")))
 
     other = threading.Thread(target=load_late)
     load_rows = sql_load.load_rows

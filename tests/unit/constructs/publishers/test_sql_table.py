@@ -123,6 +123,21 @@ def test_rows_cannot_become_commits_of_other_jobs(table: str, tmp_path: Path) ->
     assert query(tmp_path, "SELECT count(*) FROM gobblin_commits WHERE job = 'numbers'") == [(2,)]
 
 
+def test_rows_of_a_view_are_not_replaced(tmp_path: Path) -> None:
+    """Its triggers write to a table with the rows of another job."""
+    replace = APPEND | {"mode": "replace"}
+    run(tmp_path, table_job(replace, {"c": {"rows": 4}}))
+    with closing(sqlite3.connect(tmp_path / "warehouse.db")) as database:
+        database.executescript(
+            "CREATE VIEW Seen AS SELECT * FROM numbers; CREATE TRIGGER clear INSTEAD OF DELETE ON Seen BEGIN DELETE "
+            "FROM numbers WHERE id = old.id; END; CREATE TRIGGER pass_on INSTEAD OF INSERT ON Seen BEGIN INSERT INTO "
+            "numbers SELECT new.id, new.dataset, new.value; END"
+        )
+    (late,) = run(tmp_path, table_job(replace | {"table": "seen"}, {"c": {"rows": 2}}, job="other")).datasets
+    assert "table seen is a view" in late.failures[0].message
+    assert table_ids(tmp_path) == [0, 1, 2, 3]
+
+
 def test_newest_row_of_a_key_counts(tmp_path: Path) -> None:
     upsert = APPEND | {"mode": "upsert", "key": ["slot"]}
     slots = {"converters": [{"type": "sql", "select": "id % 4 AS slot, id, value"}]}
