@@ -312,6 +312,29 @@ def test_own_table_is_not_read_as_a_part_of_another_one_or_as_the_whole_of_it(
     assert found.rows_read == (not is_own)
 
 
+@pytest.mark.parametrize("is_standby", [True, False], ids=["standby", "copy"])
+def test_standby_of_the_server_is_not_read(tmp_path: Path, url: str, is_standby: bool) -> None:
+    """A copy that was promoted has rows of its own."""
+    execute(
+        url,
+        "CREATE TABLE numbers (id bigint, dataset text, value text)",
+        "INSERT INTO numbers VALUES (1, 'd', 'v')",
+        "CREATE SCHEMA other",  # as the other server answers
+        f"CREATE FUNCTION other.pg_is_in_recovery() RETURNS bool LANGUAGE sql AS 'SELECT {is_standby}'",
+        "CREATE FUNCTION other.pg_postmaster_start_time() RETURNS timestamptz LANGUAGE sql AS 'SELECT now()'",
+    )
+    there = f"{url}?options=-csearch_path%3Dother,pg_catalog,public"
+    source = {
+        "type": "query",
+        "url": there,
+        "tables": ["public.numbers"],
+        "watermark": {"column": "id", "type": "long"},
+    }
+    found = run(tmp_path, table_job(APPEND, {}, source=source)).datasets[0]
+    said = "".join(one.message for one in found.failures)
+    assert ("branch 'all' publishes to it" in said) is is_standby, said
+
+
 def test_job_that_was_renamed_is_known_at_a_server_by_another_name(
     tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -440,6 +463,36 @@ def test_of_a_partition_and_its_table_that_are_replaced_at_once_the_later_is_ref
     replace = {"type": "sql_table", "url_env": "WAREHOUSE_URL", "table": "numbers", "mode": "replace"}
     check_turns(tmp_path, replace, lambda: bool(query(url, waits)), monkeypatch, table="part")
     assert query(url, "SELECT count(*) FROM numbers") == [(4,)]
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_texts_that_postgresql_rounds_or_cuts_are_refused(tmp_path: Path, url: str, mode: str) -> None:
+    kinds = {
+        "money": "1.239",
+        "interval(0)": "1.9 seconds",
+        "interval year": "1 year 5 months",
+        "numeric(5, 1)[]": "{1.29}",
+        "timestamp(0)[]": "{2026-01-01 00:00:00.9}",
+        "date[]": "{2026-01-01 10:00}",
+        "varchar(3)[]": "{abc   }",
+        "int[]": "{1}",
+        "interval": "1 day",
+        "text[]": "{a}",
+        "float8[]": "{0.1}",
+    }
+    key = {"mode": mode, "key": ["id"]} if mode == "upsert" else {}
+    refused = set()
+    for number, (kind, value) in enumerate(kinds.items()):
+        execute(url, f"CREATE TABLE kind_{number} (id bigint PRIMARY KEY, it {kind})")
+        job = table_job(
+            APPEND | key | {"table": f"kind_{number}"},
+            {"c": {"rows": 1}},
+            job=f"kind_{number}",
+            converters=[{"type": "sql", "select": f"id, '{value}' AS it"}],
+        )
+        if run(tmp_path, job).status is not RunStatus.SUCCEEDED:
+            refused.add(kind)
+    assert refused == {*kinds} - {"int[]", "interval", "text[]", "float8[]"}
 
 
 def test_row_that_the_table_refuses_waits_for_a_person_and_leaves_nothing(tmp_path: Path, url: str) -> None:

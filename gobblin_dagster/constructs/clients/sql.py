@@ -161,6 +161,8 @@ _POSTGRESQL_TELLS = (
     "current_database())"
 )
 """Servers that began at one microsecond, at one port, are one."""
+_STANDBY_TELLS = "SELECT system_identifier || ' ' || current_database() FROM pg_control_system()"
+"""Whose rows a standby has: a copy that is no standby (any more) has rows of its own, and tells the same."""
 
 
 _BELOW = sa.text(
@@ -176,9 +178,9 @@ _BELOW = sa.text(
 def server_tables(connection: sa.Connection, tables: Mapping[str, str], *, is_read: bool) -> dict[str, list[str]]:
     """Return texts of tables, by the same keys: two that are equal are one table, whatever its server is called.
 
-    Each has its own, and those of the tables of PostgreSQL that its rows may come from or go to: its partitions, and
-    what inherits from a table that is read. Empty if the server does not tell who it is (MariaDB before 10.11, other
-    databases).
+    Each has its own (and the one that a standby of its server has, if it is written), and those of the tables of
+    PostgreSQL that its rows may come from or go to: its partitions, and what inherits from a table that is read. Empty
+    if the server does not tell who it is (MariaDB before 10.11, other databases).
 
     Args:
         connection: to the database.
@@ -199,9 +201,19 @@ def server_tables(connection: sa.Connection, tables: Mapping[str, str], *, is_re
     if backend == "postgresql":
         for top, table in connection.execute(_BELOW, {"names": [*below], "is_read": is_read}):
             below[top].append(table)
+    servers = [server]
+    if backend == "postgresql" and _tells_standbys(connection, is_read=is_read):
+        servers.append(str(connection.exec_driver_sql(_STANDBY_TELLS).scalar()))
     return {
-        key: [f"{server} {one.lower() if folds_case else one}" for one in below[name]] for key, name in full.items()
+        key: [f"{told} {one.lower() if folds_case else one}" for told in servers for one in below[name]]
+        for key, name in full.items()
     }
+
+
+def _tells_standbys(connection: sa.Connection, *, is_read: bool) -> bool:
+    """Return whether a server of PostgreSQL may be asked what its standbys tell too, and is one if it is read."""
+    is_asked = "SELECT has_function_privilege('pg_control_system()', 'EXECUTE') AND (pg_is_in_recovery() OR NOT %s)"
+    return bool(connection.exec_driver_sql(is_asked, (is_read,)).scalar())
 
 
 _FOUND = sa.text(

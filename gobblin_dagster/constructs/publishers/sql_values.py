@@ -110,7 +110,7 @@ def _misfit(ours: pa.DataType, theirs: sa.types.TypeEngine[Any], dialect: str) -
     Return an empty text if they would not, or if the database itself refuses those that do not fit.
     """
     if is_text(ours):
-        return "text would be read as another type, 007 as 7" if isinstance(theirs, _NO_TEXT) else ""
+        return _text_misfit(theirs)
     if isinstance(theirs, sa.Float | sa.Numeric | sa.String | postgresql.MONEY):
         return _number_misfit(ours, theirs, dialect)
     if pa.types.is_timestamp(ours) and isinstance(theirs, sa.Date | sa.Time):
@@ -118,6 +118,21 @@ def _misfit(ours: pa.DataType, theirs: sa.types.TypeEngine[Any], dialect: str) -
     if dialect in MYSQL:
         return _mysql_misfit(ours, theirs)
     return _time_misfit(ours, theirs) if dialect == "postgresql" else ""
+
+
+def _text_misfit(theirs: sa.types.TypeEngine[Any]) -> str:
+    if isinstance(theirs, (*_NO_TEXT, postgresql.MONEY)):
+        return "text would be read as another type, 007 as 7"
+    if isinstance(theirs, postgresql.INTERVAL) and (theirs.precision is not None or theirs.fields):
+        return "what is finer would be rounded or cut"
+    if not isinstance(theirs, postgresql.ARRAY):
+        return ""
+    # Whole numbers and floats, which have no other way into an array, stay what they are.
+    items = theirs.item_type
+    has_scale = isinstance(items, sa.Numeric) and getattr(items, "scale", None) is not None
+    if isinstance(items, sa.DateTime | sa.Date | sa.Time) or has_scale or getattr(items, "length", None):
+        return "its items would be rounded or cut"
+    return _text_misfit(items) if isinstance(items, postgresql.MONEY | postgresql.INTERVAL) else ""
 
 
 def _number_misfit(ours: pa.DataType, theirs: sa.types.TypeEngine[Any], dialect: str) -> str:
