@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from gobblin_dagster.core.extract import Extract, ExtractType
 from gobblin_dagster.core.urn import DatasetUrn
@@ -157,12 +157,29 @@ class TaskPolicySpec(ConstructSpec):
         return {"FAIL": True, "FAILED": True, "OPTIONAL": False}.get(given, given) if isinstance(given, str) else given
 
 
+MAX_CONVERTERS = 200
+"""Most converters in a row: each is a generator over the one before, and Python bounds how deep these stand."""
+
+
+def _require_few(converters: tuple[ConverterSpec, ...]) -> tuple[ConverterSpec, ...]:
+    if len(converters) > MAX_CONVERTERS:
+        raise ValueError(
+            f"expected at most {MAX_CONVERTERS} converters in a row, got {len(converters)}; most converters take many "
+            "columns at once, and `sql` or `function` does the work of many"
+        )
+    return converters
+
+
+Converters: TypeAlias = Annotated[tuple[ConverterSpec, ...], AfterValidator(_require_few)]
+"""Converters, each of which gets the rows of the one before."""
+
+
 class BranchSpec(SpecModel):
     """One branch of the fork: its own converters, policies and writer."""
 
     name: Name
     """Name of the branch: last part of its Dagster asset key, and part of its folder."""
-    converters: tuple[ConverterSpec, ...] = ()
+    converters: Converters = ()
     """Applied in order, after the fork."""
     row_policies: tuple[RowPolicySpec, ...] = ()
     """Applied in order, after the branch's converters."""
@@ -459,7 +476,7 @@ class JobSpec(SpecModel):
     """How Dagster shows the branches: owners, tags, group, and how old their data may become."""
     source: ConstructSpec
     extract: ExtractSpec
-    converters: tuple[ConverterSpec, ...] = ()
+    converters: Converters = ()
     """Applied in order, before the fork."""
     row_policies: tuple[RowPolicySpec, ...] = ()
     """Applied in order, after the converters and before the fork; a row is rejected by the first policy that it

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, TypeAlias
 
 import pyarrow as pa
+from pydantic import AfterValidator
 
 from gobblin_dagster.constructs.converters.blame import on_rows
 from gobblin_dagster.core.constructs import Chunk
+from gobblin_dagster.core.utils.duplicates import repeated
 
 MAX_VALUE_TEXT = 40
 """Most characters of a value in a message."""
+
+
+def _require_once(names: tuple[str, ...]) -> tuple[str, ...]:
+    if twice := repeated(names):
+        raise ValueError(f"{', '.join(twice)} more than once")
+    return names
+
+
+ColumnsOnce: TypeAlias = Annotated[tuple[str, ...], AfterValidator(_require_once)]
+"""Names of columns, each of them once: whoever names one twice may expect that it is converted twice."""
 
 
 class EachRowConverter(ABC):
@@ -46,6 +59,18 @@ def splice(
     at = batch.schema.get_field_index(column)
     columns = [*batch.columns[:at], *arrays, *batch.columns[at + 1 :]]
     return pa.RecordBatch.from_arrays(columns, schema=spliced(batch.schema, column, fields))
+
+
+def retyped(schema: pa.Schema, kinds: Mapping[str, pa.DataType]) -> pa.Schema:
+    """Return a schema in which the named columns have other types."""
+    return pa.schema([pa.field(field.name, kinds[field.name]) if field.name in kinds else field for field in schema])
+
+
+def replaced(batch: pa.RecordBatch, values: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """Return a batch in which the named columns have other values, of any type."""
+    columns = [values.get(name, column) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
+    kinds = {name: column.type for name, column in values.items()}
+    return pa.RecordBatch.from_arrays(columns, schema=retyped(batch.schema, kinds))
 
 
 def python_value(value: pa.Scalar) -> object:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pydantic import Field
 
-from gobblin_dagster.constructs.converters.each_row import EachRowConverter
+from gobblin_dagster.constructs.converters.each_row import ColumnsOnce, EachRowConverter, replaced, retyped
 from gobblin_dagster.constructs.converters.keys import EnvName, aes_key
 from gobblin_dagster.constructs.types.arrow import is_binary, is_text
 from gobblin_dagster.constructs.types.columns import convert_error, require_columns
@@ -29,7 +29,7 @@ _NONCE_BYTES = 12
 class FieldOptions(SpecModel):
     """Options of `type: encrypt` and `type: decrypt`."""
 
-    columns: tuple[str, ...] = Field(min_length=1)
+    columns: ColumnsOnce = Field(min_length=1)
     """Text or binary columns; null stays null."""
     key_env: EnvName
     """Environment variable with the key: base64 of 16, 24 or 32 bytes. The key itself is never in the job file."""
@@ -54,16 +54,17 @@ class _FieldConverter(EachRowConverter):
             if not (is_text(kind) or is_binary(kind)):
                 problem = f"column {name!r}: expected text or binary, got {kind}; cast it with `columns` first"
                 raise convert_error(problem, self._name, self._context)
-            schema = schema.set(schema.get_field_index(name), pa.field(name, _plain(kind)))
-        return schema
+        return retyped(schema, {name: _plain(schema.field(name).type) for name in self._columns})
 
     def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        for name in self._columns:
-            at = batch.schema.get_field_index(name)
-            kind = _plain(batch.schema.field(at).type)
-            values = batch.column(at).to_pylist()
-            batch = batch.set_column(at, pa.field(name, kind), pa.array(self._converted(name, values), kind))
-        return batch
+        given = {name: batch.column(name) for name in self._columns}
+        return replaced(
+            batch,
+            {
+                name: pa.array(self._converted(name, values.to_pylist()), _plain(values.type))
+                for name, values in given.items()
+            },
+        )
 
     @abstractmethod
     def _converted(self, name: str, values: list[str | bytes | None]) -> list[str | bytes | None]:

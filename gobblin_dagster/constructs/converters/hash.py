@@ -7,7 +7,7 @@ import hmac
 import pyarrow as pa
 from pydantic import Field
 
-from gobblin_dagster.constructs.converters.each_row import EachRowConverter
+from gobblin_dagster.constructs.converters.each_row import ColumnsOnce, EachRowConverter, replaced, retyped
 from gobblin_dagster.constructs.converters.keys import EnvName, secret
 from gobblin_dagster.constructs.types.arrow import is_binary
 from gobblin_dagster.constructs.types.columns import convert_error, require_columns
@@ -31,7 +31,7 @@ class HashConverter(EachRowConverter):
     class Options(SpecModel):
         """Options of `type: hash`."""
 
-        columns: tuple[str, ...] = Field(min_length=1)
+        columns: ColumnsOnce = Field(min_length=1)
         """Columns whose values are replaced by text; null stays null."""
         key_env: EnvName
         """Environment variable with the key, a secret of 16 bytes or more. The key itself is never in the job file."""
@@ -47,17 +47,16 @@ class HashConverter(EachRowConverter):
         require_columns(self._options.columns, schema, _NAME, self._context)
         for name in self._options.columns:
             self._bytes(name, pa.nulls(0, schema.field(name).type))
-            schema = schema.set(schema.get_field_index(name), pa.field(name, pa.string()))
-        return schema
+        return retyped(schema, dict.fromkeys(self._options.columns, pa.string()))
 
     def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        for name in self._options.columns:
-            # Hash each distinct value once, because names and codes repeat.
-            values = self._bytes(name, batch.column(name)).dictionary_encode()
-            hashes = pa.array([self._hash(value) for value in values.dictionary.to_pylist()], pa.string())
-            at = batch.schema.get_field_index(name)
-            batch = batch.set_column(at, pa.field(name, pa.string()), hashes.take(values.indices))
-        return batch
+        return replaced(batch, {name: self._hashed(name, batch.column(name)) for name in self._options.columns})
+
+    def _hashed(self, name: str, values: pa.Array) -> pa.Array:
+        """Return the hashes; each distinct value is hashed once, because names and codes repeat."""
+        distinct = self._bytes(name, values).dictionary_encode()
+        hashes = pa.array([self._hash(value) for value in distinct.dictionary.to_pylist()], pa.string())
+        return hashes.take(distinct.indices)
 
     def _bytes(self, name: str, values: pa.Array) -> pa.Array:
         try:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from gobblin_dagster.constructs.converters.each_row import EachRowConverter
+from gobblin_dagster.constructs.converters.each_row import ColumnsOnce, EachRowConverter, replaced, retyped
 from gobblin_dagster.constructs.types.columns import require_text
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
@@ -25,7 +25,7 @@ class MaskConverter(EachRowConverter):
     class Options(SpecModel):
         """Options of `type: mask`."""
 
-        columns: tuple[str, ...] = Field(min_length=1)
+        columns: ColumnsOnce = Field(min_length=1)
         """Text columns; null stays null."""
         keep_first: int = Field(default=0, ge=0)
         """Characters to keep at the beginning."""
@@ -44,16 +44,11 @@ class MaskConverter(EachRowConverter):
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
         columns = self._options.columns
         require_text(columns, schema, _NAME, self._context, "drop it, or cast it with `columns`")
-        for name in columns:
-            at = schema.get_field_index(name)
-            schema = schema.set(at, pa.field(name, pa.string()))
-        return schema
+        return retyped(schema, dict.fromkeys(columns, pa.string()))
 
     def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        for name in self._options.columns:
-            at = batch.schema.get_field_index(name)
-            batch = batch.set_column(at, pa.field(name, pa.string()), self._masked(batch.column(at).cast(pa.string())))
-        return batch
+        texts = {name: batch.column(name).cast(pa.string()) for name in self._options.columns}
+        return replaced(batch, {name: self._masked(values) for name, values in texts.items()})
 
     def _masked(self, texts: pa.Array) -> pa.Array:
         options, lengths = self._options, pc.utf8_length(texts).cast(pa.int64())

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
 from gobblin_dagster.constructs.converters.cast import HAS_DIGIT, ISO, ISO_FORM, in_zone, read_iso
-from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown
+from gobblin_dagster.constructs.converters.each_row import EachRowConverter, replaced, retyped, shown
 from gobblin_dagster.constructs.options.zones import ZoneName
 from gobblin_dagster.constructs.sql.literal import sql_text
 from gobblin_dagster.constructs.sql.select import SqlSelect
@@ -73,18 +73,15 @@ class ParseTimestampsConverter(EachRowConverter):
         require_columns(self._forms, schema, _NAME, self._context)
         for parser in self._parsers.values():
             parser.schema(pa.schema([("text", pa.string())]))
-        for name, form in self._forms.items():
+        for name in self._forms:
             kind = schema.field(name).type
             if not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_timestamp(kind)):
                 raise convert_error(f"column {name!r}: expected text or an integer, got {kind}", _NAME, self._context)
-            schema = schema.set(schema.get_field_index(name), pa.field(name, pa.timestamp("us", form.timezone)))
-        return schema
+        return retyped(schema, {name: pa.timestamp("us", form.timezone) for name, form in self._forms.items()})
 
     def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        for name, form in self._forms.items():
-            at = batch.schema.get_field_index(name)
-            batch = batch.set_column(at, name, self._times(name, form, batch.column(at)))
-        return batch
+        times = {name: self._times(name, form, batch.column(name)) for name, form in self._forms.items()}
+        return replaced(batch, times)
 
     def _times(self, name: str, form: TimestampForm, values: pa.Array) -> pa.Array:
         if pa.types.is_integer(values.type):

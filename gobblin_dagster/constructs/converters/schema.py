@@ -9,7 +9,7 @@ from pydantic import Field
 
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter, python_value, shown
 from gobblin_dagster.constructs.types.arrow import is_list
-from gobblin_dagster.constructs.types.columns import columns_text, convert_error, require_columns
+from gobblin_dagster.constructs.types.columns import columns_text, convert_error, has_column, require_columns
 from gobblin_dagster.constructs.types.shapes import Shape, arrow_shape
 from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.core.constructs import ConstructContext
@@ -47,12 +47,12 @@ class SchemaConverter(EachRowConverter):
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
         if self._options.missing == "fail":
             require_columns(self.declared.names, schema, _NAME, self._context)
-        others = pa.schema([field for field in schema if field.name not in self.declared.names])
+        others = pa.schema([field for field in schema if not has_column(self.declared, field.name)])
         if others.names and self._options.others == "fail":
             problem = f"expected columns {columns_text(self.declared)}; got also {columns_text(others)}"
             raise convert_error(problem, _NAME, self._context)
         for field in self.declared:
-            if field.name in schema.names:
+            if has_column(schema, field.name):
                 self._require_fields(field.name, schema.field(field.name).type, field.type)
                 self._cast(field, pa.nulls(0, schema.field(field.name).type))
         return self.declared

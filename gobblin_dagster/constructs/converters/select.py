@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter
-from gobblin_dagster.constructs.types.columns import columns_text, convert_error, refuse_twice
+from gobblin_dagster.constructs.types.columns import columns_text, convert_error, has_column, refuse_twice
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 
@@ -51,10 +51,10 @@ class SelectConverter(EachRowConverter):
         return pa.RecordBatch.from_arrays([_values(path, batch) for _, path in self._named], schema=schema)
 
     def _type(self, path: str, schema: pa.Schema) -> pa.DataType:
-        if path in schema.names:
+        if has_column(schema, path):
             return schema.field(path).type
         first, *inner = path.split(".")
-        kind = schema.field(first).type if first in schema.names else None
+        kind = schema.field(first).type if has_column(schema, first) else None
         for name in inner:
             at = kind.get_field_index(name) if kind is not None and pa.types.is_struct(kind) else -1
             kind = kind.field(at).type if kind is not None and at >= 0 else None
@@ -64,14 +64,14 @@ class SelectConverter(EachRowConverter):
 
 
 def _values(path: str, batch: pa.RecordBatch) -> pa.Array:
-    if path in batch.schema.names:
+    if has_column(batch.schema, path):
         return batch.column(path)
     first, *inner = path.split(".")
     return pc.struct_field(batch.column(first), inner)
 
 
 def _own_name(path: str, schema: pa.Schema) -> str:
-    return path if path in schema.names else path.rpartition(".")[2]
+    return path if has_column(schema, path) else path.rpartition(".")[2]
 
 
 def _paths_text(schema: pa.Schema) -> str:

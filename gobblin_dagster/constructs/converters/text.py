@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 from pydantic import Field
 
-from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown
+from gobblin_dagster.constructs.converters.each_row import ColumnsOnce, EachRowConverter, replaced, retyped, shown
 from gobblin_dagster.constructs.types.arrow import is_binary, is_text, no_rows
 from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, refuse_twice_inside, require_columns
 from gobblin_dagster.constructs.writers.json_text import JsonRows
@@ -60,7 +60,8 @@ class ToJsonConverter(EachRowConverter):
         require_columns(self._options.columns or (), schema, self._name, self._context)
         result = pa.schema([*self._kept(schema), pa.field(self._options.into, pa.string())])
         refuse_twice(result.names, self._name, self._context)
-        packed = [field for field in schema if field.name in (self._options.columns or schema.names)]
+        kept = {field.name for field in self._kept(schema)}
+        packed = [field for field in schema if field.name not in kept]
         refuse_twice_inside(pa.schema(packed), self._name, self._context)
         self._json.texts(no_rows(schema))
         return result
@@ -72,14 +73,14 @@ class ToJsonConverter(EachRowConverter):
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*kept, pa.field(self._options.into, pa.string())]))
 
     def _kept(self, schema: pa.Schema) -> list[pa.Field]:
-        packed = self._options.columns or schema.names
+        packed = {*(self._options.columns or schema.names)}
         return [field for field in schema if field.name not in packed]
 
 
 class EncodingOptions(SpecModel):
     """Options of `type: bytes_to_text` and `type: text_to_bytes`."""
 
-    columns: tuple[str, ...] = Field(min_length=1)
+    columns: ColumnsOnce = Field(min_length=1)
     """Names of the columns; null stays null."""
     encoding: Encoding = "utf-8"
     """`utf-8`, `latin-1`, `base64` or `hex`."""
@@ -104,18 +105,17 @@ class _EncodingConverter(EachRowConverter):
             kind = schema.field(name).type
             if not (is_binary(kind) if self._wanted == "bytes" else is_text(kind)):
                 raise convert_error(f"column {name!r}: expected {self._wanted}, got {kind}", self._name, self._context)
-            schema = schema.set(schema.get_field_index(name), pa.field(name, self._target))
-        return schema
+        return retyped(schema, dict.fromkeys(self._options.columns, self._target))
 
     def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         convert = self._functions[self._options.encoding]
-        for name in self._options.columns:
-            at = batch.schema.get_field_index(name)
-            values = [
-                value if value is None else self._one(convert, name, value) for value in batch.column(at).to_pylist()
+        converted = {
+            name: [
+                value if value is None else self._one(convert, name, value) for value in batch.column(name).to_pylist()
             ]
-            batch = batch.set_column(at, pa.field(name, self._target), pa.array(values, self._target))
-        return batch
+            for name in self._options.columns
+        }
+        return replaced(batch, {name: pa.array(values, self._target) for name, values in converted.items()})
 
     def _one(self, convert: Callable[[Any], Any], name: str, value: Any) -> Any:
         try:

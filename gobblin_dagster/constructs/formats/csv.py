@@ -265,9 +265,10 @@ class CsvReader:
             if self._options.quote and self._options.header:
                 self._require_sound_quotes()  # all rows may have become a part of the header
             return
-        as_read, rows = self.schema, 0
+        fields, rows = list(self.schema), 0
         for at in self._exact:
-            as_read = as_read.set(at, self.schema.field(at).with_type(pa.string()))
+            fields[at] = fields[at].with_type(pa.string())
+        as_read = pa.schema(fields)
         floats = {field.name for field in as_read if pa.types.is_floating(field.type)}
         with self._explained():
             for read in self._arrow_reader(self._again, as_read):

@@ -33,6 +33,7 @@ from gobblin_dagster.constructs.types.arrow_json import (
     spelled,
     too_large,
 )
+from gobblin_dagster.constructs.types.columns import has_column
 from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly, shape_of_text
 from gobblin_dagster.constructs.types.nesting import MAX_LEVELS
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
@@ -103,14 +104,16 @@ class JsonLinesFormat:
     def widening(self, known: Mapping[str, str], allowed: Collection[Widening]) -> JsonWidening:
         wanted = self._include or known
         may_grow = "new_fields" in allowed
-        inferred = {name: text for name, text in known.items() if name in wanted and name not in self._declared.names}
+        inferred = {
+            name: text for name, text in known.items() if name in wanted and not has_column(self._declared, name)
+        }
         return JsonWidening(self._split, self._block_bytes, inferred if may_grow else {})
 
     def with_types(self, types: Mapping[str, str]) -> JsonLinesFormat:
         typed = type(self)(self._options, self._context)
         wanted = self._include or (*self._declared.names, *types)
         shapes = {name: shape_of_text(text) for name, text in types.items() if name in wanted}
-        inferred = {name: shape for name, shape in shapes.items() if name not in self._declared.names}
+        inferred = {name: shape for name, shape in shapes.items() if not has_column(self._declared, name)}
         typed._texts = self._texts | {name for name, shape in inferred.items() if shape == JSON}
         fields = [*self._declared, *(pa.field(name, json_type(shape)) for name, shape in inferred.items())]
         by_name = {field.name: field for field in fields}
@@ -193,7 +196,7 @@ class JsonLinesReader:
         lines = [_only(self._include, line, number) for number, line in enumerate(lines, start=1)]
         _refuse_deep(lines)
         found = self._parse(lines, None, 0).schema
-        if missing := [name for name in self._include if name not in found.names]:
+        if missing := [name for name in self._include if not has_column(found, name)]:
             raise FormatError(
                 f"its first rows lack the field(s) {', '.join(missing)}, named in `include`; declare their types in "
                 "`columns`."
@@ -209,7 +212,7 @@ class JsonLinesReader:
         return [_with_json_texts(line, self._texts, number) for number, line in numbered]
 
     def _settled_field(self, field: pa.Field) -> pa.Field:
-        is_declared = field.name in self._declared.names
+        is_declared = has_column(self._declared, field.name)
         return self._declared.field(field.name) if is_declared else field.with_type(_settled(field.type))
 
     def _parse(self, lines: list[bytes], schema: pa.Schema | None, rows_before: int) -> pa.Table:
@@ -262,7 +265,7 @@ class JsonLinesReader:
 
         One large number would round a whole column of ids.
         """
-        fields = [field for field in table.schema if field.name not in self._declared.names]
+        fields = [field for field in table.schema if not has_column(self._declared, field.name)]
         parts = (part for field in fields for part in leaves(table[field.name]) if pa.types.is_floating(part.type))
         if not any((pc.max(pc.abs(part)).as_py() or 0) >= _EXACT for part in parts):
             return

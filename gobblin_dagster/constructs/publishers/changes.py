@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from gobblin_dagster.constructs.converters.each_row import shown
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule, plain
 from gobblin_dagster.constructs.publishers.tables import TableCommit, batches_of, unified_schema
-from gobblin_dagster.constructs.types.columns import HIDDEN_PREFIX
+from gobblin_dagster.constructs.types.columns import HIDDEN_PREFIX, has_column
 from gobblin_dagster.constructs.types.strict_cast import cast_rows, strict_cast
 from gobblin_dagster.constructs.writers.partitions import folder_values
 from gobblin_dagster.core.constructs import ConstructContext, PublishView
@@ -351,7 +351,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """
     columns = [
         strict_cast(batch.column(field.name), field.type)
-        if field.name in batch.schema.names
+        if has_column(batch.schema, field.name)
         else pa.nulls(batch.num_rows, field.type)
         for field in schema
     ]

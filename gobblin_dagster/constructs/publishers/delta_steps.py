@@ -50,6 +50,7 @@ from gobblin_dagster.constructs.publishers.tables import (
     unified_schema,
 )
 from gobblin_dagster.constructs.types.arrow import has_part, is_text
+from gobblin_dagster.constructs.types.columns import has_column
 from gobblin_dagster.constructs.types.wider import is_wider
 from gobblin_dagster.constructs.writers.partitions import folder_values
 from gobblin_dagster.core.constructs import HeldFile
@@ -292,7 +293,7 @@ class AppendToDeltaStep:
         ours = pa.schema(fields.to_arrow())
         wider = there
         for known in there:
-            new = ours.field(known.name) if known.name in ours.names else known
+            new = ours.field(known.name) if has_column(ours, known.name) else known
             if known.type == new.type or (self.is_cast and is_wider(known.type, new.type)):
                 continue
             if not is_wider(new.type, known.type) or pa.types.is_null(known.type):
@@ -301,7 +302,7 @@ class AppendToDeltaStep:
         if wider != there:
             self._widen(table, wider)
             table = self._load()
-        if missing := [field for field in fields.fields if field.name not in there.names]:
+        if missing := [field for field in fields.fields if not has_column(there, field.name)]:
             table.alter.add_columns(missing)
             table = self._load()
         return table

@@ -27,6 +27,7 @@ from gobblin_dagster.constructs.publishers.tables import (
     turn,
     unified_schema,
 )
+from gobblin_dagster.constructs.types.columns import has_column
 from gobblin_dagster.constructs.types.wider import common_type, widenings
 from gobblin_dagster.core.constructs import HeldFile, NotedCommit
 from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError, StepRefusedError, StorageError
@@ -264,7 +265,7 @@ class AppendToIcebergStep:
     def _require_columns(self, known: Any, schema: pa.Schema) -> None:
         """Refuse rows that do not fit the table's columns."""
         self._require_names([column.name for column in known.fields], schema)
-        if missing := [one.name for one in known.fields if one.required and one.name not in schema.names]:
+        if missing := [one.name for one in known.fields if one.required and not has_column(schema, one.name)]:
             problem = f"column {missing[0]!r} must not be null in the table, and the rows lack it"
             remedy = "add it to them, e.g. by the converter `add`, or make it optional in the table"
             raise StepRefusedError(step=self.describe(), problem=f"{problem}; {remedy}")
@@ -286,7 +287,7 @@ class AppendToIcebergStep:
     def _require_scales(self, there: pa.Schema, schema: pa.Schema) -> None:
         """Refuse decimals of another scale: pyiceberg would take them, other readers move the point of older rows."""
         for name, new in zip(schema.names, schema.types, strict=True):
-            known = there.field(name).type if name in there.names else new
+            known = there.field(name).type if has_column(there, name) else new
             common = common_type(known, new)
             given = [known] if self.is_cast else [known, new]
             if common is not None and any("decimal_scale" in widenings(common, kind) for kind in given):

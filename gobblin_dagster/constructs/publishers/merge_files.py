@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from gobblin_dagster.constructs.publishers.changes import DELETED, Changes, Matches, conform, older_rows
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule
+from gobblin_dagster.constructs.types.columns import has_column
 from gobblin_dagster.constructs.types.strict_cast import strict_cast
 
 FileT = TypeVar("FileT")
@@ -167,7 +168,7 @@ class FileMerge(Generic[FileT]):
         """Yield the rows of the touched files that stay, and the new rows, with the columns of the table."""
         changes, schema = self._changes, self._schema
         wanted = ~self._late & ~changes.compared[DELETED].to_numpy()
-        held = _Held([name for name in schema.names if name not in changes.schema.names], len(wanted))
+        held = _Held([name for name in schema.names if not has_column(changes.schema, name)], len(wanted))
         for file, kept in self._touched:
             at = 0
             for batch in file.read(None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from gobblin_dagster.constructs.types.columns import columns_text
+from gobblin_dagster.constructs.types.columns import columns_text, has_column
 from gobblin_dagster.constructs.types.schema_text import schema_text, type_texts
 from gobblin_dagster.core.constructs import BranchView, ConstructContext
 from gobblin_dagster.spec.job import SpecModel
@@ -62,7 +62,7 @@ class RequiredColumnsPolicy:
         self._columns = options.columns
 
     def evaluate(self, view: BranchView) -> tuple[bool, str]:
-        missing = [name for name in self._columns if name not in view.schema.names]
+        missing = [name for name in self._columns if not has_column(view.schema, name)]
         expected = f"expected columns {', '.join(self._columns)}"
         if missing:
             return False, f"{expected}; missing {', '.join(missing)}; got {columns_text(view.schema)}"

@@ -24,9 +24,14 @@ def columns_text(schema: pa.Schema) -> str:
     return ", ".join(names[:MAX_NAMES]) + more
 
 
+def has_column(schema: pa.Schema, name: str) -> bool:
+    """Return whether there is a column, by a look into an index; `schema.names` makes a list of all each time."""
+    return bool(schema.get_field_index(name) >= 0)
+
+
 def require_columns(names: Iterable[str], schema: pa.Schema, construct: str, context: ConstructContext) -> None:
     """Raise ConvertError if a column is missing; the message has the missing and the existing columns."""
-    missing = [name for name in names if name not in schema.names]
+    missing = [name for name in names if not has_column(schema, name)]
     if missing:
         raise convert_error(
             f"expected column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}; "

@@ -171,6 +171,14 @@ def test_load_job_single_fault_in_plain_words(job_file: Path, addition: str, fau
             "row_policies: [{name: a, type: x}, {name: a, type: y}]",
             "5 row_policies: row policy names must differ, got a more than once",
         ),
+        (
+            f"converters: [{', '.join(['{type: x}'] * 201)}]",
+            "5 converters: expected at most 200 converters in a row, got 201; ",
+        ),
+        (
+            f"fork: {{branches: [{{name: a, converters: [{', '.join(['{type: x}'] * 201)}]}}]}}",
+            "5 fork.branches[0].converters: expected at most 200 converters in a row, got 201; ",
+        ),
     ],
 )
 def test_load_job_rules_between_fields(job_file: Path, addition: str, fault: str) -> None:

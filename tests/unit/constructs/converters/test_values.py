@@ -421,3 +421,27 @@ def test_schema_that_does_not_fit_says_what_is_wrong(given: dict[str, Any], prob
 def test_shape_that_is_none_is_refused_when_the_job_is_read(shape: Any) -> None:
     with pytest.raises(InvalidSpecError, match=r"columns\.a"):
         _make({"type": "schema", "columns": {"a": shape}})
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"type": "hash", "key_env": "HASH_KEY"},
+        {"type": "mask"},
+        {"type": "encrypt", "key_env": "AES_KEY"},
+        {"type": "text_to_bytes"},
+    ],
+)
+def test_values_of_several_columns_are_replaced_in_place(spec: dict[str, Any]) -> None:
+    given = chunk({"a": ["x"], "between": [1], "b": ["y"]})
+    result = converted(_make(spec | {"columns": ["b", "a"]}), given).batch
+    assert result.schema.names == ["a", "between", "b"]
+    assert result.column("between").to_pylist() == [1]
+    assert all(result.column(name) != given.batch.column(name) for name in "ab")
+
+
+@pytest.mark.parametrize("kind", ["hash", "mask", "encrypt", "text_to_bytes"])
+def test_a_column_named_twice_is_refused(kind: str) -> None:
+    key = {"hash": {"key_env": "HASH_KEY"}, "encrypt": {"key_env": "AES_KEY"}}.get(kind, {})
+    with pytest.raises(InvalidSpecError, match="a more than once"):
+        _make({"type": kind, "columns": ["a", "b", "a"], **key})
