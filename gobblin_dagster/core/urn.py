@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-from gobblin_dagster.core.errors import InvalidUrnError
+from gobblin_dagster.core.errors import CorruptRecordError, InvalidUrnError
 
 MAX_SEGMENT_BYTES = 240
 """Longest percent-encoded urn, in bytes; common file systems allow folder names of 255 bytes."""
@@ -57,9 +57,18 @@ class DatasetUrn:
         return f"%{ord(quoted[0]):02X}{quoted[1:]}" if quoted[0] in "._" else quoted
 
     def folder_in(self, path: str) -> str:
-        """Return the part of a published file's path up to the dataset's folder; raises ValueError if there is none."""
-        mark = f"/{self.path_segment}/"
-        return path[: path.rindex(mark) + len(mark) - 1]
+        """Return the part of a published file's path up to the dataset's folder.
+
+        Raises:
+            CorruptRecordError: the file lies in no folder of the dataset, as if a manifest was edited.
+        """
+        above, mark, _ = path.rpartition(f"/{self.path_segment}/")
+        if not mark:
+            what = f"The list of the published files of dataset {self.value!r}"
+            raise CorruptRecordError(
+                what=what, problem=f"it names {path}, which lies in no folder of the dataset; see `gobblin verify`"
+            )
+        return above + mark[:-1]
 
     @classmethod
     def from_key(cls, key: str) -> DatasetUrn:

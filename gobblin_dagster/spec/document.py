@@ -8,6 +8,7 @@ reference is parsed as YAML after it was replaced, so `port: ${PORT}` is a numbe
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -99,9 +100,15 @@ class Document:
 
 
 def is_meant_as_file(path: Path) -> bool:
-    """Return True for a file, and for a link to nothing: it was meant as one, and reading it says what is wrong."""
-    # Emacs marks a file that is being edited by such a link, `.#orders.yaml`.
-    return path.is_file() or (path.is_symlink() and not path.exists() and not path.name.startswith("."))
+    """Return True for a file, and for what was meant as one, so that reading it says what is wrong.
+
+    That is a link to nothing, a pipe, or a folder `x.yaml`: systems of containers make one in place of a file that is
+    not there.
+    """
+    # Emacs marks a file that is being edited by a link to nothing, `.#orders.yaml`.
+    if path.is_file() or path.name.startswith("."):
+        return path.is_file()
+    return path.suffix.lower() in {".yaml", ".yml"} if path.is_dir() else os.path.lexists(path)
 
 
 def show_loc(loc: Loc) -> str:

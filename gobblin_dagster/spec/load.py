@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.core.secrets import give, hide_environment, hide_variables, remember, remember_passwords
+from gobblin_dagster.core.utils.regular_file import read_regular
 from gobblin_dagster.spec.document import Document, Loc, is_meant_as_file, read_document
 from gobblin_dagster.spec.env import not_set
 from gobblin_dagster.spec.explain import explain
@@ -107,7 +108,7 @@ def find_project(start: Path) -> Path:
         here = start.resolve()
         str(here).encode()
         for folder in (here, *here.parents):
-            if (folder / PROJECT_FILE).is_file():
+            if is_meant_as_file(folder / PROJECT_FILE):
                 return folder
     except (OSError, RuntimeError) as error:  # RuntimeError: links that lead to each other
         why = error.strerror if isinstance(error, OSError) else "its links lead to each other"
@@ -297,7 +298,8 @@ def job_files(folder: Path) -> list[Path]:
     """Return the job files of a jobs folder, sorted by path.
 
     These are `*.yaml` and `*.yml` in the folder itself, and `*.pull`, `*.job` and `*.conf` in it and in folders below.
-    The case of suffixes does not matter. A link to nothing counts: it was meant as a job, and reading it says why not.
+    The case of suffixes does not matter. What is no file counts too, such as a link to nothing, a pipe, or a folder of
+    the first two kinds: it was meant as a job, and reading it says why not.
     """
     ours = [path for path in folder.iterdir() if path.suffix.lower() in {".yaml", ".yml"}]
     theirs = [path for path in folder.rglob("*") if path.suffix.lower() in GOBBLIN_SUFFIXES]
@@ -439,7 +441,7 @@ def _read_yaml(path: Path, environ: Mapping[str, str]) -> Document:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except OSError as error:
         raise UsageError(problem=f"Cannot read {shown_path(path)}: {error.strerror or error}.") from error
 

@@ -14,10 +14,11 @@ of its known checksum:
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable
-from pathlib import Path
 
+from gobblin_dagster.core.utils.regular_file import open_regular
 from gobblin_dagster.storage.file_facts import RemoteEntry
 from gobblin_dagster.storage.remote import remote_files
 from gobblin_dagster.storage.schemes import scheme_of
@@ -68,7 +69,7 @@ def scan_with_checksums(url: str) -> Iterable[RemoteEntry]:
 def _digest(path: str, kind: str) -> str:
     # MD5 is fine here: it detects changes, it does not protect against forged files.
     digest = hashlib.new(kind, usedforsecurity=False)
-    with remote_files(path).open(path) if "://" in path else Path(path).open("rb", buffering=0) as file:
+    with remote_files(path).open(path) if "://" in path else os.fdopen(open_regular(path), "rb", buffering=0) as file:
         while piece := file.read(_PIECE_BYTES):
             digest.update(piece)
     return f"{kind}={digest.hexdigest()}"

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gobblin_dagster.core.storage import FileDigest
+from gobblin_dagster.core.utils.regular_file import open_regular, read_regular
 from gobblin_dagster.storage._beneath import held, real_path
 from gobblin_dagster.storage._rename import rename_new
 from gobblin_dagster.storage.scheme import Scheme
@@ -164,21 +165,11 @@ class LocalStorage:
         return found.st_size if stat.S_ISREG(found.st_mode) else None
 
     def sha256(self, path: str) -> str:
-        with Path(path).open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def read(self, path: str) -> bytes:
-        # A pipe in the place of a file would keep its reader waiting for ever, a device might never end.
-        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            kind = os.fstat(opened).st_mode
-            if not stat.S_ISREG(kind):
-                code = errno.EISDIR if stat.S_ISDIR(kind) else errno.ENOENT
-                raise OSError(code, "it is no regular file", path)
-            with open(opened, "rb", closefd=False) as file:
-                return file.read()
-        finally:
-            os.close(opened)
+        return read_regular(path)
 
     def move(self, source: str, target: str) -> None:
         try:

@@ -17,6 +17,7 @@ from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.utils.json_text import parse_json
 from gobblin_dagster.core.utils.optional_packages import optional_package
+from gobblin_dagster.core.utils.regular_file import read_regular_text
 from gobblin_dagster.spec.job import SpecModel
 
 _NAME = "converter 'avro_bytes'"
@@ -88,7 +89,7 @@ def _schema(options: AvroBytesConverter.Options, context: ConstructContext) -> A
         return options.avro_schema
     path = Path(context.base_dir, options.schema_file)
     try:
-        return parse_json(path.read_text(encoding="utf-8"))
+        return parse_json(read_regular_text(path))
     except (OSError, ValueError) as error:
         raise UsageError(problem=f"{_NAME} cannot read the Avro schema {options.schema_file}: {error}.") from error
 

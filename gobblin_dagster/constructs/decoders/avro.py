@@ -17,6 +17,7 @@ from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterErr
 from gobblin_dagster.core.secrets import variable
 from gobblin_dagster.core.utils.json_text import parse_json
 from gobblin_dagster.core.utils.optional_packages import optional_package
+from gobblin_dagster.core.utils.regular_file import read_regular_text
 
 _REGISTRY_S = 30
 _HEADER_BYTES = 5
@@ -194,6 +195,6 @@ def _registry(decoding: AvroDecoding, context: ConstructContext) -> _HttpRegistr
 
 def _read_json(path: Path) -> Any:
     try:
-        return parse_json(path.read_text(encoding="utf-8"))
+        return parse_json(read_regular_text(path))
     except (OSError, ValueError) as error:
         raise UsageError(problem=f"The Avro schema {path} cannot be read: {error}.") from error

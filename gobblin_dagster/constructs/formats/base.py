@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -19,6 +20,7 @@ from gobblin_dagster.constructs.formats.compression import PackedStreams
 from gobblin_dagster.constructs.types.wider import is_wider
 from gobblin_dagster.core.traits import Widening
 from gobblin_dagster.core.utils.duplicates import repeated
+from gobblin_dagster.core.utils.regular_file import open_regular
 from gobblin_dagster.core.utils.text import printable
 from gobblin_dagster.storage.file_facts import FileFacts, lies_at
 from gobblin_dagster.storage.remote import look_at, remote_files
@@ -61,7 +63,7 @@ class InputFile:
         """Open the bytes of the file, for reading at any position; raises OSError, and FormatError if it moved."""
         if "://" in self.path:
             return remote_files(self.path).open(self.path)
-        file = pa.OSFile(self.path)
+        file = _opened(self.path)
         if self.real and not lies_at(file.fileno(), self.real):
             file.close()
             raise FormatError("leads to another file than a moment ago; run again when nobody changes its links")
@@ -94,6 +96,28 @@ class OpenStream:
         self.stream.close()
         self._buffered.close()
         self._raw.close()
+
+
+def _opened(path: str) -> pa.OSFile:
+    """Open a regular file, so that reading it never waits: pyarrow takes no descriptor, and would wait for a pipe."""
+    checked = open_regular(path)
+    try:
+        here = f"/proc/self/fd/{checked}"
+        file = pa.OSFile(here if os.path.exists(here) else path)  # noqa: PTH110 - once per file that is read
+    finally:
+        os.close(checked)
+    os.set_blocking(file.fileno(), False)
+    if not file.size() and _has_content(file.fileno()):
+        file.close()
+        raise FormatError("says that it is empty, and is not: a file of the kernel, or one that just changes")
+    return file
+
+
+def _has_content(handle: int) -> bool:
+    try:
+        return bool(os.pread(handle, 1, 0))
+    except OSError:
+        return True
 
 
 def _unpacked(raw: pa.NativeFile, ending: str) -> pa.NativeFile:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
 from gobblin_dagster.core.errors import StepRefusedError
@@ -16,14 +16,26 @@ def require_no_way_out(storage: Storage, output_root: str, paths: Iterable[str])
     Raises:
         StepRefusedError: a folder leads outside.
     """
+    for folder, real in ways_out(storage, output_root, {path.rpartition("/")[0] for path in paths}):
+        problem = f"it leads to {real}, outside of {output_root}; remove the link, then `gobblin commit recover`"
+        raise StepRefusedError(step=f"change files in {folder}", problem=problem)
+
+
+def ways_out(storage: Storage, output_root: str, folders: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the folders that lead outside of the output, and where to, in order."""
     if not isinstance(storage, LinkStorage):
         return
     root = storage.real_path(output_root)
-    for folder in sorted({path.rpartition("/")[0] for path in paths}):
+    for folder in sorted(folders):
         real = storage.real_path(folder)
         if real != root and not real.startswith(f"{root.rstrip('/')}/"):
-            problem = f"it leads to {real}, outside of {root}; remove the link, then `gobblin commit recover`"
-            raise StepRefusedError(step=f"change files in {folder}", problem=problem)
+            yield folder, real
+
+
+def folders_above(path: str) -> Iterator[str]:
+    """Yield the folders around a path, the nearest first, without the topmost."""
+    while path := path.rpartition("/")[0]:
+        yield path
 
 
 def paths_inside(storage: Storage, output_root: str) -> Callable[[str], str]:

@@ -468,7 +468,7 @@ def _parse(content: bytes, path: str, number: int) -> dict[str, Any]:
     if wrong:
         problem = f"expected path, size_bytes, rows and sha256 of a file, got {str(wrong[0])[:200]!r}"
         raise CorruptRecordError(what=f"Manifest {path}", problem=problem)
-    schemas = body.get("schemas", {})
+    schemas = body.get("schemas", None if body["format"] == FORMAT else {})
     if not isinstance(schemas, dict) or not all(isinstance(text, str) for text in schemas.values()):
         raise CorruptRecordError(what=f"Manifest {path}", problem=f"schemas are {str(schemas)[:80]!r}")
     return body

@@ -22,7 +22,7 @@ from gobblin_dagster.core.utils.parallel import in_parallel
 from gobblin_dagster.core.utils.table import Column, Table
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
-from gobblin_dagster.engine.commit.links import paths_inside
+from gobblin_dagster.engine.commit.links import folders_above, paths_inside, ways_out
 from gobblin_dagster.engine.commit.manifest import (
     derive_manifests,
     expiry_marker,
@@ -34,6 +34,7 @@ from gobblin_dagster.engine.commit.manifest import (
     schemas_in,
 )
 from gobblin_dagster.engine.commit.step_runner import folders_of
+from gobblin_dagster.engine.layout import internal_dir, staging_dir
 from gobblin_dagster.engine.maintenance.table_files import commit_id_of, names_in_tables
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import file_listers
@@ -58,6 +59,8 @@ class Differs(StrEnum):
     """The manifest of a snapshot that the store does not know."""
     MARKER_WRONG = "marker wrong"
     """Readers of manifests take other snapshots as expired than the store does."""
+    FOLDER_OUTSIDE = "folder outside"
+    """A folder is a link that leads outside of the output, where runs refuse to write."""
     COMMIT_MISSING = "commit missing"
     """A table or topic lacks the newest commit that the store knows."""
     TARGET_UNREAD = "target unread"
@@ -170,7 +173,8 @@ def verify(
         known = {checked.path_now(file.path) for one in found for file in checked.known.get(one.dataset_urn, ())}
         strangers = checked.strangers(known, None if datasets is None else folders_of(known))
         found, faults = checked.with_targets(found, known)
-        return Verification(job.job, tuple(map(checked.with_note, found)), (*strangers, *faults))
+        outside = checked.folders_outside(known, (one.dataset_urn for one in found))
+        return Verification(job.job, tuple(map(checked.with_note, found)), (*outside, *strangers, *faults))
 
 
 class _Verifier:
@@ -382,11 +386,31 @@ class _Verifier:
             faults += filter(None, (_fault_of(one, branch) for one in held))
         return [_with(one, lacking.get(one.dataset_urn, "")) for one in found], list(dict.fromkeys(faults))
 
+    # -- links
+    # -------------------------------------------------------------------------------------------------------
+    def folders_outside(self, known: Iterable[str], urns: Iterable[str]) -> Iterator[Difference]:
+        """Yield the folders of files, manifests and staging that lead outside of the output.
+
+        Args:
+            known: published files.
+            urns: the datasets.
+        """
+        ours = {folder for folder in folders_of(known) if f"{folder}/".startswith(f"{self._root}/")}
+        ours |= {manifest_dir(self._root, self._job.job, urn) for urn in urns}
+        ours |= {internal_dir(self._root), staging_dir(self._root)}
+        outside = dict(ways_out(self._storage, self._root, ours))
+        for folder, real in outside.items():
+            if outside.keys().isdisjoint(folders_above(folder)):
+                detail = f"it leads to {real}, outside of {self._root}; runs refuse to write there: remove the link"
+                yield Difference(Differs.FOLDER_OUTSIDE, folder, detail)
+
     # -- what the store does not know
     # --------------------------------------------------------------------------------------
     def strangers(self, known: set[str], folders: Collection[str] | None) -> Iterable[Difference]:
         """Return files that readers of folders see but no snapshot of any job lists, of other projects neither."""
-        found = [path for path in self._visible(folders) if path not in known and not self._is_of_a_table(path)]
+        links = {above for folder in folders_of(known) for above in (folder, *folders_above(folder))}
+        others = (path for path in self._visible(folders) if path not in known and path not in links)
+        found = [path for path in others if not self._is_of_a_table(path)]
         if not found:
             return []
         owned = self._owned()

@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, SpecFault
+from gobblin_dagster.core.utils.regular_file import read_regular_text
 from gobblin_dagster.spec.document import is_meant_as_file
 from gobblin_dagster.spec.gobblin.entries import Entries, Entry
 from gobblin_dagster.spec.gobblin.hocon import HoconError, has_optional, read_hocon, referred_in
@@ -159,7 +160,7 @@ class _Reading:
             self.faults.append(SpecFault("", problem, 1, self._shown(path)))
             return
         try:
-            text = path.read_text(encoding="utf-8-sig")
+            text = read_regular_text(path, "utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             problem = error.strerror or str(error) if isinstance(error, OSError) else f"is not UTF-8: {error}"
             self.faults.append(SpecFault("", f"cannot be read: {problem}", 1, self._shown(path)))

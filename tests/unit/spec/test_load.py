@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -306,7 +307,6 @@ def test_load_jobs_takes_both_extensions_in_order_and_keeps_going(tmp_path: Path
     write(tmp_path / "jobs" / "a.yaml", GOOD)
     write(tmp_path / "jobs" / "c.yaml", "job: third\n")
     write(tmp_path / "jobs" / "notes.txt", "no job")
-    (tmp_path / "jobs" / "folder.yaml").mkdir()
     jobs, errors = load_jobs(tmp_path, ProjectSpec(project="demo"))
     assert [job.spec.job for job in jobs] == ["flights", "second"]
     assert [Path(error.file).name for error in errors] == ["c.yaml"]
@@ -355,6 +355,24 @@ def test_load_jobs_tells_a_link_to_nothing(tmp_path: Path) -> None:
     assert [job.spec.job for job in jobs] == ["flights"]
     assert [(Path(error.file).name, len(error.faults)) for error in errors] == [("b.yaml", 1), ("c.yaml", 1)]
     assert "No such file" in errors[0].faults[0].problem
+
+
+def test_pipe_or_folder_in_place_of_a_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "jobs" / "c.job").mkdir(parents=True)  # a folder of Gobblin's job files
+    for name in ("jobs/a.yaml", "jobs/b.pull"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "jobs/d.yml").mkdir()
+    (tmp_path / "jobs/.hidden.yaml").mkdir()
+    jobs, errors = load_jobs(tmp_path, ProjectSpec(project="demo"))
+    assert not jobs
+    assert [Path(error.file).name for error in errors] == ["a.yaml", "b.pull", "d.yml"]
+    assert all("it is no regular file" in error.faults[0].problem for error in errors)
+    for put in (os.mkfifo, os.mkdir):
+        (inner := tmp_path / put.__name__).mkdir()
+        put(inner / "gobblin.yaml")
+        assert find_project(inner) == inner
+        with pytest.raises(UsageError, match=r"Cannot read .*gobblin\.yaml: it is no regular file"):
+            load_project(inner)
 
 
 @pytest.mark.parametrize(

@@ -213,6 +213,8 @@ class Walk:
                     self._found.others.add(entry.path)
             if inner:
                 self._enter(entry, inner)
+            elif is_dir and "." in entry.name.strip("."):
+                self._note_folder(states, entry)
 
     def _with_none(self, state: _State) -> list[_State]:
         """Return a state, and the one behind `**` if that comes next, as it matches no folder at all too."""
@@ -263,6 +265,12 @@ class Walk:
             self._found.skipped[owner].add(f"{entry.path} (gone meanwhile)")
         except OSError as error:
             self._found.problems[owner] = f"cannot list {entry.path}: {error.strerror or error}"
+
+    def _note_folder(self, states: Iterable[_State], entry: Entry) -> None:
+        """Note a folder named as a file of the pattern: Spark writes `orders.csv/part-0.csv`."""
+        at_files = (state for state in states if state.level == self._last)
+        for state in (found for one in at_files for found in self._step(one, entry)):
+            self._found.skipped[state.dataset].add(f"{entry.path} (a folder where `path` has a file)")
 
     def _note_lost(self, state: _State, entry: Entry) -> None:
         """Note a link to no folder where the pattern has one: files behind it would be read."""

@@ -288,7 +288,7 @@ class FilesSource:
             raise self._error(listing.problems[None] + ".")
         is_known = listing.problems or listing.has_unselected or context.states
         if not (listing.files or is_known):
-            raise self._no_match(listing.others, listing.undated.values())
+            raise self._no_match(listing.others, listing.undated.values(), listing.skipped.values())
         return listing
 
     def _walk(self, pattern: PathPattern, is_selected: Callable[[str], bool], default_urn: str) -> Listing:
@@ -424,7 +424,9 @@ class FilesSource:
     def _error(self, problem: str, hint: str = "") -> SourceError:
         return SourceError(job=self._context.job, problem=problem, hint=hint)
 
-    def _no_match(self, others: Examples, undated: Iterable[Examples] = ()) -> SourceError:
+    def _no_match(
+        self, others: Examples, undated: Iterable[Examples] = (), skipped: Iterable[Examples] = ()
+    ) -> SourceError:
         """Return the error for a pattern without files: what was searched, and what is there instead."""
         path = self._options.path
         shown = path if "://" in path else os.path.normpath(Path(self._context.base_dir, path))
@@ -436,6 +438,8 @@ class FilesSource:
         if names := [name for examples in undated for name in examples.first]:
             found = _nearest(names, shown)
             return self._error(f"{problem}: no date can be read as {self._options.pattern.date_format} in {found}.")
+        if names := [name for examples in skipped for name in examples.first]:
+            return self._error(f"{problem}; left out: {', '.join(names[:3])}.")
         if others.count:
             found = _nearest(others.first, shown)
             return self._error(f"{problem}; {others.count} file(s) there do not, e.g. {found}.")

@@ -334,8 +334,44 @@ def test_manifest_of_an_older_version_without_types_differs_in_nothing(lake: Pat
     newest = lake / "lake/_gobblin/manifests/numbers/a/0000000003.json"
     body = json.loads(newest.read_text())
     del body["schemas"]
-    newest.write_text(json.dumps(body))
+    newest.write_text(json.dumps(body | {"format": "Manifest/2"}))
     assert found(check(lake)) == set()
+
+
+def test_manifest_whose_types_were_deleted_is_refused_named_and_repaired(lake: Path) -> None:
+    newest = lake / "lake/_gobblin/manifests/numbers/a/0000000003.json"
+    body = json.loads(newest.read_text())
+    newest.write_text(json.dumps({name: value for name, value in body.items() if name != "schemas"}))
+    with pytest.raises(CorruptRecordError, match="schemas are 'None'"):
+        read_published(lake / "lake", "numbers", "a")
+    assert found(check(lake)) == {("a", "manifest cut")}
+    assert check(lake, repair=True).is_whole
+    assert json.loads(newest.read_text()) == body
+
+
+def test_published_file_in_no_folder_of_its_dataset_is_refused_by_its_readers(lake: Path) -> None:
+    for number in (1, 2, 3):
+        manifest = lake / f"lake/_gobblin/manifests/numbers/a/{number:010d}.json"
+        _rewrite(manifest, lambda path: path.replace("/a/", "/"))
+    read = read_published(lake / "lake", "numbers", "a")
+    for use in (read.folder, read.to_arrow):
+        with pytest.raises(CorruptRecordError, match="which lies in no folder of the dataset"):
+            use("all")
+
+
+@pytest.mark.parametrize("name", ["_gobblin", "_gobblin/manifests", "_gobblin/manifests/numbers/a", "test/numbers/all"])
+def test_folder_that_a_link_took_out_of_the_output_is_named(lake: Path, name: str) -> None:
+    folder, other = lake / "lake" / name, lake / "other"
+    folder.rename(other)
+    folder.symlink_to(other)
+    for done in (check(lake), check(lake, "a")):
+        assert not done.is_whole
+        assert {one.what for one in done.extra} == {Differs.FOLDER_OUTSIDE}
+        assert all(one.path.startswith(str(folder)) and str(other) in one.detail for one in done.extra)
+        assert len(done.extra) == (1 if name == "_gobblin" or name.endswith("/a") else len(done.datasets))
+    folder.unlink()
+    other.rename(folder)
+    assert check(lake).is_whole
 
 
 def merged(root: Path, kind: str) -> JobSpec:

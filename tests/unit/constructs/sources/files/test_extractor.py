@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from gobblin_dagster.constructs.formats.base import InputFile
+from gobblin_dagster.constructs.formats.base import FormatError, InputFile
 from gobblin_dagster.constructs.sources.files.extractor import translated_errors
 from gobblin_dagster.core.allow import AllowLists
 from gobblin_dagster.core.errors import ExtractError, TransientError
+from gobblin_dagster.storage.file_facts import FileFacts
 from tests.unit.constructs.formats.reading import extractor, peak_bytes, put
 
 
@@ -27,6 +29,30 @@ def test_file_that_is_gone_since_the_plan_is_named(tmp_path: Path) -> None:
     with pytest.raises(ExtractError, match=r"Dataset 'AA', file two\.csv: is gone since it was planned"):
         list(reader.chunks())
     reader.close()
+
+
+def test_pipe_that_took_a_file_s_place_after_its_look_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, one_csv=b"a\n1\n")
+    looked = InputFile.look
+
+    def look_and_replace(file: InputFile) -> FileFacts:
+        found = looked(file)
+        (tmp_path / "one.csv").unlink()
+        os.mkfifo(tmp_path / "one.csv")
+        return found
+
+    monkeypatch.setattr(InputFile, "look", look_and_replace)
+    with pytest.raises(ExtractError, match=r"file one\.csv: is gone since it was planned"):
+        list(extractor(tmp_path, "one.csv", type="csv").chunks())
+
+
+@pytest.mark.skipif(not Path("/proc/self/pagemap").exists(), reason="a file of Linux")
+def test_file_of_the_kernel_that_says_that_it_is_empty_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "one.csv").symlink_to("/proc/self/pagemap")
+    with pytest.raises(FormatError, match="says that it is empty, and is not"):
+        InputFile(str(tmp_path / "one.csv")).open_text()
 
 
 def test_link_that_leads_out_between_its_check_and_its_reading_is_not_followed(

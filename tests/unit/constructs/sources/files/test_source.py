@@ -363,6 +363,16 @@ def test_link_that_leads_nowhere_and_a_pipe_are_named_not_read(tmp_path: Path) -
     assert "no regular file" in offer.notes[0]
 
 
+def test_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
+    put(tmp_path, "data/AA/2013-01-01.csv", "data/AA/2013-01-02.csv/part-0.csv", "data/AA/v1.2/x.csv")
+    assert plan(source(tmp_path))["AA"].notes == [
+        "1 path(s) left out: data/AA/2013-01-02.csv (a folder where `path` has a file)."
+    ]
+    (tmp_path / "data/AA/2013-01-01.csv").unlink()
+    with pytest.raises(SourceError, match=r"no file matches .*; left out: .*02\.csv \(a folder where"):
+        plan(source(tmp_path))
+
+
 def test_links_to_no_folder_are_named_where_the_pattern_has_one(tmp_path: Path) -> None:
     put(tmp_path, "data/AA/01/x.csv")
     (tmp_path / "file").touch()
