@@ -8,13 +8,14 @@ it cannot block the others.
 from __future__ import annotations
 
 import sqlite3
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, make_url
 from sqlalchemy.engine import Compiled
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -22,6 +23,9 @@ from sqlalchemy.util import LRUCache
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, StorageError, TransientError, UsageError
 from gobblin_dagster.core.postgresql import postgresql_may_recover
+from gobblin_dagster.core.utils.cut_off import cut_off_after_records, time_for_records
+from gobblin_dagster.core.utils.in_time import interruptible
+from gobblin_dagster.core.utils.signals import raise_hidden_interrupt
 from gobblin_dagster.core.utils.sqlite import is_locked
 from gobblin_dagster.core.utils.url_text import cuts_password
 from gobblin_dagster.storage import LocalStorage
@@ -32,6 +36,8 @@ IDLE_IN_TRANSACTION_S = 60
 """Seconds after which PostgreSQL ends a connection that does nothing inside a transaction."""
 CONNECT_WAIT_S = 10
 """Seconds to wait for a connection to PostgreSQL."""
+_SHORTEST_CONNECT_S = 2
+"""The least that PostgreSQL's client takes for a limit of that."""
 
 _HERE = Path()
 _HINT = "Write it as sqlite:///folder/state.db or postgresql://user:password@host:port/database."
@@ -175,6 +181,19 @@ def _postgresql_engine(url: URL, answer_within_s: float | None) -> Engine:
     # Without the ping, each pooled connection would raise an error once after a restart of the server.
     engine = create_engine(url, pool_pre_ping=True, connect_args=arguments)
 
+    @event.listens_for(engine, "do_connect")
+    def connect(dialect: Dialect, _record: Any, unnamed: list[Any], named: dict[str, Any]) -> Any:
+        if (left_s := time_for_records()) is not None:
+            if not left_s:
+                problem = f"State store {shown_url(url)} does not answer, and the command was stopped."
+                raise TransientError(problem=problem)
+            named["connect_timeout"] = max(_SHORTEST_CONNECT_S, round(left_s))
+        return interruptible(lambda: dialect.connect(*unnamed, **named))
+
+    @event.listens_for(engine, "connect")
+    def end_when_stopped(connection: Any, _record: Any) -> None:
+        cut_off_after_records(connection)
+
     @event.listens_for(engine, "begin")
     def configure(connection: Connection) -> None:
         # For the transaction alone: a pool such as PgBouncer gives each transaction another session, which it then
@@ -207,11 +226,13 @@ def errors_of(shown: str) -> Iterator[None]:
         TransientError: the database cannot be reached, is locked, or ended the connection.
         StorageError: the database refuses: no space, read-only, not a database.
     """
+    handled = sys.exc_info()[1]  # what ended a run is raised again by itself, after its end is recorded
     try:
         yield
     except PoolTimeoutError as error:
         raise TransientError(problem=f"State store {shown}: all connections are in use.") from error
     except DBAPIError as error:
+        raise_hidden_interrupt(error, handled)
         problem = f"{' '.join(str(error.orig).split())}{folder_hint(error)}".rstrip(".")
         if _is_transient(error):
             raise TransientError(problem=f"State store {shown} cannot be used now: {problem}.") from error

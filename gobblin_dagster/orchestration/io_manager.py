@@ -22,6 +22,7 @@ from gobblin_dagster.orchestration.partitions import to_urn
 from gobblin_dagster.orchestration.published import PublishedDatasets
 from gobblin_dagster.orchestration.report import RunReport
 from gobblin_dagster.orchestration.resources import GobblinSparkResource
+from gobblin_dagster.orchestration.termination import waits_end_on_termination
 from gobblin_dagster.state.store import StateStore
 
 URN_COLUMN = "gobblin/urn_column"
@@ -103,7 +104,7 @@ class CommitStepIOManager(dg.IOManager):
         """Publish the output of `extract`; raises Failure if a dataset failed. Does nothing for outputs of `report`."""
         if not isinstance(obj, Extracted):
             return
-        with without_secrets(), obj.resources:
+        with without_secrets(), waits_end_on_termination(), obj.resources:
             result = obj.run.publish(obj.commit, obj.recovered)
             step = context.step_context
             report = RunReport(self._binding, obj.store, step.instance, step.dagster_run, step.step.key, obj.log_event)

@@ -36,6 +36,7 @@ from gobblin_dagster.orchestration.partitions import add_partitions, tagged_keys
 from gobblin_dagster.orchestration.reconcile import reconcile
 from gobblin_dagster.orchestration.report import RunReport
 from gobblin_dagster.orchestration.startpoint_config import STARTPOINT_CONFIG, set_startpoints
+from gobblin_dagster.orchestration.termination import waits_end_on_termination
 
 EXTRACT = "extract"
 REPORT = "report"
@@ -92,7 +93,7 @@ def extract_op(binding: JobBinding, runner: TaskRunner | None) -> dg.OpDefinitio
         """Recover earlier runs, plan, run all work units as one Spark job, and decide what to commit."""
         used = runner or getattr(context.resources, binding.spark_key).runner
         try:
-            with without_secrets():
+            with without_secrets(), waits_end_on_termination():
                 return _extract(context, binding.for_run(context.run.tags), used, context.op_config)
         except SpecError as error:
             # Without the cause: Dagster would store it with values of environment variables.
@@ -120,7 +121,7 @@ def report_op(binding: JobBinding, outputs: list[str]) -> dg.OpDefinition:
         # Dagster has now logged every key of the range as materialized, without metadata. Log our events again: the
         # newest event counts.
         step_key = context.get_step_execution_context().step.key
-        with closing(binding.project.open_store()) as store:
+        with waits_end_on_termination(), closing(binding.project.open_store()) as store:
             again = RunReport(binding, store, context.instance, context.run, step_key, _logger(context))
             again.log_again([to_urn(key) for key in keys])
 

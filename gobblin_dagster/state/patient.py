@@ -18,6 +18,7 @@ from typing import Any, cast
 from gobblin_dagster.core.commit import CommitEffect, SequenceState, StoredSequence
 from gobblin_dagster.core.errors import TransientError, UnfinishedSequenceError
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.utils.cut_off import time_for_records
 from gobblin_dagster.state.store import LeaseGrant, StateStore
 
 log = logging.getLogger(__name__)
@@ -139,7 +140,7 @@ class _Patient:
             try:
                 result = method(*args, **kwargs)
             except TransientError:
-                if self._patience.is_over():
+                if time_for_records() is not None or self._patience.is_over():
                     raise
             else:
                 self._patience.has_answered()
@@ -157,7 +158,8 @@ def patient(
 ) -> StateStore:
     """Return a store that repeats calls of `store` while it cannot be reached.
 
-    Its methods raise like those of `store`, but TransientError only when the time is over. Releasing leases is tried
+    Its methods raise like those of `store`, but TransientError only when the time is over, or Ctrl-C ended the waits
+    for databases. Releasing leases is tried
     once only: leases that are not released expire.
 
     Args:

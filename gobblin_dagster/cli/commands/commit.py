@@ -165,7 +165,8 @@ def recover(
     else:
         for dataset in datasets:
             print_recovered(out, dataset)
-        out.print(recovery_summary(datasets) if datasets else "No unfinished commit sequence.", style="bold")
+        if datasets or not code:
+            out.print(recovery_summary(datasets) if datasets else "No unfinished commit sequence.", style="bold")
     raise typer.Exit(code)
 
 

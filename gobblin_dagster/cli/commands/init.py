@@ -150,6 +150,8 @@ def _init_own(name: Path, source: SourceKind | None, where: str, header: list[st
         for plan in plans.results:
             print_plan(out, plan)
         code = plans.code
+        if plans.interrupted:
+            raise typer.Exit(code)
     if code:
         typer.echo(f"Next: cd {here}, correct the job files until gobblin plan has no error, then gobblin run")
         raise typer.Exit(code)

@@ -16,6 +16,8 @@ from sqlalchemy.pool import NullPool
 from gobblin_dagster.core.errors import EnvironmentFaultError
 from gobblin_dagster.core.same_place import written_servers
 from gobblin_dagster.core.utils.cut_off import cut_off_when_stopped
+from gobblin_dagster.core.utils.in_time import interruptible
+from gobblin_dagster.core.utils.signals import raise_hidden_interrupt
 from gobblin_dagster.core.utils.url_text import cuts_password, is_address
 
 MYSQL = ("mysql", "mariadb")
@@ -101,8 +103,15 @@ def make_engine(url: sa.URL, shown: str, connect_args: Mapping[str, Any] | None 
             hint="Install one; for PostgreSQL: pip install 'gobblin-dagster[postgres]', for MySQL and MariaDB: "
             "pip install 'gobblin-dagster[mysql]'.",
         ) from None
+    if engine.dialect.name == "postgresql":
+        sa.event.listen(engine, "do_connect", _connect)
     sa.event.listen(engine, "connect", _end_when_stopped)
+    sa.event.listen(engine, "handle_error", lambda context: raise_hidden_interrupt(context.original_exception))
     return engine
+
+
+def _connect(dialect: sa.Dialect, _: object, unnamed: list[Any], named: dict[str, Any]) -> Any:
+    return interruptible(lambda: dialect.connect(*unnamed, **named))
 
 
 def _end_when_stopped(connection: Any, _: object) -> None:

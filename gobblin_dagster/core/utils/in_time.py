@@ -10,11 +10,16 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def in_time(call: Callable[[], T], seconds: float) -> T:
+def interruptible(call: Callable[[], T]) -> T:
+    """Return what a call returns; in the main thread, Ctrl-C need not wait for its end, as for a library in C."""
+    return in_time(call, None) if threading.current_thread() is threading.main_thread() else call()
+
+
+def in_time(call: Callable[[], T], seconds: float | None) -> T:
     """Return what a call returns; it is made in a thread, which goes on alone if it takes longer.
 
     Raises:
-        TimeoutError: it has not ended after so many seconds.
+        TimeoutError: it has not ended after so many seconds; None: it may take as long as it takes.
         Exception: raised by the call.
 
     Example:

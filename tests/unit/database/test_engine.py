@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +16,9 @@ from sqlalchemy import Connection, Engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from gobblin_dagster.constructs.clients import sql
 from gobblin_dagster.core.errors import StorageError, TransientError, UsageError
+from gobblin_dagster.core.utils import cut_off
 from gobblin_dagster.database import engine as sql_engine
 from gobblin_dagster.database.engine import WRITE, errors_of, make_engine, parse_url, shown_url
 from tests.services.postgres import PostgresServer
@@ -264,3 +269,53 @@ def test_login_that_is_refused_is_not_tried_again(said: str, expected: type[Exce
 
     with pytest.raises(expected, match=re.escape(said[-12:])), errors_of("shown"):
         raise OperationalError("connect", {}, psycopg2.OperationalError(said))
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    cut_off.cut_off_all()
+
+
+@pytest.mark.postgres
+def test_stopped_command_ends_the_store_s_calls_and_records_its_end_in_time(
+    postgres_engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cut_off, "RECORD_S", 60.0)
+    run(postgres_engine, "SELECT 1")
+    try:
+        threading.Timer(0.1, interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            run(postgres_engine, "SELECT pg_sleep(20)")
+        run(postgres_engine, "SELECT 1")
+        postgres_engine.dispose()
+        monkeypatch.setattr(cut_off, "RECORD_S", 60.5 - (cut_off.time_for_records() or 0))
+        with pytest.raises(TransientError, match="cannot be used now"):
+            run(postgres_engine, "SELECT pg_sleep(20)")
+        with pytest.raises(TransientError, match="does not answer, and the command was stopped"):
+            run(postgres_engine, "SELECT 1")
+    finally:
+        assert cut_off.was_cut_off()
+    run(postgres_engine, "SELECT 1")
+
+
+@pytest.mark.postgres
+def test_interrupt_of_a_target_s_statement_is_not_hidden_by_its_rollback(postgres_server: PostgresServer) -> None:
+    engine = sql.make_engine(sql.parse_url(postgres_server.url("postgres"), ""), "of a test")
+    try:
+        with pytest.raises(KeyboardInterrupt), engine.connect() as connection:  # noqa: PT012 - it begins in the block
+            connection.execute(text("SELECT 1"))
+            threading.Timer(0.1, interrupt).start()
+            connection.connection.cursor().execute("SELECT pg_sleep(20)")  # past SQLAlchemy, as COPY is
+    finally:
+        assert cut_off.was_cut_off()
+
+
+def test_interrupt_does_not_wait_for_a_server_that_takes_no_connection() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/db"
+        for engine in (make_engine(parse_url(url)), sql.make_engine(sql.parse_url(url, ""), "of a test")):
+            threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT]).start()
+            begun = time.monotonic()
+            with pytest.raises(KeyboardInterrupt):
+                engine.connect()
+            assert time.monotonic() - begun < 5

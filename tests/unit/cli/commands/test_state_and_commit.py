@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.cli.commands import commit
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.cli.conftest import Cli, write_job
 
@@ -157,6 +158,22 @@ def test_commit_recover_dry_run_changes_nothing_and_recover_finishes(cli: Cli, k
     assert "0 lost, 0 duplicated" in called.out
     assert cli("commit", "list", "-o", "json").json()["sequences"] == []
     assert cli("commit", "recover").out == "No unfinished commit sequence.\n"
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "said"), [(KeyboardInterrupt(), "interrupted"), (ConnectionError("gone"), "error[system]: gone")]
+)
+def test_recovery_that_was_ended_does_not_say_that_nothing_is_unfinished(
+    cli: Cli, killed: Path, monkeypatch: pytest.MonkeyPatch, ended_by: BaseException, said: str
+) -> None:
+    def ended(*_: object) -> None:
+        raise ended_by
+
+    monkeypatch.setattr(commit, "recover_job", ended)
+    called = cli("commit", "recover")
+    assert called.code
+    assert called.out == ""
+    assert called.err.startswith(said)
 
 
 def test_plan_names_what_is_finished_first(cli: Cli, killed: Path) -> None:
