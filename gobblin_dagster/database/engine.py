@@ -27,7 +27,7 @@ from gobblin_dagster.core.utils.cut_off import cut_off_after_records, time_for_r
 from gobblin_dagster.core.utils.in_time import interruptible
 from gobblin_dagster.core.utils.signals import raise_hidden_interrupt
 from gobblin_dagster.core.utils.sqlite import is_locked
-from gobblin_dagster.core.utils.url_text import cuts_password
+from gobblin_dagster.core.utils.url_text import cuts_password, path_problem
 from gobblin_dagster.storage import LocalStorage
 
 LOCK_WAIT_S = 30
@@ -79,6 +79,8 @@ def parse_url(text: str | URL, base_dir: Path = _HERE) -> URL:
     if url.get_backend_name() == "sqlite":
         if url.database in (None, "", ":memory:"):
             raise UsageError(problem="The state store's URL names no file.", hint=_HINT)
+        if problem := path_problem(str(url.database)):
+            raise UsageError(problem=f"The state store's URL names a wrong file: {problem}.")
         return url.set(database=str(base_dir.absolute() / str(url.database)))
     return url
 

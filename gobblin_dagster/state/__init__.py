@@ -10,6 +10,7 @@ from pathlib import Path
 from gobblin_dagster.core.clock import Clock, SystemClock
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.utils.arguments import checked
+from gobblin_dagster.core.utils.url_text import path_problem
 from gobblin_dagster.state.store import LeaseGrant, StateStore
 
 __all__ = ["LeaseGrant", "StateStore", "check_url", "open_store"]
@@ -72,7 +73,9 @@ def check_url(url: str, base_dir: Path) -> None:
 
 
 def _where(place: str, base_dir: Path) -> str:
-    """Return the URL or absolute path of the folder of plain files."""
+    """Return the URL or absolute path of the folder of plain files; raises UsageError if it can be none."""
+    if problem := path_problem(place):
+        raise UsageError(problem=f"The state store's folder is a wrong one: {problem}.")
     return place if "://" in place else str(base_dir.absolute() / place)
 
 

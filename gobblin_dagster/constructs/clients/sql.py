@@ -18,7 +18,7 @@ from gobblin_dagster.core.same_place import written_servers
 from gobblin_dagster.core.utils.cut_off import cut_off_when_stopped
 from gobblin_dagster.core.utils.in_time import interruptible
 from gobblin_dagster.core.utils.signals import raise_hidden_interrupt
-from gobblin_dagster.core.utils.url_text import cuts_password, is_address
+from gobblin_dagster.core.utils.url_text import cuts_password, is_address, path_problem
 
 MYSQL = ("mysql", "mariadb")
 """Backends with MySQL's protocol."""
@@ -72,6 +72,8 @@ def parse_url(text: str, base_dir: str) -> sa.URL:
     if url.drivername in MYSQL:
         return url.set(drivername=f"{url.drivername}+pymysql")
     if url.get_backend_name() == "sqlite":
+        if problem := path_problem(url.database or ""):
+            raise ValueError(f"the database's URL names a wrong file: {problem}")
         return url.set(database=str(Path(base_dir, url.database or "")))
     return url
 

@@ -10,14 +10,22 @@ _ONE_SLASH = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+):/(?!/)")
 
 
 def path_problem(text: str) -> str:
-    """Return why a text is no path or URL; empty if it may be one. With one slash, it would be a folder called `file:`.
+    """Return why a text is no path or URL; empty if it may be one.
+
+    With one slash, it would be a folder called `file:`; only shells make a home folder of `~`.
 
     Example:
         >>> path_problem("file:/lake")
         "'file:/lake' has one slash behind its scheme; write file:///lake"
         >>> path_problem("file:///lake"), path_problem("C:/lake"), path_problem("a/b:/c")
         ('', '', '')
+        >>> path_problem("~/lake")
+        "'~/lake' would be a folder named '~' in the project; write ${HOME}/lake, or ./~/lake if you mean it"
     """
+    if text == "~" or text.startswith("~/"):
+        shown = text[1:60]
+        meant = f"write ${{HOME}}{shown}, or ./~{shown} if you mean it"
+        return f"{text[:80]!r} would be a folder named '~' in the project; {meant}"
     if "\0" in text:
         return f"{text[:80]!r} has a character NUL, which no path has"
     match = _ONE_SLASH.match(text)

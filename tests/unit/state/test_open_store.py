@@ -69,6 +69,8 @@ def test_plain_files_are_opened_relative_to_the_base_folder(tmp_path: Path) -> N
         pytest.param("postgresql+asyncpg://host/db", "'postgresql\\+asyncpg'", id="another driver"),
         pytest.param("sqlite:", "cannot be read", id="sqlite without slashes"),
         pytest.param("sqlite:///", "names no file", id="sqlite without a file"),
+        pytest.param("sqlite:///~/state.db", r"write \$\{HOME\}/state.db", id="sqlite in a shell's home"),
+        pytest.param("files:~/state", r"write \$\{HOME\}/state", id="files in a shell's home"),
         pytest.param("sqlite:///:memory:", "names no file", id="sqlite in memory"),
         pytest.param("postgresql://host:port/db", "cannot be read", id="no number as port"),
     ],

@@ -45,3 +45,8 @@ def test_password_with_an_at_sign_is_refused_before_its_end_is_taken_for_a_host(
 def test_server_that_no_network_can_have_is_refused_before_anything_is_asked(host: str) -> None:
     with pytest.raises(ValueError, match="names no host and port that can be"):
         sql.parse_url(f"mysql://me:word@{host}/shop", "")
+
+
+def test_home_folder_of_shells_is_no_folder_of_a_database() -> None:
+    with pytest.raises(ValueError, match=r"write \$\{HOME\}/shop.db"):
+        sql.parse_url("sqlite:///~/shop.db", "")
