@@ -79,6 +79,16 @@ def test_of_two_jobs_that_replace_a_new_table_at_once_one_is_refused(
     assert query(url, "SELECT count(*) FROM numbers") == [(4,)]
 
 
+def test_rows_are_replaced_where_the_server_asks_for_safe_updates(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAREHOUSE_URL", f"{url}?init_command=SET+sql_safe_updates%3D1")
+    replace = {"type": "sql_table", "url_env": "WAREHOUSE_URL", "table": "numbers", "mode": "replace"}
+    for rows, left in ((4, 4), (6, 2)):
+        run(tmp_path, table_job(replace, {"c": {"rows": rows}}))
+        assert query(url, "SELECT count(*) FROM numbers") == [(left,)]
+
+
 def test_tables_that_are_one_for_the_server_are_refused(tmp_path: Path, folding_url: str) -> None:
     result = run(tmp_path, table_job(OWN, ORDERS))
     assert [(one.outcome, one.rows_read) for one in result.datasets] == [(DatasetOutcome.FAILED, 0)] * 2

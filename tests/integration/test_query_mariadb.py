@@ -313,6 +313,15 @@ def test_texts_arrive_whole_whatever_charset_the_url_asks_for(
     assert published(tmp_path).to_pylist() == [{"id": 1, "v": "a😀"}]
 
 
+def test_all_rows_are_read_from_a_server_that_limits_queries(
+    mariadb_server: MariadbServer, database: str, tmp_path: Path
+) -> None:
+    """The watermark moved beyond the rows that were left out. Servers may be set up so too."""
+    mariadb_server.execute("CREATE TABLE numbers AS SELECT seq AS id FROM seq_1_to_9", database=database)
+    url = f"{mariadb_server.url(database)}?init_command=SET+sql_select_limit%3D2"
+    assert run(tmp_path, url, tables=["numbers"])[f"{database}.numbers"].rows_read == 9
+
+
 def test_option_that_the_driver_does_not_know_is_named(mariadb_server: MariadbServer, database: str) -> None:
     with pytest.raises(SourceError, match=r"wrong option: .*'nope'"):
         list(source(f"{mariadb_server.url(database)}?nope=1").plan(CONTEXT))

@@ -109,6 +109,8 @@ def make_engine(url: sa.URL, shown: str, connect_args: Mapping[str, Any] | None 
         sa.event.listen(engine, "do_connect", _connect)
     sa.event.listen(engine, "connect", _end_when_stopped)
     sa.event.listen(engine, "handle_error", lambda context: raise_hidden_interrupt(context.original_exception))
+    if url.get_backend_name() in MYSQL:
+        sa.event.listen(engine, "connect", _without_row_limit)
     return engine
 
 
@@ -119,6 +121,13 @@ def _connect(dialect: sa.Dialect, _: object, unnamed: list[Any], named: dict[str
 def _end_when_stopped(connection: Any, _: object) -> None:
     if hasattr(found := getattr(connection, "_sock", connection), "fileno"):  # PyMySQL shows its socket in no other way
         cut_off_when_stopped(found)
+
+
+def _without_row_limit(connection: Any, _: object) -> None:
+    """Undo a limit on the rows of each query, which a server or `init_command` may set: the others are left out."""
+    cursor = connection.cursor()
+    cursor.execute("SET SESSION sql_select_limit = 18446744073709551615")  # the server's own value for no limit
+    cursor.close()
 
 
 def _libpq() -> dict[str, Any]:

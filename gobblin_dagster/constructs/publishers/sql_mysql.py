@@ -23,6 +23,8 @@ from gobblin_dagster.core.errors import StepRefusedError
 _SESSION = (
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION,"
     "NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO'",
+    # With it, the server deletes no rows for `replace`.
+    "SET SESSION sql_safe_updates = 0",
     # Columns of type TIMESTAMP take clock times in the session's zone; instants are sent in UTC.
     "SET SESSION time_zone = '+00:00'",
     # `sql_widen` looks for a column by its name in quotes.
