@@ -165,16 +165,24 @@ class AllowLists:
         if scheme in _DATABASES:
             return self._database_problem(bare, parts, base_dir, is_java=is_java)
         if scheme == "sqlite":
-            file, _, query = bare.partition(":///")[2].partition("?")
-            # sqlite:///file:/etc/x?uri=true opens /etc/x; the whole URL is below no root.
-            problem = self.path_problem(bare if file.lower().startswith("file:") else file or ".", base_dir)
-            return problem or self._parameters_problem(query, SQLITE, base_dir)
+            return self._sqlite_problem(bare, base_dir)
         problem = self.path_problem(bare, base_dir) if scheme in _FILES else ""
         if scheme in _AZURE and "." in host and not host.endswith(_AZURE_HOSTS):
             problem = problem or self.host_problem(host, port)
         if problem or scheme in _WITHOUT_HOST or (scheme == "hdfs" and not host):
             return problem
         return self.addresses_problem(parts.netloc) if "," in parts.netloc else self.host_problem(host, port)
+
+    def _sqlite_problem(self, url: str, base_dir: str) -> str:
+        """Check the file and the parameters of a URL of SQLite."""
+        server, _, rest = url.partition("://")[2].partition("/")
+        if server and self.is_limited:  # SQLAlchemy passes over an empty user in `sqlite://@/../x.db`
+            return "the URL of SQLite has more than a path, and `allow` of gobblin.yaml is set; write sqlite:///file.db"
+        file, _, query = rest.partition("?")
+        # SQLAlchemy decodes %2e since 2.1. sqlite:///file:/etc/x?uri=true opens /etc/x; the whole URL is below no root.
+        files = (url if one.lower().startswith("file:") else one or "." for one in (file, unquote(file)))
+        problem = next(filter(None, (self.path_problem(one, base_dir) for one in files)), "")
+        return problem or self._parameters_problem(query, SQLITE, base_dir)
 
     def _unknown_url_problem(self, url: str) -> str:
         start = _START.match(url)
@@ -375,7 +383,7 @@ def _place(path: str, base_dir: str) -> tuple[str, ...] | None:
     except ValueError:
         return None
     names = [part for part in path.partition("://")[2].partition("/")[2].split("/") if part]
-    if any(unquote(part) in (".", "..") for part in names):
+    if any(one in (".", "..") for part in names for one in unquote(part).split("/")):
         return None
     server = parts.netloc if scheme in _BUCKETS else f"{host}:{port or ''}"
     return ({"gcs": "gs"}.get(scheme, scheme), server, *names)

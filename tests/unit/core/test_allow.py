@@ -223,6 +223,31 @@ def test_file_of_sqlite_is_a_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:///data%2f..%2f..%2fx.db",
+        "sqlite:///data/%2e%2e/x.db",
+        "sqlite:///%2fetc/x.db",
+        "sqlite:///data/../../x.db%2f..%2fdata/x.db",
+        "sqlite://@/../x.db",
+        "sqlite://:@//etc/x.db",
+        "sqlite+pysqlite://:0/../x.db",
+        "sqlite:///data%2ffile:%2fx.db/%2e%2e/%2e%2e/%2e%2e/x.db",
+    ],
+)
+def test_file_of_sqlite_leads_out_by_no_encoding_and_no_empty_user(tmp_path: Path, url: str) -> None:
+    lists = AllowLists(paths=(str(tmp_path / "data"),))
+    assert lists.url_problem(url, str(tmp_path)) != ""
+    assert lists.url_problem("sqlite:///data/x%20y.db", str(tmp_path)) == ""
+
+
+def test_remote_paths_climb_by_no_encoded_slash() -> None:
+    lists = AllowLists(paths=("hdfs://node/landing",))
+    assert lists.path_problem("hdfs://node/landing/a%2f..%2f..%2fetc") != ""
+    assert lists.path_problem("hdfs://node/landing/a%2f..b") == ""
+
+
+@pytest.mark.parametrize(
     ("query", "is_allowed"),
     [
         ("sslmode=verify-full&sslrootcert=/ok/ca.pem", True),
