@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import pyarrow as pa
+from sqlalchemy.exc import DBAPIError
 
 from gobblin_dagster.constructs.publishers.changes import require_key, staged_changes
 from gobblin_dagster.constructs.publishers.iceberg_merge import WRITER, has_whole_history, is_first, merge, noted_writer
@@ -37,6 +38,8 @@ from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.core.utils.parallel import in_parallel
+from gobblin_dagster.core.utils.text import first_line
+from gobblin_dagster.database.engine import folder_hint
 
 _LOGIN = re.compile(r"//[^/@]*@")
 _OF_SQL = ("sqlite", "postgresql")
@@ -445,11 +448,14 @@ def _time(snapshot: Any) -> datetime:
 
 
 def _failed(table: str, dataset_urn: str, error: Exception) -> StorageError:
-    # The text of the catalog's error may contain its URL with a password, so only its type and number are shown.
+    # The text of the catalog's error may contain its URL with a password, or a statement with values, so only its type
+    # and number are shown, and what the driver of a database says.
     said = f": {os.strerror(error.errno)}" if isinstance(error, OSError) and error.errno else ""
     if type(error) is OSError and not said:  # Arrow's, of a file; requests and others raise classes of their own
         reason = _LOGIN.sub("//", hidden(str(error)).partition("\n")[0])
         said = f": {reason[:_MOST_SAID].rstrip('.')}"
+    if isinstance(error, DBAPIError) and error.orig is not None:
+        said = f": {_LOGIN.sub('//', hidden(first_line(error.orig))).rstrip('.')}{folder_hint(error)}"
     place = _place_of(error)
     remedy = "; if it is damaged or gone, bring it back from a copy of the table" if place else ""
     return StorageError(
