@@ -181,7 +181,7 @@ class HttpClient:
         self._session = requests.Session()
         secret = from_environment(options.headers_env, "header")
         self._session.headers.update({"Accept": "application/json", **options.headers, **secret})
-        self._session.auth = _as_it_is
+        self._session.auth = as_it_is
         self._client = {}
         if options.oauth is not None:
             names = {"client_id": options.oauth.client_id_env, "client_secret": options.oauth.client_secret_env}
@@ -366,7 +366,7 @@ def _text(response: Any) -> str | bytes:
     return content if charset.startswith("utf") else content.decode(charset)  # `json` finds out which UTF it is
 
 
-def _as_it_is(request: Any) -> Any:
+def as_it_is(request: Any) -> Any:
     """Return the request unchanged: without this, requests would send user and password from ~/.netrc."""
     return request
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from gobblin_dagster.constructs.clients.http import as_it_is
 from gobblin_dagster.constructs.decoders.base import AvroDecoding, DecodeError
 from gobblin_dagster.constructs.types.avro import TOO_DEEP, arrow_type_of_avro, uuids_as_texts
 from gobblin_dagster.core.constructs import ConstructContext
@@ -21,6 +22,8 @@ from gobblin_dagster.core.utils.regular_file import read_regular_text
 
 _REGISTRY_S = 30
 _HEADER_BYTES = 5
+_FAULTS = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+"""What fastavro raises for JSON that is no schema, beside an error of its own."""
 _NO_SUCH_SCHEMA = 40403
 """Error code of registries for an unknown schema id; a 404 without it does not come from a registry."""
 
@@ -44,7 +47,7 @@ class AvroDecoder:
         try:
             self._reader = parse_schema(uuids_as_texts(reader), named)
             self.type = arrow_type_of_avro(self._reader, named)
-        except (SchemaParseException, ValueError, RecursionError) as error:
+        except (SchemaParseException, *_FAULTS) as error:
             raise UsageError(
                 problem=f"The Avro schema cannot become columns: {_said(error)}.", hint="Correct it, or read bytes."
             ) from error
@@ -106,7 +109,7 @@ class AvroDecoder:
 
         try:
             return self._parse(uuids_as_texts(schema))
-        except (SchemaParseException, ValueError, RecursionError) as error:
+        except (SchemaParseException, *_FAULTS) as error:
             # The messages are not to blame: with `on_undecodable: null`, all messages of this schema would become null.
             raise UsageError(
                 problem=f"Schema {number} of the registry cannot be used: {_said(error)}.",
@@ -115,6 +118,10 @@ class AvroDecoder:
 
 
 def _said(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"a type in it lacks {error}"
+    if isinstance(error, TypeError | IndexError | AttributeError):
+        return f"it is none ({error})"
     return TOO_DEEP if isinstance(error, RecursionError) else str(error)
 
 
@@ -151,7 +158,10 @@ class _HttpRegistry:
     def _schema(self, path: str, absent: int | None = None) -> Any:
         """Return the schema at a path; None if the registry answers with the error code `absent`."""
         try:
-            answer = self._requests.get(self._url + path, auth=self._auth, timeout=_REGISTRY_S)
+            # A redirect could lead to a server that the project does not allow.
+            answer = self._requests.get(
+                self._url + path, auth=self._auth or as_it_is, timeout=_REGISTRY_S, allow_redirects=False
+            )
         except self._requests.RequestException as error:
             raise TransientError(
                 problem=f"The schema registry {self._url} does not answer: {type(error).__name__}."
@@ -161,11 +171,21 @@ class _HttpRegistry:
         if answer.status_code == 404 and absent is not None and _error_code(answer) == absent:
             return None
         if answer.status_code != 200:
-            raise UsageError(problem=f"The schema registry {self._url}{path} answers {answer.status_code}.")
-        body = answer.json()
-        if body.get("schemaType", "AVRO") != "AVRO":
-            raise UsageError(problem=f"{self._url}{path} is a schema of {body['schemaType']}, not of Avro.")
-        return parse_json(body["schema"])
+            redirects = ", a redirect; put the new address into `registry`" if answer.is_redirect else ""
+            raise UsageError(problem=f"The schema registry {self._url}{path} answers {answer.status_code}{redirects}.")
+        try:
+            body = parse_json(answer.content)
+            schema = parse_json(body["schema"])
+            kind = body.get("schemaType", "AVRO")
+        except (ValueError, TypeError, KeyError) as error:
+            # A page of a proxy, for example. No message is to blame: with `on_undecodable: null`, all would be null.
+            raise UsageError(
+                problem=f"{self._url}{path} answers no schema ({type(error).__name__}).",
+                hint="Check what answers there: it is no schema registry, or its answer was changed on the way.",
+            ) from error
+        if kind != "AVRO":
+            raise UsageError(problem=f"{self._url}{path} is a schema of {kind}, not of Avro.")
+        return schema
 
 
 def _error_code(answer: Any) -> Any:

@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -339,6 +343,75 @@ def test_bad_schema_file_is_named(tmp_path: Path, text: str | None, said: str) -
 def test_avro_without_any_schema_is_refused() -> None:
     with pytest.raises(ValidationError, match="schema_file"):
         AvroDecoding(type="avro")
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [({"type": "array"}, "lacks 'items'"), ({"type": "enum", "name": "e"}, "lacks 'symbols'"), (5, "it is none")],
+)
+def test_json_that_is_no_schema_is_a_fault_of_the_schema_and_of_no_message(schema: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=rf"Schema 1 of the registry cannot be used: .*{said}"):
+        AvroDecoder(USER_1, lambda _: schema).decode([b"\0\0\0\0\1\2"])
+    with pytest.raises(UsageError, match=rf"The Avro schema cannot become columns: .*{said}"):
+        AvroDecoder(schema, None)
+
+
+@contextmanager
+def answering(status: int, body: bytes, location: str = "") -> Iterator[tuple[str, list[str | None]]]:
+    """Give one answer to all requests; yield the URL, and the authorization of each request."""
+    asked: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers["Authorization"])
+            self.send_response(status)
+            self.send_header("Location", location)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Stay silent."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"<html>Sign in</html>", b"", b"[1]", b"{}", b'{"schema": null}', b'{"schema": "{"}', b'"schema"', b"\xff"],
+    ids=["page", "nothing", "list", "empty", "null", "cut", "text", "no UTF-8"],
+)
+def test_answer_that_is_no_schema_is_no_fault_of_a_message(tmp_path: Path, body: bytes) -> None:
+    (tmp_path / "user.avsc").write_text(json.dumps(USER_1))
+    with answering(200, body) as (url, _):
+        decoder = AvroDecoder.open(
+            AvroDecoding(type="avro", registry=url, schema_file="user.avsc"), "users-value", context(tmp_path)
+        )
+        with pytest.raises(UsageError, match="/schemas/ids/1 answers no schema"):
+            decoder.decode([b"\0\0\0\0\1\2"])
+        with pytest.raises(UsageError, match="/subjects/users-value/versions/latest answers no schema"):
+            AvroDecoder.open(AvroDecoding(type="avro", registry=url), "users-value", context(tmp_path))
+
+
+def test_registry_leads_to_no_other_server_and_gets_no_password_that_it_was_not_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login lake password open-sesame\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    with answering(200, json.dumps({"schema": json.dumps(USER_1)}).encode()) as (elsewhere, asked_there):
+        with (
+            answering(302, b"", elsewhere) as (url, asked),
+            pytest.raises(UsageError, match="answers 302, a redirect; put the new address into `registry`"),
+        ):
+            AvroDecoder.open(AvroDecoding(type="avro", registry=url), "users-value", context(tmp_path))
+        assert (asked, asked_there) == ([None], [])
 
 
 def test_password_in_the_url_of_a_registry_is_refused() -> None:
