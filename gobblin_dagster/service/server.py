@@ -28,6 +28,7 @@ from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.core.clock import Clock, SystemClock
 from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError, StorageError, TransientError
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.utils.cut_off import cut_off_all
 from gobblin_dagster.database.engine import parse_url
 from gobblin_dagster.service.api.app import Health, Resource, RestApp
 from gobblin_dagster.service.api.dagster_pages import DagsterPages
@@ -348,6 +349,7 @@ class CoreServices:
                 self.executor.kill()
                 if self.provisioner is not None:
                     self.provisioner.kill()
+                cut_off_all()  # threads may wait for a database that does not answer
 
         signal.signal(signal.SIGTERM, end)
         signal.signal(signal.SIGINT, end)

@@ -26,6 +26,7 @@ from gobblin_dagster import __version__
 from gobblin_dagster.core.clock import Clock, SystemClock
 from gobblin_dagster.core.errors import GobblinDagsterError, UsageError
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.utils.cut_off import cut_off_all
 from gobblin_dagster.database.engine import parse_url
 from gobblin_dagster.service.executors.announcements import STATE
 from gobblin_dagster.service.executors.kafka import KafkaLink
@@ -183,6 +184,7 @@ class WorkerNode:
             log.info("signal %d: %s", number, "ending" if len(signals) == 1 else "ending at once")
             if len(signals) > 1:
                 self.monitor.kill()
+                cut_off_all()  # threads may wait for a database that does not answer
 
         signal.signal(signal.SIGTERM, end)
         signal.signal(signal.SIGINT, end)

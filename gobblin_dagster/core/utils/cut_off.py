@@ -8,7 +8,7 @@ import threading
 import time
 from contextlib import suppress
 from typing import Protocol
-from weakref import WeakSet
+from weakref import ref
 
 
 def cut_off(descriptor: int) -> None:
@@ -26,7 +26,7 @@ class Connected(Protocol):
 
 RECORD_S = 5.0
 """Seconds in which a command that was stopped may record how it ended, in a database that may not answer."""
-_WAITED_ON: WeakSet[Connected] = WeakSet()
+_WAITED_ON: set[ref[Connected]] = set()
 _STOPPED_AT: list[float] = []
 
 
@@ -37,7 +37,7 @@ def cut_off_when_stopped(connection: Connected) -> None:
     """
     if _STOPPED_AT:
         raise KeyboardInterrupt
-    _WAITED_ON.add(connection)
+    _WAITED_ON.add(ref(connection, _WAITED_ON.discard))
 
 
 def cut_off_after_records(connection: Connected) -> None:
@@ -46,7 +46,7 @@ def cut_off_after_records(connection: Connected) -> None:
         timer = threading.Timer(left_s, _cut_off_now, [connection])
         timer.daemon = True
         timer.start()
-    _WAITED_ON.add(connection)
+    _WAITED_ON.add(ref(connection, _WAITED_ON.discard))
 
 
 def time_for_records() -> float | None:
@@ -62,10 +62,14 @@ def was_cut_off() -> bool:
 
 
 def cut_off_all() -> None:
-    """End the connections that are open, whoever waits on them: a library in C would not notice Ctrl-C before."""
+    """End the connections that are open, whoever waits on them: a library in C would not notice Ctrl-C before.
+
+    Handlers of signals may call it: it takes no lock.
+    """
     _STOPPED_AT.append(time.monotonic())
-    for connection in [*_WAITED_ON]:
-        _cut_off_now(connection)
+    for found in [*_WAITED_ON]:
+        if (connection := found()) is not None:
+            _cut_off_now(connection)
 
 
 def _cut_off_now(connection: Connected) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -14,6 +18,7 @@ from gobblin_dagster import __version__
 from gobblin_dagster.core.allow import AllowLists
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.utils.cut_off import cut_off_when_stopped, was_cut_off
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.service import server
 from gobblin_dagster.service.executors import dispatcher
@@ -129,6 +134,33 @@ def test_worker_runs_what_its_own_project_allows_and_refuses_the_rest(core: Core
         assert list(store.load_dataset_states(good.job.name)) == ["a"], "the worker's own state store has the watermark"
     with core.store.read() as transaction:
         assert load_nodes(transaction, "east") == [], "it ended"
+
+
+def test_second_signal_ends_what_waits_for_a_database(
+    core: CoreServices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = socket.socketpair()
+    answer = threading.Timer(5, theirs.send, [b"x"])
+    said: list[bytes] = []
+
+    def stop() -> None:
+        threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGTERM]).start()
+        said.append(ours.recv(1))
+
+    former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    with ours, theirs, worker(core, tmp_path / "east") as node, monkeypatch.context() as patch:
+        cut_off_when_stopped(ours)
+        patch.setattr(node, "start", lambda: None)
+        patch.setattr(node, "stop", stop)
+        answer.start()
+        try:
+            node.run(lambda: os.kill(os.getpid(), signal.SIGINT))
+        finally:
+            answer.cancel()
+            for number, handler in former.items():
+                signal.signal(number, handler)
+    assert was_cut_off()
+    assert said == [b""], "the connection has ended"
 
 
 def test_worker_leaves_a_job_that_names_a_module_which_its_project_does_not_allow(
