@@ -140,7 +140,7 @@ def test_role_that_may_not_change_the_ledger_of_an_earlier_version_loads_rows(
 
 @pytest.mark.parametrize("is_empty", [True, False], ids=["empty", "with_its_rows"])
 def test_table_that_was_made_again_by_hand_and_is_empty_lacks_its_commits(
-    tmp_path: Path, url: str, is_empty: bool
+    tmp_path: Path, url: str, is_empty: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     each = {**APPEND, "table": "of_{dataset}"}
     run(tmp_path, table_job(each, {"c": {"rows": 2}, "d": {"rows": 2}}))
@@ -154,6 +154,7 @@ def test_table_that_was_made_again_by_hand_and_is_empty_lacks_its_commits(
     assert ("lacks commit" in said) is is_empty, said
     assert not outcomes["d"].failures
     assert query(url, "SELECT count(*) FROM of_c") == [(0 if is_empty else 5,)]
+    assert ("table of_c is not the one that rows were loaded into" in caplog.text) is not is_empty
 
 
 def test_database_that_was_restored_from_a_dump_is_no_table_made_again(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 from gobblin_dagster.core.errors import StepRefusedError
 from gobblin_dagster.core.utils.text import lower_ascii
 
+log = logging.getLogger(__name__)
 _RELATIVES = sa.text(
     "SELECT concat_ws('.', nspname, relname), relkind, relpersistence, place FROM (SELECT to_regclass(concat_ws('.', "
     "quote_ident(CAST(:schema AS text)), quote_ident(:name))) AS wanted) AS it "
@@ -77,7 +79,7 @@ def identities(connection: sa.Connection, ledger: sa.Table, tables: Sequence[str
 
 
 def made_again(connection: sa.Connection, ledger: sa.Table, noted: Iterable[tuple[str, str | None]]) -> set[str]:
-    """Return tables that are others than their ledger noted, and empty.
+    """Return tables that are others than their ledger noted, and empty; of those that are not, the log says so.
 
     Args:
         connection: to the database.
@@ -93,7 +95,14 @@ def made_again(connection: sa.Connection, ledger: sa.Table, noted: Iterable[tupl
         for (table, then), found in zip(before, now, strict=True)
         if found and found != then and found.partition("/")[0] == then.partition("/")[0]
     }
-    return {table for table in others if not _has_rows(connection, table)}
+    empty = {table for table in others if not _has_rows(connection, table)}
+    for table in sorted(others - empty):
+        log.warning(
+            "table %s is not the one that rows were loaded into: that one was dropped or renamed. This one has rows: "
+            "whether those of all commits are among them is not known.",
+            table,
+        )
+    return empty
 
 
 def _has_rows(connection: sa.Connection, table: str) -> bool:
