@@ -48,7 +48,7 @@ class CsvTextConverter(EachRowConverter):
         """Character around values that contain the delimiter; it is doubled inside them. null: there is none, and each
         `"` is text, as with Gobblin's class."""
         nulls: tuple[str, ...] = ("",)
-        """Values that mean null. (In Gobblin: `""`, and `null` in small or capital letters.)"""
+        """Values that mean null, in quotes too. (In Gobblin: `""`, and `null` in small or capital letters.)"""
         short: bool = False
         """Whether a row may have too few values; the missing ones are null."""
         long: bool = False

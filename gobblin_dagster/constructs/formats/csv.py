@@ -104,7 +104,7 @@ class CsvOptions(CsvDialect):
     """Other options of the ones above for the datasets whose urn matches a glob, e.g. `{"germany/*": {delimiter: ";",
     decimal_point: ","}}`; of several globs that match, later ones win."""
     null_values: tuple[str, ...] = ("",)
-    """Texts that mean null; in quotes they are texts, unless `quoted_nulls` is set."""
+    """Texts that mean null; in quotes they are texts, unless `quoted_nulls` is set. None may hold the `escape`."""
     quoted_nulls: bool = False
     """Whether quoted `null_values` mean null too, for programs that quote everything, as R does."""
     columns: Mapping[str, TypeName] = Field(default_factory=dict)
@@ -125,6 +125,14 @@ class CsvOptions(CsvDialect):
         declared = [*self.columns, *(name for columns in self.dataset_columns.values() for name in columns)]
         if self.include and (unread := [name for name in declared if name not in self.include]):
             raise ValueError(f"`columns` declares {', '.join(unread)}, which `include` leaves out")
+        # Arrow takes escapes away before it compares: \N would be the text N, and \\N, which is the text \N, be null.
+        dialects: list[CsvDialect] = [self, *self.dialects.values()]
+        for escape in filter(None, (one.escape for one in dialects)):
+            if escaped := [null for null in self.null_values if escape in null]:
+                raise ValueError(
+                    f"`null_values` has {escaped[0]!r} with the `escape` {escape!r}, which is taken away before values "
+                    f"are compared: it would be read as {escaped[0].replace(escape, '')!r}; leave `escape` out"
+                )
         return self
 
     def of_dataset(self, dataset_urn: str) -> CsvOptions:

@@ -11,8 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pydantic import ValidationError
 
 from gobblin_dagster.constructs.formats.base import InputFile
+from gobblin_dagster.constructs.formats.csv import CsvOptions
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.errors import ExtractError, InvalidSpecError
 from tests.unit.constructs.formats.reading import extractor, put, read
@@ -177,6 +179,17 @@ def test_quoted_nulls_are_texts_unless_asked_for(tmp_path: Path) -> None:
     assert table.select(["a", "n"]).to_pylist() == [
         {"a": None, "n": 1}, {"a": None, "n": None}, {"a": None, "n": None}, {"a": "x", "n": None}
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", [{"escape": "\\"}, {"dialects": {"shop/*": {"escape": "\\"}}}], ids=["all", "some"])
+def test_null_with_the_escape_is_refused_because_values_lose_theirs_before(
+    tmp_path: Path, dialect: dict[str, Any]
+) -> None:
+    with pytest.raises(ValidationError, match=r"`null_values` has .* would be read as 'N'; leave `escape` out"):
+        CsvOptions.model_validate({"null_values": ["", "\\N"], **dialect})
+    put(tmp_path, day_csv=b"a,b\n1,\\N\n2,\\\\N\n3,N\n")
+    table = read_csv(tmp_path, "day.csv", null_values=["\\N"])
+    assert table.column("b").to_pylist() == [None, r"\\N", "N"]
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"\r"])
