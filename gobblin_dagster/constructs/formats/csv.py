@@ -91,9 +91,15 @@ class CsvDialect(SpecModel):
         return Spelling(self.decimal_point, self.date_format)
 
     @model_validator(mode="after")
-    def _has_names(self) -> Self:
+    def _is_one(self) -> Self:
         if self.header == bool(self.column_names):
             raise ValueError("expected either a header or `column_names` (with `header: false`)")
+        signs = [one for one in (self.delimiter, self.quote, self.escape) if one is not None]
+        if len({*signs}) < len(signs) or {*signs} & {"\n", "\r"}:
+            raise ValueError(
+                "`delimiter`, `quote` and `escape` must be different characters, and no line breaks; a quote that is "
+                "doubled inside of a value needs no `escape`"
+            )
         return self
 
 

@@ -181,6 +181,16 @@ def test_quoted_nulls_are_texts_unless_asked_for(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "signs", [{"escape": '"'}, {"delimiter": "\\", "escape": "\\"}, {"quote": ","}, {"delimiter": "\n"}]
+)
+def test_signs_that_are_equal_or_end_lines_are_refused(signs: dict[str, str]) -> None:
+    with pytest.raises(ValidationError, match="must be different characters, and no line breaks"):
+        CsvOptions.model_validate(signs)
+    with pytest.raises(ValidationError, match="must be different characters, and no line breaks"):
+        CsvOptions.model_validate({"dialects": {"a": signs}})
+
+
 @pytest.mark.parametrize("dialect", [{"escape": "\\"}, {"dialects": {"shop/*": {"escape": "\\"}}}], ids=["all", "some"])
 def test_null_with_the_escape_is_refused_because_values_lose_theirs_before(
     tmp_path: Path, dialect: dict[str, Any]
