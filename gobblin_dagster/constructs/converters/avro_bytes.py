@@ -16,7 +16,6 @@ from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.utils.json_text import parse_json
-from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.core.utils.regular_file import read_regular_text
 from gobblin_dagster.spec.job import SpecModel
 
@@ -59,7 +58,7 @@ class AvroBytesConverter(EachRowConverter):
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._options = options
         self._context = context
-        self._decoder = _decoder(_schema(options, context))
+        self._decoder = AvroDecoder(_schema(options, context), None)
         if not pa.types.is_struct(self._decoder.type):
             raise UsageError(problem=f"{_NAME}: expected the schema of a record, got one of {self._decoder.type}.")
         self._fields = [self._decoder.type.field(at) for at in range(self._decoder.type.num_fields)]
@@ -92,12 +91,3 @@ def _schema(options: AvroBytesConverter.Options, context: ConstructContext) -> A
         return parse_json(read_regular_text(path))
     except (OSError, ValueError) as error:
         raise UsageError(problem=f"{_NAME} cannot read the Avro schema {options.schema_file}: {error}.") from error
-
-
-def _decoder(schema: Any) -> AvroDecoder:
-    with optional_package("fastavro"):
-        from fastavro.schema import SchemaParseException, UnknownType  # noqa: PLC0415  # optional package
-    try:
-        return AvroDecoder(schema, None)
-    except (SchemaParseException, UnknownType, KeyError) as error:
-        raise UsageError(problem=f"{_NAME}: no Avro schema: {type(error).__name__}: {error}.") from error
