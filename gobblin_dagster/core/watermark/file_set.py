@@ -74,7 +74,7 @@ class FileVersion(NamedTuple):
 
 
 UNREAD = FileVersion(0)
-_LAST_SECOND = 253_402_300_799
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +223,17 @@ class FileSetSummary(Watermark):
         return str(TimestampWatermark(self.before)) + (f" and {files}" if self.count else "")
 
 
+def time_of_change(micros: int) -> datetime:
+    """Return a file's time of change, in whole seconds and within the years 1 to 9999: file systems allow any time.
+
+    Args:
+        micros: microseconds since the epoch.
+    """
+    return datetime.fromtimestamp(min(max(micros // 1_000_000, _FIRST_SECOND), _LAST_SECOND), UTC)
+
+
 def _instant(micros: int) -> str:
-    # A file system allows any time of change; Python's dates end with the year 9999.
-    return f"{datetime.fromtimestamp(min(micros // 1_000_000, _LAST_SECOND), UTC):%Y-%m-%d %H:%M:%SZ}"
+    return f"{time_of_change(micros):%Y-%m-%d %H:%M:%SZ}"
 
 
 for _cls in (FileSetWatermark, FileSetSummary):

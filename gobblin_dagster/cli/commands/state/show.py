@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing, suppress
-from datetime import UTC, datetime
 from typing import Any
 
 import typer
@@ -21,13 +20,10 @@ from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.ids import is_of_person
 from gobblin_dagster.core.startpoint import ALL_JOBS, Startpoint
 from gobblin_dagster.core.utils.text import count
-from gobblin_dagster.core.watermark.file_set import LINE, FileSetWatermark
+from gobblin_dagster.core.watermark.file_set import LINE, FileSetWatermark, time_of_change
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.state.lookup import find_named
 from gobblin_dagster.state.store import StateStore
-
-_LAST_SECOND = 253_402_300_799
-"""Year 9999, in seconds: file systems accept any modification time."""
 
 
 def show(
@@ -114,7 +110,7 @@ def _input_files(state: DatasetState) -> list[dict[str, Any]] | None:
         {
             "file": name,
             "bytes": version.size_bytes,
-            "modified_at": datetime.fromtimestamp(min(version.modified_us // 1_000_000, _LAST_SECOND), UTC),
+            "modified_at": time_of_change(version.modified_us),
             "checksum": version.checksum or None,
             "times_read": version.contents,
         }

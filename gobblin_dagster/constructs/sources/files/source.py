@@ -61,6 +61,7 @@ __all__ = ["FilesOptions", "FilesSource"]
 
 _MORE_AFTER_FAILURE = 16
 """How many times the usual sample is looked at if the last runs of a dataset failed, perhaps for an inferred type."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AHEAD = timedelta(days=1)
 """Files dated further ahead than this wait: more than any time zone differs, less than a mistyped year."""
 
@@ -231,7 +232,7 @@ class FilesSource:
         """Return True if a file's date has ended (by date), or if its last change was (else), before an instant."""
         if self._options.order is NewFiles.DATE:
             return self._options.pattern.is_over(file.start, instant)
-        return datetime.fromtimestamp(file.modified_us / 1e6, UTC) < instant
+        return file.modified_us < (instant - _EPOCH) // timedelta(microseconds=1)  # no date has any time of change
 
     def _limits(self) -> Limits:
         options = self._options

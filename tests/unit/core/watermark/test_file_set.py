@@ -146,6 +146,8 @@ def test_set_is_shown_by_count_and_newest_change() -> None:
     assert str(FileSetWatermark({"a": FileVersion(1, 2, micros), "b": UNREAD})) == (
         "1 file, newest of 2013-11-21 02:13:20Z"
     )
+    for micros, shown in ((-(2**40) * 10**6, "-01-01 00:00:00Z"), (2**60, "9999-12-31 23:59:59Z")):
+        assert str(FileSetWatermark({"a": FileVersion(1, 2, micros)})).endswith(shown)
     assert str(FileSetWatermark({})) == "0 files"
     assert str(FileSetWatermark({}, DAY)) == "2013-01-02"
     assert str(EMPTY) == ""

@@ -120,6 +120,18 @@ def test_run_begins_where_the_startpoint_says(
     assert days(tmp_path, spec) == sorted([*before, *read, 6])
 
 
+def test_time_of_change_that_no_date_has_is_compared_with_a_startpoint(tmp_path: Path) -> None:
+    for day, seconds in ((1, -(2**40)), (2, 2**38)):
+        add(tmp_path, day)
+        os.utime(tmp_path / "data/a" / f"2013-01-{day:02}.csv", (seconds, seconds))
+        if (tmp_path / "data/a" / f"2013-01-{day:02}.csv").stat().st_mtime != seconds:
+            pytest.skip("this file system keeps no such time")
+    spec = job("modified")
+    wish(tmp_path, spec, Timestamp(NOON))
+    assert run(tmp_path, spec).exit_code == 0
+    assert days(tmp_path, spec) == [2]
+
+
 def test_upcoming_is_behind_all_files_whatever_a_run_may_take(tmp_path: Path) -> None:
     for day in range(1, 6):
         add(tmp_path, day)
