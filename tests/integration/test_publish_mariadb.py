@@ -21,7 +21,7 @@ from gobblin_dagster.engine.run.recovery import recover_job
 from gobblin_dagster.spec.job import JobSpec
 from tests.services.mariadb import MariadbServer, mariadb_binary, running_mariadb
 from tests.unit.constructs.publishers.table_jobs import check_turns, table_job
-from tests.unit.engine.jobs import by_urn, project, run
+from tests.unit.engine.jobs import by_urn, job_spec, project, run
 
 pytestmark = pytest.mark.mariadb
 ORDERS = {"Orders": {"rows": 2}, "orders": {"rows": 3}}
@@ -149,10 +149,29 @@ def test_ledger_tells_datasets_apart_that_the_server_takes_for_equal_texts(
     assert query(url, "SELECT count(*) FROM all_of_them") == [(5,)]
 
 
-def test_columns_that_the_server_takes_for_one_are_refused(tmp_path: Path, url: str) -> None:
-    rename = {"type": "rename", "columns": {"value": "ID"}}
-    result = run(tmp_path, table_job({**OWN, "table": "some"}, {"c": {"rows": 2}}, converters=[rename]))
-    assert "columns 'id' and 'ID' differ in case only" in result.datasets[0].failures[0].message
+@pytest.mark.parametrize("is_old", [False, True], ids=["new_ledger", "old_ledger"])
+def test_branches_that_differ_in_case_are_two(
+    mariadb_server: MariadbServer, tmp_path: Path, url: str, is_old: bool
+) -> None:
+    """The second one counted as loaded, and its rows were nowhere."""
+    database = url.rpartition("/")[2]
+    earlier = "ALTER TABLE gobblin_commits MODIFY branch varchar(64) CHARACTER SET utf8mb4 NOT NULL"
+    if is_old:
+        run(tmp_path, table_job({**OWN, "table": "first"}, {"c": {"rows": 1}}, job="first"))
+        mariadb_server.execute(earlier, database=database)
+    branches = [
+        {"name": name, "path": f"{number}/{{dataset}}", "publisher": {**OWN, "table": f"of_{number}"}}
+        for number, name in enumerate("bB")
+    ]
+    job = job_spec({"c": {"rows": 3}}, fork={"branches": branches})
+    (done,) = run(tmp_path, job).datasets
+    if is_old:
+        assert "Duplicate entry" in done.failures[0].message
+        mariadb_server.execute(f"{earlier.removesuffix('NOT NULL')} COLLATE utf8mb4_bin NOT NULL", database=database)
+        opened = project(tmp_path, job)
+        with closing(opened.open_store()) as store:
+            recover_job(JobContext.of(opened, job, store))
+    assert query(url, "SELECT (SELECT count(*) FROM of_0), (SELECT count(*) FROM of_1)") == [(3, 3)]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from contextlib import suppress
 from datetime import datetime
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError
 
 from gobblin_dagster.constructs.clients.sql import MYSQL
@@ -26,6 +27,8 @@ _WAIT_S = 60
 """How long MySQL and MariaDB let a load wait for another one of the same table; the step is tried again then."""
 
 
+_EXACT_NAME = sa.String(64).with_variant(mysql.VARCHAR(64, charset="utf8mb4", collation="utf8mb4_bin"), *MYSQL)
+"""Branches `b` and `B` are two. In ledgers of earlier versions MySQL and MariaDB take them for one."""
 OPTIONAL = "is_optional"
 """Key of `Column.info`: loads go on where nobody may add the column."""
 
@@ -38,7 +41,7 @@ def ledger_table(schema: str | None = None, *, backend: str = "") -> sa.Table:
         LEDGER,
         sa.MetaData(),
         sa.Column("commit_id", sa.String(64), primary_key=True),
-        sa.Column("branch", sa.String(64), primary_key=True),
+        sa.Column("branch", _EXACT_NAME, primary_key=True),
         sa.Column("job", sa.String(64), nullable=False),
         sa.Column("dataset_urn", sa.Text, nullable=False),
         sa.Column("table_name", sa.Text, nullable=False),

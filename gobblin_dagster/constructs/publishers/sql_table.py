@@ -39,6 +39,7 @@ from gobblin_dagster.constructs.publishers.sql_mysql import (
     require_transactions,
 )
 from gobblin_dagster.constructs.publishers.sql_names import (
+    exact,
     full_names,
     possible_table_fold,
     table_fold,
@@ -410,7 +411,7 @@ class LoadSqlTableStep:
             return {}
         columns = self._ledger.c
         query = sa.select(columns.table_name, columns.table_id if _has_ids(self._ledger, known) else sa.null()).where(
-            columns.commit_id == self.commit.commit_id, columns.branch == self.commit.branch
+            columns.commit_id == self.commit.commit_id, exact(connection, columns.branch) == self.commit.branch
         )
         return {str(table): table_id for table, table_id in connection.execute(query)}
 
