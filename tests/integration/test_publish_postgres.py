@@ -401,6 +401,15 @@ def test_keys_that_the_table_takes_for_equal_are_one_and_its_types_take_texts(tm
         assert query(url, 'SELECT lower(name), mood, doc, "50%" FROM numbers') == [("a", "sad", {}, rows - 1)]
 
 
+def test_key_that_only_a_deferrable_constraint_keeps_unique_waits_for_a_person(tmp_path: Path, url: str) -> None:
+    """It was tried again by each run."""
+    execute(url, "CREATE TABLE numbers (id bigint UNIQUE DEFERRABLE, dataset text, value text)")
+    upsert = APPEND | {"mode": "upsert", "key": ["id"]}
+    (late,) = run(tmp_path, table_job(upsert, {"c": {"rows": 2}})).datasets
+    assert "does not support deferrable unique constraints" in late.failures[0].message
+    assert late.failures[0].code == "quarantined"
+
+
 def test_rows_of_tables_that_inherit_from_one_that_is_replaced_stay(tmp_path: Path, url: str) -> None:
     execute(
         url,

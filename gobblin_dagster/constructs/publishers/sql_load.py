@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
+from sqlalchemy.exc import DBAPIError
 
 from gobblin_dagster.constructs.clients.sql import MYSQL
 from gobblin_dagster.constructs.publishers.merge_rule import is_older
@@ -20,6 +21,7 @@ from gobblin_dagster.constructs.types.arrow import is_binary, is_text
 from gobblin_dagster.core.errors import StepRefusedError
 from gobblin_dagster.core.utils.text import lower_ascii
 
+_WRONG_STATE = "55000"
 _ROW = "gobblin_row"
 """Column of the temporary table with the order of rows."""
 
@@ -134,6 +136,11 @@ def _make_staged(connection: sa.Connection, table: sa.Table, staged: sa.Table) -
         f"CREATE TEMPORARY TABLE {preparer.format_table(staged)} AS "  # noqa: S608  # names are quoted
         f"SELECT {names}, CAST(0 AS bigint) AS {_ROW} FROM {preparer.format_table(table)} WITH NO DATA"
     )
+
+
+def refuses_key(error: DBAPIError) -> bool:
+    """Tell whether PostgreSQL takes no rows by key: only a constraint that is deferrable keeps it unique."""
+    return getattr(error.orig, "pgcode", None) == _WRONG_STATE
 
 
 def _problem_of_key(connection: sa.Connection, table: sa.Table, key: Sequence[str]) -> str:

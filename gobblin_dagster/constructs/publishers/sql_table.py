@@ -31,7 +31,13 @@ from gobblin_dagster.constructs.publishers.sql_ledger import (
     other_writers,
     wait_for_turn,
 )
-from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows, unfit_for_upsert
+from gobblin_dagster.constructs.publishers.sql_load import (
+    column_type,
+    load_rows,
+    merge_rows,
+    refuses_key,
+    unfit_for_upsert,
+)
 from gobblin_dagster.constructs.publishers.sql_mysql import (
     TABLE_OPTIONS,
     prepare,
@@ -497,7 +503,7 @@ class _Database:
             with self._engine().connect() as connection:
                 yield connection
         except (OperationalError, InterfaceError) as error:
-            if refuses_rows(error, self.backend) or lacks_right(error, self.backend):
+            if refuses_rows(error, self.backend) or refuses_key(error) or lacks_right(error, self.backend):
                 raise StepRefusedError(step=doing, problem=self._refusal(error)) from None
             if is_wait_over(error):
                 raise self._held(error, dataset_urn) from None
