@@ -69,6 +69,7 @@ KEEPALIVE = (
 """Find out that a server of Spark Connect does not answer any more: a query of one that is frozen would never end. A
 server of gRPC in Java closes connections that ask more often than every five minutes."""
 _LOG = logging.getLogger(__name__)
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 
 _READING = {
     "spark.sql.adaptive.enabled": "true",
@@ -351,9 +352,21 @@ class _SparkJob:
             self._error = error
 
     def _lost(self) -> TaskFailure:
+        if self._error and (lacking := _lacking_package(self._error)):
+            return describe_failure(lacking)
         why = _why_lost(self._error) if self._error else "no result came back"
         problem = f"Spark lost this work unit: {why}."
         return describe_failure(SparkLostError(problem=problem, log=_log_of(self._session)))
+
+
+def _lacking_package(error: Exception) -> EnvironmentFaultError | None:
+    """Return our error if no Python worker could begin, because its machine lacks a package; None for any other."""
+    if spark_gone(error) is not None or (found := _NO_MODULE.search(str(error))) is None:
+        return None
+    return EnvironmentFaultError(
+        problem=f"Spark's Python workers lack the package {found[1]}.",
+        hint="Install gobblin-dagster, with the extras of the job, for the Python of each executor.",
+    )
 
 
 def _why_lost(error: Exception) -> str:

@@ -154,6 +154,23 @@ def test_work_that_is_lost_with_the_jvm_is_told_as_that_and_not_by_the_call_that
     )
 
 
+def test_package_that_workers_lack_is_told_in_place_of_the_call_that_failed() -> None:
+    def fail(*_: object) -> NoReturn:
+        raise RuntimeError(
+            "An error occurred while calling o119.collectToPython.\nError from python worker:\n  /bin/python: Error "
+            "while finding module specification for 'x' (ModuleNotFoundError: No module named 'gobblin_dagster.x')\n"
+        )
+
+    job = _SparkJob(SimpleNamespace(range=fail), "{}", [["{}"]], inline=True)  # type: ignore[arg-type]  # a stand-in
+    job.start()
+    assert not job.is_running(5)
+    told = job._lost()
+    assert (told.code, told.message.partition(" Install ")[0]) == (
+        "environment",
+        "Spark's Python workers lack the package gobblin_dagster.",
+    )
+
+
 SUBMIT = """#!/bin/sh
 echo "$@" > "$SPARK_HOME/line"
 while [ "$1" != --properties-file ]; do shift; done
