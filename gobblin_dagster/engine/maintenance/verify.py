@@ -69,6 +69,8 @@ class Differs(StrEnum):
     """The store's record of the dataset cannot be read, so nothing was compared."""
 
 
+_TRIES = 3
+"""How often a dataset is compared again while runs commit."""
 _OF_ONE_FILE = (errno.ELOOP, errno.EACCES, errno.EPERM, errno.EIO)
 """Errors of a single file: all others can still be compared."""
 _UNREAD = (StorageError, StepRefusedError, EnvironmentFaultError)
@@ -202,9 +204,28 @@ class _Verifier:
 
     def _try(self, state: DatasetState) -> VerifiedDataset:
         try:
-            return self._compare(state)
+            found = self._compare(state)
+            return self._compared_at_rest(found) if found.differences else found
         except CorruptRecordError as error:
             return _unread(state.dataset_urn, error)
+
+    def _compared_at_rest(self, found: VerifiedDataset) -> VerifiedDataset:
+        """Compare a dataset that differs again until no run has worked on it meanwhile.
+
+        The store is looked at before the output: what is committed in between makes the one unlike the other.
+        """
+        urn = found.dataset_urn
+        for _ in range(_TRIES):
+            lease, state = self._leases().get(urn), self._state(urn)
+            if state is None or lease is not None:
+                return replace(found, note=lease or "the job has forgotten it meanwhile")
+            found = self._compare(state)
+            if not found.differences or (self._leases().get(urn), self._state(urn)) == (None, state):
+                return found
+        return replace(found, note="runs worked on it each time that it was compared")
+
+    def _state(self, urn: str) -> DatasetState | None:
+        return self._store.load_dataset_states(self._job.job, [urn]).get(urn)
 
     def _compare(self, state: DatasetState) -> VerifiedDataset:
         history = self._store.load_history(state.job, state.dataset_urn)
@@ -458,22 +479,23 @@ class _Verifier:
         return self._in_table[folder]
 
     def _owned(self) -> set[str]:
-        """Return the files of all jobs in the store, and of unfinished sequences, because outputs may be nested."""
+        """Return the files of all jobs in the store, and of unfinished sequences, because outputs may be nested.
+
+        It is asked after the output was listed, because runs go on: unfinished sequences first, which may be committed
+        while it is asked for what is.
+        """
         owned: set[str] = set()
+        for stored in self._store.load_sequences(None, WAITING):
+            try:
+                sequence = decode_sequence(stored, self._store.places, skip_unknown_steps=True)
+                owned.update(self.path_now(file.path) for file in sequence.files)
+            except CorruptRecordError:
+                continue  # it is quarantined, and `gobblin commit list` says so
         for job in self._store.list_jobs():
             states, damaged = self._store.load_readable_states(job)
             for urn in (*states, *damaged):
                 with suppress(CorruptRecordError):
-                    files = self.known.get(urn) if job == self._job.job else None
-                    if files is None:
-                        files = [one.file for one in self._store.load_history(job, urn)]
-                    owned.update(self.path_now(file.path) for file in files)
-            for stored in self._store.load_sequences(job, WAITING):
-                try:
-                    sequence = decode_sequence(stored, self._store.places, skip_unknown_steps=True)
-                    owned.update(self.path_now(file.path) for file in sequence.files)
-                except CorruptRecordError:
-                    continue  # it is quarantined, and `gobblin commit list` says so
+                    owned.update(self.path_now(one.file.path) for one in self._store.load_history(job, urn))
         return owned
 
     def with_note(self, dataset: VerifiedDataset) -> VerifiedDataset:

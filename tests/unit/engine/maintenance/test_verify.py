@@ -16,6 +16,7 @@ import pytest
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.engine.commit.manifest import list_all_manifests
 from gobblin_dagster.engine.maintenance.clean import clean
 from gobblin_dagster.engine.maintenance.rollback import rollback
 from gobblin_dagster.engine.maintenance.verify import Differs, Verification, verify
@@ -78,6 +79,36 @@ def test_damage_is_named_alone_and_repaired_where_the_store_knows_better(lake: P
     if damage.is_mendable:
         files = read_published(lake / "lake", "numbers", "a").files
         assert sum(file.rows for file in files if file.branch == "all") == 8
+
+
+@pytest.mark.parametrize("repair", [False, True])
+def test_what_a_run_commits_meanwhile_is_no_difference(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, repair: bool
+) -> None:
+    """Its manifest was "unknown", as if the store had been set back, and its files were "in no snapshot"."""
+    rows = iter([13, 21])
+
+    def listed(*args: Any) -> tuple[list[int], list[int]]:
+        if more := next(rows, 0):
+            run(lake, job_spec({"a": {"rows": more}, "b/1": {"rows": 8}, "new": {"rows": more}}))
+        return list_all_manifests(*args)
+
+    monkeypatch.setattr("gobblin_dagster.engine.maintenance.verify.list_all_manifests", listed)
+    done = check(lake, repair=repair)
+    assert found(done) == set()
+    assert [(one.dataset_urn, one.snapshot, one.note) for one in done.datasets] == [("a", 5, ""), ("b/1", 3, "")]
+
+
+def test_a_dataset_that_changes_with_each_look_is_noted(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = iter(range(10, 100, 10))
+
+    def listed(*args: Any) -> tuple[list[int], list[int]]:
+        run(lake, job_spec({"a": {"rows": next(rows)}}))
+        return list_all_manifests(*args)
+
+    monkeypatch.setattr("gobblin_dagster.engine.maintenance.verify.list_all_manifests", listed)
+    (one,) = check(lake, "a").datasets
+    assert one.note == "runs worked on it each time that it was compared"
 
 
 def test_verifying_changes_nothing_unless_it_shall_repair(lake: Path) -> None:
