@@ -17,6 +17,8 @@ from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.state.store import StateStore
 
 log = logging.getLogger(__name__)
+_RECENT = 100
+"""Runs whose records are looked at."""
 
 
 def tidy_ended(*, job: str, store: StateStore, storage: Storage, output_root: str, now: datetime) -> None:
@@ -91,6 +93,8 @@ def _delete_staging(run_ids: set[str], *, job: str, store: StateStore, storage: 
 def end_records(over: Collection[Lease], *, job: str, store: StateStore, now: datetime) -> None:
     """Mark the records of runs that crashed, and so still say `running`, as interrupted; add what was committed.
 
+    So also those of runs without any lease: a run that took it over was stopped before it ended their records.
+
     Of a run on another machine, such as a container that is gone, nobody knows more than that its lease is over. If it
     was only frozen, it writes its record anew at its end.
 
@@ -101,15 +105,26 @@ def end_records(over: Collection[Lease], *, job: str, store: StateStore, now: da
         now: the time of their end.
     """
     run_ids = {lease.owner.run_id for lease in over}
-    for record in store.find_runs(job, run_ids):
-        if record.run_id not in run_ids:
+    without_lease = _running_without_lease(job, store) if over else set()
+    for record in store.find_runs(job, run_ids | without_lease):
+        if record.run_id not in run_ids | without_lease:
             continue
-        urns = {lease.dataset_urn for lease in over if lease.owner.run_id == record.run_id}
+        is_taken_over = record.run_id in without_lease
+        urns = {lease.dataset_urn for lease in over if is_taken_over or lease.owner.run_id == record.run_id}
         datasets = {**committed_datasets(record.run_id, urns, job=job, store=store), **record.datasets}
         if record.status is RunStatus.RUNNING:
             store.save_run(replace(record, status=RunStatus.INTERRUPTED, ended_at=now, datasets=datasets))
         elif datasets.keys() > record.datasets.keys():
             store.save_run(replace(record, datasets=datasets))  # stopped at once, and finished by a recovery
+
+
+def _running_without_lease(job: str, store: StateStore) -> set[str]:
+    """Return runs that may have ended without a record of it; each writes that before it gives its leases back."""
+    running = {one.run_id for one in store.load_runs(job, _RECENT) if one.status is RunStatus.RUNNING}
+    leases = store.load_leases(job).values() if running else ()
+    if any(isinstance(lease, DamagedLease) for lease in leases):
+        return set()  # nobody knows whose it is
+    return running - {lease.owner.run_id for lease in leases}
 
 
 def committed_datasets(

@@ -101,6 +101,27 @@ def test_the_record_of_a_run_that_another_machine_lost_ends_too(tmp_path: Path, 
     assert record.status is RunStatus.INTERRUPTED
 
 
+@pytest.mark.parametrize("name", ["run", *COMMANDS])
+def test_the_record_of_a_run_ends_whose_recovery_was_killed_before_it_did_so(tmp_path: Path, name: str) -> None:
+    for rows in (16, 18):
+        run(tmp_path, _job(rows))
+    job = _job(20)
+    _kill_a_run(tmp_path, job)
+    with project(tmp_path, job).use_store() as store:
+        recovery, other = LeaseOwner.current("20261128T000001-killed"), LeaseOwner.current("20261128T000002-works")
+        recovery.note_end()
+        other.note_begin()
+        store.acquire_leases(job.job, ["a"], recovery, timedelta(days=1))
+        store.acquire_leases(job.job, ["b"], other, timedelta(minutes=5))
+        store.save_run(RunRecord(other.run_id, job.job, NOW, RunStatus.RUNNING))
+        if name != "run":
+            COMMANDS[name](project(tmp_path, job), job)
+        run(tmp_path, job)
+        found = {one.run_id: one.status for one in store.load_runs(job.job, 10)}
+        other.note_end()
+    assert (found[KILLED], found[other.run_id]) == (RunStatus.INTERRUPTED, RunStatus.RUNNING)
+
+
 def test_staging_that_cannot_be_deleted_keeps_no_record_from_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
