@@ -43,6 +43,8 @@ def likeness(storage: Storage, file: PublishedFile, options: Mapping[str, Any]) 
     """
     form = registry.published_format(file.path, options)
     if isinstance(form, MergesColumns):
+        if storage.size(file.path) is None:  # opening a pipe in its place would wait for ever
+            raise CorruptRecordError(what=f"Published file {file.path}", problem="it is gone, or no regular file")
         with _opened(file.path) as opened:
             return hashlib.sha256(form.schema(opened).serialize().to_pybytes()).hexdigest()
     return form.likeness(storage, file) if isinstance(form, MergesBytes) else None

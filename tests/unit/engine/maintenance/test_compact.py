@@ -4,6 +4,7 @@ else."""
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -183,6 +184,18 @@ def test_other_formats_keep_their_rows_and_order(
 def test_formats_that_cannot_be_merged_are_left_alone(tmp_path: Path, writer: dict[str, Any]) -> None:
     job = _publish(tmp_path, 20, writer=writer)
     assert compact(project(tmp_path, job), job) == []
+
+
+def test_pipe_in_place_of_a_published_file_keeps_nobody_waiting(tmp_path: Path) -> None:
+    job = _publish(tmp_path, 20)
+    lost = Path(_files(tmp_path)[0].path)
+    lost.unlink()
+    os.mkfifo(lost)
+    (done,) = compact(project(tmp_path, job), job)
+    assert (done.problem, done.merges) == (
+        f"Published file {lost} cannot be read: it is gone, or no regular file.",
+        (),
+    )
 
 
 def test_files_of_two_schemas_are_merged_apart(tmp_path: Path) -> None:
