@@ -175,9 +175,9 @@ class _HttpRegistry:
             raise UsageError(problem=f"The schema registry {self._url}{path} answers {answer.status_code}{redirects}.")
         try:
             body = parse_json(answer.content)
-            schema = parse_json(body["schema"])
             kind = body.get("schemaType", "AVRO")
-        except (ValueError, TypeError, KeyError) as error:
+            schema = parse_json(body["schema"]) if kind == "AVRO" else None  # Protobuf's is no JSON
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             # A page of a proxy, for example. No message is to blame: with `on_undecodable: null`, all would be null.
             raise UsageError(
                 problem=f"{self._url}{path} answers no schema ({type(error).__name__}).",

@@ -383,6 +383,17 @@ def answering(status: int, body: bytes, location: str = "") -> Iterator[tuple[st
             thread.join()
 
 
+def test_schema_of_another_kind_is_named(tmp_path: Path) -> None:
+    body = json.dumps({"schemaType": "PROTOBUF", "schema": 'syntax = "proto3"; message User {}'}).encode()
+    (tmp_path / "user.avsc").write_text(json.dumps(USER_1))
+    with answering(200, body) as (url, _):
+        decoder = AvroDecoder.open(
+            AvroDecoding(type="avro", registry=url, schema_file="user.avsc"), "users-value", context(tmp_path)
+        )
+        with pytest.raises(UsageError, match="is a schema of PROTOBUF, not of Avro"):
+            decoder.decode([b"\0\0\0\0\1\2"])
+
+
 @pytest.mark.parametrize(
     "body",
     [b"<html>Sign in</html>", b"", b"[1]", b"{}", b'{"schema": null}', b'{"schema": "{"}', b'"schema"', b"\xff"],
