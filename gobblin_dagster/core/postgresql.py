@@ -1,7 +1,10 @@
-"""Decide by an error of PostgreSQL whether a retry may succeed; for sources, publishers and the state store."""
+"""PostgreSQL for sources, publishers and the state store: the encoding, and whether a retry may succeed."""
 
 from __future__ import annotations
 
+UTF8 = {"client_encoding": "UTF8"}
+"""Argument of each connection, whatever encoding the database, the role or PGCLIENTENCODING asks for: the server would
+take our texts for others."""
 _LOST_STATES = ("08", "57P", "40", "53")
 """SQLSTATE classes after which a retry may succeed: connection, shutdown, serialization, resources."""
 _REFUSED = ("FATAL:", "ERROR:", "no password supplied", "does not support SSL")

@@ -22,7 +22,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.util import LRUCache
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, StorageError, TransientError, UsageError
-from gobblin_dagster.core.postgresql import postgresql_may_recover
+from gobblin_dagster.core.postgresql import UTF8, postgresql_may_recover
 from gobblin_dagster.core.utils.cut_off import cut_off_after_records, time_for_records
 from gobblin_dagster.core.utils.in_time import interruptible
 from gobblin_dagster.core.utils.signals import raise_hidden_interrupt
@@ -174,7 +174,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def _postgresql_engine(url: URL, answer_within_s: float | None) -> Engine:
-    arguments: dict[str, Any] = {"connect_timeout": CONNECT_WAIT_S}
+    arguments: dict[str, Any] = {"connect_timeout": CONNECT_WAIT_S, **UTF8}
     if answer_within_s is not None:
         # The driver of PostgreSQL is an optional package.
         from gobblin_dagster.database.watched import connection_arguments  # noqa: PLC0415

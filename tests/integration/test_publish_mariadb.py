@@ -89,6 +89,16 @@ def test_rows_are_replaced_where_the_server_asks_for_safe_updates(
         assert query(url, "SELECT count(*) FROM numbers") == [(left,)]
 
 
+@pytest.mark.parametrize("asked", ["charset=latin1", "init_command=SET+NAMES+latin1"])
+def test_texts_arrive_as_they_are_whatever_charset_the_url_asks_for(
+    tmp_path: Path, url: str, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAREHOUSE_URL", f"{url}?{asked}")
+    select = [{"type": "sql", "select": "id, 'ä€日😀' AS name"}]
+    run(tmp_path, table_job(OWN | {"table": "numbers"}, {"c": {"rows": 1}}, converters=select))
+    assert query(url, "SELECT hex(name) FROM numbers") == [("ä€日😀".encode().hex().upper(),)]
+
+
 def test_tables_that_are_one_for_the_server_are_refused(tmp_path: Path, folding_url: str) -> None:
     result = run(tmp_path, table_job(OWN, ORDERS))
     assert [(one.outcome, one.rows_read) for one in result.datasets] == [(DatasetOutcome.FAILED, 0)] * 2

@@ -23,6 +23,7 @@ from gobblin_dagster.core.errors import StorageError
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.utils.cut_off import cut_off_all, was_cut_off
+from gobblin_dagster.database import engine as state_database
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.project import JobLines
 from gobblin_dagster.engine.run.job_run import plan_job
@@ -376,6 +377,23 @@ def test_values_of_all_types_arrive(tmp_path: Path, url: str) -> None:
     assert first.at == datetime(2026, 2, 28, 10, tzinfo=UTC)
     assert first.ratio != first.ratio
     assert (first.large, first.nothing) == (Decimal("18446744073709551615"), None)
+
+
+@pytest.mark.parametrize("mode", [{}, {"mode": "upsert", "key": ["id"]}], ids=["append", "upsert"])
+def test_texts_arrive_as_they_are_whatever_encoding_the_database_and_the_environment_ask_for(
+    tmp_path: Path, url: str, mode: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server took the bytes of our texts for those of others: `Ã¤`."""
+    execute(url, f"ALTER DATABASE {url.rpartition('/')[2]} SET client_encoding = 'LATIN1'")
+    monkeypatch.setenv("PGCLIENTENCODING", "WIN1252")
+    select = [{"type": "sql", "select": "id, 'ä€日' AS name"}]
+    run(tmp_path, table_job(APPEND | mode, {"c": {"rows": 1}}, converters=select))
+    ((name,),) = query(url, "SELECT convert_to(name, 'UTF8') FROM numbers")
+    assert bytes(name).decode() == "ä€日"
+    store = state_database.make_engine(state_database.parse_url(url))
+    with closing(store.connect()) as connection:
+        assert connection.exec_driver_sql("SHOW client_encoding").scalar() == "UTF8"
+    store.dispose()
 
 
 @pytest.mark.parametrize("table", ["numbers", "n" * 63], ids=["short", "longest"])

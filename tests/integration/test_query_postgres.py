@@ -531,11 +531,17 @@ def test_settings_of_the_database_change_no_value(
     if driver == "sqlalchemy":
         monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
     name = url.rpartition("/")[2]
-    for setting in ("datestyle = 'SQL, DMY'", "extra_float_digits = -5", "timezone = 'Asia/Tokyo'"):
+    writes = (
+        "datestyle = 'SQL, DMY'",
+        "extra_float_digits = -5",
+        "timezone = 'Asia/Tokyo'",
+        "intervalstyle = iso_8601",
+    )
+    for setting in (*writes, "client_encoding = 'LATIN1'", "quote_all_identifiers = on"):
         postgres_server.execute(f"ALTER DATABASE {name} SET {setting}")
     columns = (
         "1 AS id, daterange('2020-02-01', '2020-03-01') AS days, "
-        "ARRAY[0.1 + 0.2::float8] AS sums, 0.1 + 0.2::float8 AS sum"
+        "ARRAY[0.1 + 0.2::float8] AS sums, 0.1 + 0.2::float8 AS sum, '1 day 02:03:04'::interval AS span"
     )
     owner = connect()
     with owner.cursor() as cursor:
@@ -550,6 +556,7 @@ def test_settings_of_the_database_change_no_value(
         "days": "[2020-02-01,2020-03-01)",
         "sums": "{0.30000000000000004}",
         "sum": 0.1 + 0.2,
+        "span": "1 day 02:03:04",
         "times": '{"2020-02-01 05:00:00+00"}',
     }
 

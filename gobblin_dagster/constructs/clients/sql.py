@@ -14,6 +14,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 
 from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.core.postgresql import UTF8
 from gobblin_dagster.core.same_place import written_servers
 from gobblin_dagster.core.utils.cut_off import cut_off_when_stopped
 from gobblin_dagster.core.utils.in_time import interruptible
@@ -92,6 +93,9 @@ def make_engine(url: sa.URL, shown: str, connect_args: Mapping[str, Any] | None 
     arguments = dict(connect_args or {})
     if url.drivername.endswith("+psycopg2"):
         arguments = {name: value for name, value in _libpq().items() if name not in url.query} | arguments
+        arguments |= UTF8
+    if url.drivername.endswith("+pymysql"):
+        arguments["charset"] = "utf8mb4"  # in any other, the server replaces characters by `?`
     if url.drivername.endswith("+pymysql") and url.password:
         # It would send a text in Latin-1, which has few letters, and none as MySQL's own clients send them.
         arguments["password"] = url.password.encode("utf-8", "surrogateescape")
@@ -110,7 +114,7 @@ def make_engine(url: sa.URL, shown: str, connect_args: Mapping[str, Any] | None 
     sa.event.listen(engine, "connect", _end_when_stopped)
     sa.event.listen(engine, "handle_error", lambda context: raise_hidden_interrupt(context.original_exception))
     if url.get_backend_name() in MYSQL:
-        sa.event.listen(engine, "connect", _without_row_limit)
+        sa.event.listen(engine, "connect", _as_it_is)
     return engine
 
 
@@ -123,8 +127,13 @@ def _end_when_stopped(connection: Any, _: object) -> None:
         cut_off_when_stopped(found)
 
 
-def _without_row_limit(connection: Any, _: object) -> None:
-    """Undo a limit on the rows of each query, which a server or `init_command` may set: the others are left out."""
+def _as_it_is(connection: Any, _: object) -> None:
+    """Undo what `init_command` or the server may set, and what changes rows without a word.
+
+    That is another encoding, and a limit on the rows of each query: the others are left out.
+    """
+    if hasattr(connection, "set_character_set"):  # PyMySQL's
+        connection.set_character_set("utf8mb4", connection.collation)
     cursor = connection.cursor()
     cursor.execute("SET SESSION sql_select_limit = 18446744073709551615")  # the server's own value for no limit
     cursor.close()

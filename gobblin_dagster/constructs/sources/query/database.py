@@ -40,14 +40,13 @@ Not the name of the session: a pool such as PgBouncer hands sessions on, and one
 keeps the last one."""
 TRANSACTION = (
     "SELECT set_config('TimeZone', 'UTC', true), set_config('DateStyle', 'ISO', true), "
-    "set_config('extra_float_digits', '3', true), set_config('transaction_read_only', 'on', true), "
+    "set_config('IntervalStyle', 'postgres', true), set_config('extra_float_digits', '3', true), "
+    "set_config('quote_all_identifiers', 'off', true), set_config('transaction_read_only', 'on', true), "
     f"set_config('application_name', '{READING}', true)"
 )
-"""Settings of each transaction. Without the first three, the server's settings or the caller's PGTZ would decide on
-which day an instant is, and how PostgreSQL writes times and floats as text. They end with the transaction, because a
-pool may use another session for the next one."""
-ENCODING = "UTF8"
-"""Encoding of texts from the server, whatever the database stores; Arrow uses the same."""
+"""Settings of each transaction. Without the first four, the server's settings or the caller's PGTZ would decide on
+which day an instant is, and how PostgreSQL writes times and floats as text; the fifth is about the names of types. They
+end with the transaction, because a pool may use another session for the next one."""
 _GEOMETRIES = (
     *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"),
     *("geometrycollection", "geomcollection"),
@@ -151,12 +150,7 @@ class Database:
     def _make_engine(self) -> sa.Engine:
         connect_args: dict[str, Any] = {}
         if self.is_postgresql:
-            connect_args = {
-                "application_name": APPLICATION,
-                "client_encoding": ENCODING,
-            }
-        if self.backend in MYSQL:
-            connect_args = {"charset": "utf8mb4"}  # in any other, the server replaces characters by `?`
+            connect_args = {"application_name": APPLICATION}
         engine = make_engine(self.url, self.shown, connect_args)
         if self.is_postgresql:
             sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(TRANSACTION))

@@ -24,7 +24,6 @@ from gobblin_dagster.constructs.clients.sql import CONNECT_WAIT_S, MYSQL
 from gobblin_dagster.constructs.sources.incremental.in_order import InOrder
 from gobblin_dagster.constructs.sources.query.database import (
     APPLICATION,
-    ENCODING,
     TRANSACTION,
     Database,
     without_credentials,
@@ -35,7 +34,7 @@ from gobblin_dagster.constructs.sources.query.types import Column, instants
 from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError, SourceError, TransientError
-from gobblin_dagster.core.postgresql import postgresql_may_recover
+from gobblin_dagster.core.postgresql import UTF8, postgresql_may_recover
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
@@ -369,7 +368,7 @@ def _libpq_url(url: sa.URL) -> str:
         **given,
         "application_name": APPLICATION,
         "connect_timeout": str(CONNECT_WAIT_S),
-        "client_encoding": ENCODING,
+        **UTF8,
     }
     # Encoded by hand: libpq decodes %20, but not `+`; SQLAlchemy writes spaces in names and passwords as `+`.
     return "postgresql:///?" + "&".join(f"{quote(key)}={quote(str(value), safe='')}" for key, value in options.items())
