@@ -537,7 +537,7 @@ def test_settings_of_the_database_change_no_value(
         "timezone = 'Asia/Tokyo'",
         "intervalstyle = iso_8601",
     )
-    for setting in (*writes, "client_encoding = 'LATIN1'", "quote_all_identifiers = on"):
+    for setting in (*writes, "client_encoding = 'LATIN1'"):
         postgres_server.execute(f"ALTER DATABASE {name} SET {setting}")
     columns = (
         "1 AS id, daterange('2020-02-01', '2020-03-01') AS days, "

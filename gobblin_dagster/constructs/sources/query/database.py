@@ -41,12 +41,12 @@ keeps the last one."""
 TRANSACTION = (
     "SELECT set_config('TimeZone', 'UTC', true), set_config('DateStyle', 'ISO', true), "
     "set_config('IntervalStyle', 'postgres', true), set_config('extra_float_digits', '3', true), "
-    "set_config('quote_all_identifiers', 'off', true), set_config('transaction_read_only', 'on', true), "
+    "set_config('transaction_read_only', 'on', true), "
     f"set_config('application_name', '{READING}', true)"
 )
 """Settings of each transaction. Without the first four, the server's settings or the caller's PGTZ would decide on
-which day an instant is, and how PostgreSQL writes times and floats as text; the fifth is about the names of types. They
-end with the transaction, because a pool may use another session for the next one."""
+which day an instant is, and how PostgreSQL writes times and floats as text. They end with the transaction, because a
+pool may use another session for the next one."""
 _GEOMETRIES = (
     *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"),
     *("geometrycollection", "geomcollection"),
