@@ -309,6 +309,16 @@ def test_next_command_reads_with_a_session_of_its_own(runner: SparkRunner) -> No
     assert again.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
+def test_files_that_cannot_be_read_are_left_out_only_if_the_project_says_so(runner: SparkRunner) -> None:
+    """Whole clusters may be set up so: the watermark moved past their rows."""
+    option = "spark.sql.files.ignoreCorruptFiles"
+    for conf, expected in (({}, "false"), ({option: "true"}, "true")):
+        session = runner.session.newSession()
+        session.conf.set(option, "true")
+        made = SparkRunner(session, 2, owns_session=True, conf=conf)  # never closed: its Spark belongs to all tests
+        assert made.open_session().conf.get(option) == expected
+
+
 @pytest.mark.parametrize("error", [ConnectionRefusedError(111, "Connection refused"), RuntimeError("refused.")])
 def test_reason_why_spark_lost_work_is_a_sentence_of_its_own(error: Exception) -> None:
     job = _SparkJob(cast("SparkSession", None), "{}", [], inline=False)

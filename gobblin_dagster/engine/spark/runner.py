@@ -77,6 +77,9 @@ _READING = {
     "spark.sql.codegen.factoryMode": "FALLBACK",
     # Texts without a zone must mean the same instants on every machine.
     "spark.sql.session.timeZone": "UTC",
+    # Nor may files be left out that cannot be read, whatever a cluster is set up for: the watermark moves past them.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
 }
 """Settings of a session that reads with Spark itself; task runs alone do not need them."""
 _ACCESS_KEY = re.compile(r"access[.]?key", re.IGNORECASE)
