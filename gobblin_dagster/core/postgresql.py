@@ -5,6 +5,11 @@ from __future__ import annotations
 UTF8 = {"client_encoding": "UTF8"}
 """Argument of each connection, whatever encoding the database, the role or PGCLIENTENCODING asks for: the server would
 take our texts for others."""
+COMMITS_REACH_DISK = (
+    "set_config('synchronous_commit', coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on'), true)"
+)
+"""Expression for each transaction that writes: else a power loss could make the server forget what another one has
+already taken for committed."""
 _LOST_STATES = ("08", "57P", "40", "53")
 """SQLSTATE classes after which a retry may succeed: connection, shutdown, serialization, resources."""
 _REFUSED = ("FATAL:", "ERROR:", "no password supplied", "does not support SSL")

@@ -22,7 +22,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.util import LRUCache
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, StorageError, TransientError, UsageError
-from gobblin_dagster.core.postgresql import UTF8, postgresql_may_recover
+from gobblin_dagster.core.postgresql import COMMITS_REACH_DISK, UTF8, postgresql_may_recover
 from gobblin_dagster.core.utils.cut_off import cut_off_after_records, time_for_records
 from gobblin_dagster.core.utils.in_time import interruptible
 from gobblin_dagster.core.utils.signals import raise_hidden_interrupt
@@ -47,9 +47,8 @@ WRITE = "gobblin_write"
 
 _POSTGRESQL_TRANSACTION = (
     f"SELECT set_config('lock_timeout', '{LOCK_WAIT_S}s', true), "
-    f"set_config('idle_in_transaction_session_timeout', '{IDLE_IN_TRANSACTION_S}s', true), "
+    f"set_config('idle_in_transaction_session_timeout', '{IDLE_IN_TRANSACTION_S}s', true), " + COMMITS_REACH_DISK
     # If a power loss made the server forget a commit, the watermark would stay behind the published data for ever.
-    "set_config('synchronous_commit', coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on'), true)"
 )
 
 

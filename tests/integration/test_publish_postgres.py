@@ -396,6 +396,18 @@ def test_texts_arrive_as_they_are_whatever_encoding_the_database_and_the_environ
     store.dispose()
 
 
+def test_rows_reach_the_disk_before_the_watermark_moves(tmp_path: Path, url: str) -> None:
+    """After a power loss, a server that is set up so lacked the newest rows, and the store had their watermark."""
+    run(tmp_path, table_job(APPEND, {"c": {"rows": 1}}))
+    execute(
+        url,
+        f"ALTER DATABASE {url.rpartition('/')[2]} SET synchronous_commit = off",
+        "ALTER TABLE numbers ADD commits text DEFAULT current_setting('synchronous_commit')",
+    )
+    run(tmp_path, table_job(APPEND, {"c": {"rows": 2}}))
+    assert query(url, "SELECT commits FROM numbers WHERE id = 1") == [("on",)]
+
+
 @pytest.mark.parametrize("table", ["numbers", "n" * 63], ids=["short", "longest"])
 def test_newest_row_of_a_key_counts(tmp_path: Path, url: str, table: str) -> None:
     upsert = APPEND | {"mode": "upsert", "key": ["slot"], "table": table}

@@ -83,6 +83,7 @@ from gobblin_dagster.core.errors import (
     UsageError,
 )
 from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.core.postgresql import COMMITS_REACH_DISK
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.traits import Widening
@@ -592,7 +593,10 @@ class _Database:
             ) from None
 
     def _engine(self, connect_args: Mapping[str, Any] | None = None) -> sa.Engine:
-        return bound_waits(prepare(make_engine(self._url(), f"of table {self.table}", connect_args)))
+        engine = bound_waits(prepare(make_engine(self._url(), f"of table {self.table}", connect_args)))
+        if self.backend == "postgresql":  # the watermark moves as soon as the rows are committed
+            sa.event.listen(engine, "begin", lambda begun: begun.exec_driver_sql(f"SELECT {COMMITS_REACH_DISK}"))
+        return engine
 
 
 def _columns(connection: sa.Connection, table: sa.Table) -> dict[str, sa.types.TypeEngine[Any]] | None:
