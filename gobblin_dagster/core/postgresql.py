@@ -1,4 +1,4 @@
-"""PostgreSQL for sources, publishers and the state store: the encoding, and whether a retry may succeed."""
+"""PostgreSQL for sources, publishers and the state store: what to ask it for, and whether a retry may succeed."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ WRITE = "gobblin_write"
 
 _POSTGRESQL_TRANSACTION = (
     f"SELECT set_config('lock_timeout', '{LOCK_WAIT_S}s', true), "
-    f"set_config('idle_in_transaction_session_timeout', '{IDLE_IN_TRANSACTION_S}s', true), " + COMMITS_REACH_DISK
-    # If a power loss made the server forget a commit, the watermark would stay behind the published data for ever.
+    f"set_config('idle_in_transaction_session_timeout', '{IDLE_IN_TRANSACTION_S}s', true), "
+    f"{COMMITS_REACH_DISK}"  # else the watermark might stay behind the published data for ever
 )
 
 

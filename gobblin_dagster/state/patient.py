@@ -159,8 +159,7 @@ def patient(
     """Return a store that repeats calls of `store` while it cannot be reached.
 
     Its methods raise like those of `store`, but TransientError only when the time is over, or Ctrl-C ended the waits
-    for databases. Releasing leases is tried
-    once only: leases that are not released expire.
+    for databases. Releasing leases is tried once only: leases that are not released expire.
 
     Args:
         store: the store.

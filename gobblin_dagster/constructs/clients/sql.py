@@ -92,13 +92,12 @@ def make_engine(url: sa.URL, shown: str, connect_args: Mapping[str, Any] | None 
     """
     arguments = dict(connect_args or {})
     if url.drivername.endswith("+psycopg2"):
-        arguments = {name: value for name, value in _libpq().items() if name not in url.query} | arguments
-        arguments |= UTF8
+        arguments = {name: value for name, value in _libpq().items() if name not in url.query} | arguments | UTF8
     if url.drivername.endswith("+pymysql"):
         arguments["charset"] = "utf8mb4"  # in any other, the server replaces characters by `?`
-    if url.drivername.endswith("+pymysql") and url.password:
-        # It would send a text in Latin-1, which has few letters, and none as MySQL's own clients send them.
-        arguments["password"] = url.password.encode("utf-8", "surrogateescape")
+        if url.password:
+            # It would send a text in Latin-1, which has few letters, and none as MySQL's own clients send them.
+            arguments["password"] = url.password.encode("utf-8", "surrogateescape")
     try:
         # SQLAlchemy rolls back a transaction that is open. One more rollback before a connection is closed does nothing
         # but write a traceback if the server is gone by then.
@@ -114,7 +113,7 @@ def make_engine(url: sa.URL, shown: str, connect_args: Mapping[str, Any] | None 
     sa.event.listen(engine, "connect", _end_when_stopped)
     sa.event.listen(engine, "handle_error", lambda context: raise_hidden_interrupt(context.original_exception))
     if url.get_backend_name() in MYSQL:
-        sa.event.listen(engine, "connect", _as_it_is)
+        sa.event.listen(engine, "connect", _undo_settings)
     return engine
 
 
@@ -127,8 +126,8 @@ def _end_when_stopped(connection: Any, _: object) -> None:
         cut_off_when_stopped(found)
 
 
-def _as_it_is(connection: Any, _: object) -> None:
-    """Undo what `init_command` or the server may set, and what changes rows without a word.
+def _undo_settings(connection: Any, _: object) -> None:
+    """Undo what the server or `init_command` may set and what changes rows without a word.
 
     That is another encoding, and a limit on the rows of each query: the others are left out.
     """

@@ -103,7 +103,7 @@ def _opened(path: str) -> pa.OSFile:
     checked = open_regular(path)
     try:
         here = f"/proc/self/fd/{checked}"
-        file = pa.OSFile(here if os.path.exists(here) else path)  # noqa: PTH110 - once per file that is read
+        file = pa.OSFile(here if os.path.exists(here) else path)  # noqa: PTH110 - a Path costs more, for each file
     finally:
         os.close(checked)
     os.set_blocking(file.fileno(), False)

@@ -35,7 +35,7 @@ OPTIONAL = "is_optional"
 
 def ledger_table(schema: str | None = None, *, backend: str = "") -> sa.Table:
     """Return the ledger: one for all tables of a database, in its default schema, or that of another schema."""
-    # `identity` of the table that was loaded, where there is one; rows of earlier versions have none.
+    # Who the loaded table was, see `identities`; rows of earlier versions have none.
     identities = [sa.Column("table_id", sa.String(64), info={OPTIONAL: True})] if backend == "postgresql" else []
     return sa.Table(
         LEDGER,
@@ -53,6 +53,11 @@ def ledger_table(schema: str | None = None, *, backend: str = "") -> sa.Table:
         schema=schema,
         **TABLE_OPTIONS,
     )
+
+
+def has_ids(ledger: sa.Table, known: Collection[str]) -> bool:
+    """Return whether a ledger with these columns tells who its tables are."""
+    return "table_id" in ledger.c and "table_id" in known
 
 
 def name_to_note(connection: sa.Connection, name: str) -> str:
@@ -153,7 +158,7 @@ def newest_commits(
         return {}
     known = {column["name"] for column in looked.get_columns(ledger.name, ledger.schema)}
     columns = ledger.c
-    table_id = columns.table_id if "table_id" in known and "table_id" in columns else sa.null()
+    table_id = columns.table_id if has_ids(ledger, known) else sa.null()
     moment = sa.func.coalesce(columns.published_at, _NEVER) if "published_at" in known else sa.literal(_NEVER)
     lines = (
         sa.select(

@@ -25,6 +25,7 @@ from gobblin_dagster.constructs.clients.sql import (
 from gobblin_dagster.constructs.publishers.sql_ledger import (
     LEDGER,
     OPTIONAL,
+    has_ids,
     ledger_table,
     name_to_note,
     newest_commits,
@@ -417,7 +418,7 @@ class LoadSqlTableStep:
         if known is None:
             return {}
         columns = self._ledger.c
-        query = sa.select(columns.table_name, columns.table_id if _has_ids(self._ledger, known) else sa.null()).where(
+        query = sa.select(columns.table_name, columns.table_id if has_ids(self._ledger, known) else sa.null()).where(
             columns.commit_id == self.commit.commit_id, exact(connection, columns.branch) == self.commit.branch
         )
         return {str(table): table_id for table, table_id in connection.execute(query)}
@@ -468,7 +469,7 @@ class LoadSqlTableStep:
             "high": self.commit.high,
             "published_at": self.commit.published_at or None,
         }
-        if _has_ids(self._ledger, _columns(connection, self._ledger) or {}):
+        if has_ids(self._ledger, _columns(connection, self._ledger) or {}):
             (values["table_id"],) = identities(connection, self._ledger, [self._full_name])
         try:
             connection.execute(sa.insert(self._ledger).values(values))
@@ -605,11 +606,6 @@ def _columns(connection: sa.Connection, table: sa.Table) -> dict[str, sa.types.T
     return None if declared is None else {name: _kept_as(connection, kind) for name, kind in declared.items()}
 
 
-def _has_ids(ledger: sa.Table, known: Collection[str]) -> bool:
-    """Return whether a ledger with these columns tells who its tables are."""
-    return "table_id" in ledger.c and "table_id" in known
-
-
 def _declared(connection: sa.Connection, table: sa.Table) -> dict[str, sa.types.TypeEngine[Any]] | None:
     """Return the types of a table's columns by name; None if the table does not exist."""
     looked = sa.inspect(connection)
@@ -681,7 +677,7 @@ def _all_rows_deleted(connection: sa.Connection, table: sa.Table) -> sa.Delete:
     """
     deleted = sa.delete(table)
     kinds = {one.kind for one in relatives(connection, table.schema, table.name) if one.place == 0}
-    return deleted.with_hint("ONLY") if kinds.difference("p") else deleted
+    return deleted.with_hint("ONLY") if kinds - {"p"} else deleted
 
 
 def _check_types(view: PublishView) -> None:

@@ -73,12 +73,9 @@ def delete_staging_without_lease(
     Raises:
         OSError: as `delete_staging_of`.
     """
-    if run_ids:
-        leases = store.load_leases(job).values()
-        if any(isinstance(lease, DamagedLease) for lease in leases):
-            return  # nobody knows whose it is; `gobblin clean` asks the records of runs
-        holders = {lease.owner.run_id for lease in leases}
-        _delete_staging({*run_ids} - holders, job=job, store=store, storage=storage, output_root=output_root)
+    # Where nobody knows whose a lease is, `gobblin clean` asks the records of runs.
+    without = _without_lease({*run_ids}, job, store)
+    _delete_staging(without, job=job, store=store, storage=storage, output_root=output_root)
 
 
 def _delete_staging(run_ids: set[str], *, job: str, store: StateStore, storage: Storage, output_root: str) -> None:
@@ -104,10 +101,10 @@ def end_records(over: Collection[Lease], *, job: str, store: StateStore, now: da
         store: the state store.
         now: the time of their end.
     """
-    run_ids = {lease.owner.run_id for lease in over}
     without_lease = _running_without_lease(job, store) if over else set()
-    for record in store.find_runs(job, run_ids | without_lease):
-        if record.run_id not in run_ids | without_lease:
+    ended = {lease.owner.run_id for lease in over} | without_lease
+    for record in store.find_runs(job, ended):
+        if record.run_id not in ended:
             continue
         is_taken_over = record.run_id in without_lease
         urns = {lease.dataset_urn for lease in over if is_taken_over or lease.owner.run_id == record.run_id}
@@ -121,10 +118,15 @@ def end_records(over: Collection[Lease], *, job: str, store: StateStore, now: da
 def _running_without_lease(job: str, store: StateStore) -> set[str]:
     """Return runs that may have ended without a record of it; each writes that before it gives its leases back."""
     running = {one.run_id for one in store.load_runs(job, _RECENT) if one.status is RunStatus.RUNNING}
-    leases = store.load_leases(job).values() if running else ()
+    return _without_lease(running, job, store)
+
+
+def _without_lease(run_ids: set[str], job: str, store: StateStore) -> set[str]:
+    """Return the runs that hold no lease; none if a lease is damaged, because nobody knows whose it is."""
+    leases = store.load_leases(job).values() if run_ids else ()
     if any(isinstance(lease, DamagedLease) for lease in leases):
-        return set()  # nobody knows whose it is
-    return running - {lease.owner.run_id for lease in leases}
+        return set()
+    return run_ids - {lease.owner.run_id for lease in leases}
 
 
 def committed_datasets(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import pytest
 from gobblin_dagster.core.errors import EnvironmentFaultError, InvalidSpecError, SourceError
 from gobblin_dagster.core.run_record import DatasetOutcome
 from tests.integration.kafka.conftest import KafkaJob
+from tests.services.json_api import Asked, Reply, running_api
 from tests.services.kafka import KafkaBroker
 
 pytestmark = pytest.mark.kafka
@@ -256,28 +255,14 @@ def schema_registry(schemas: dict[int, Any]) -> Iterator[tuple[str, dict[str, An
     """Serve schemas by id, the newest for one subject; `status` makes it fail, `paths` lists what was asked."""
     asked: dict[str, Any] = {"paths": [], "newest": "", "status": 200, "is_registry": True}
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked["paths"].append(self.path)
-            by_path = {f"/schemas/ids/{number}": schema for number, schema in schemas.items()}
-            by_path[f"/subjects/{asked['newest']}/versions/latest"] = schemas.get(max(schemas, default=0))
-            schema = by_path.get(self.path)
-            status = asked["status"] if asked["status"] != 200 or schema else 404
-            absent = {"error_code": 40403, "message": "Schema not found"} if asked["is_registry"] else {}
-            body = json.dumps({"schema": json.dumps(schema)} if schema else absent).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def reply(request: Asked) -> Reply:
+        asked["paths"].append(request.path)
+        by_path = {f"/schemas/ids/{number}": schema for number, schema in schemas.items()}
+        by_path[f"/subjects/{asked['newest']}/versions/latest"] = schemas.get(max(schemas, default=0))
+        schema = by_path.get(request.path)
+        status = asked["status"] if asked["status"] != 200 or schema else 404
+        absent = {"error_code": 40403, "message": "Schema not found"} if asked["is_registry"] else {}
+        return Reply({"schema": json.dumps(schema)} if schema else absent, status)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Stay silent."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", asked
-        finally:
-            server.shutdown()
-            thread.join()
+    with running_api(reply) as server:
+        yield server.url, asked

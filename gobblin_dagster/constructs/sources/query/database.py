@@ -148,9 +148,7 @@ class Database:
         return self.backend == "postgresql"
 
     def _make_engine(self) -> sa.Engine:
-        connect_args: dict[str, Any] = {}
-        if self.is_postgresql:
-            connect_args = {"application_name": APPLICATION}
+        connect_args = {"application_name": APPLICATION} if self.is_postgresql else {}
         engine = make_engine(self.url, self.shown, connect_args)
         if self.is_postgresql:
             sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(TRANSACTION))

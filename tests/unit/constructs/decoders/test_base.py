@@ -2,12 +2,9 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -28,6 +25,7 @@ from gobblin_dagster.constructs.decoders.base import (
 )
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import EnvironmentFaultError, UsageError
+from tests.services.json_api import JsonApi, Reply, running_api
 
 COLUMNS = {"id": "int64", "name": "string", "at": "timestamp"}
 USER_1 = {"type": "record", "name": "User", "fields": [{"name": "id", "type": "long"}]}
@@ -356,39 +354,17 @@ def test_json_that_is_no_schema_is_a_fault_of_the_schema_and_of_no_message(schem
         AvroDecoder(schema, None)
 
 
-@contextmanager
-def answering(status: int, body: bytes, location: str = "") -> Iterator[tuple[str, list[str | None]]]:
-    """Give one answer to all requests; yield the URL, and the authorization of each request."""
-    asked: list[str | None] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.headers["Authorization"])
-            self.send_response(status)
-            self.send_header("Location", location)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Stay silent."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", asked
-        finally:
-            server.shutdown()
-            thread.join()
+def answering(body: bytes, status: int = 200, **headers: str) -> AbstractContextManager[JsonApi]:
+    """Give one answer to all requests."""
+    return running_api(lambda _: Reply(body, status, headers))
 
 
 def test_schema_of_another_kind_is_named(tmp_path: Path) -> None:
     body = json.dumps({"schemaType": "PROTOBUF", "schema": 'syntax = "proto3"; message User {}'}).encode()
     (tmp_path / "user.avsc").write_text(json.dumps(USER_1))
-    with answering(200, body) as (url, _):
+    with answering(body) as server:
         decoder = AvroDecoder.open(
-            AvroDecoding(type="avro", registry=url, schema_file="user.avsc"), "users-value", context(tmp_path)
+            AvroDecoding(type="avro", registry=server.url, schema_file="user.avsc"), "users-value", context(tmp_path)
         )
         with pytest.raises(UsageError, match="is a schema of PROTOBUF, not of Avro"):
             decoder.decode([b"\0\0\0\0\1\2"])
@@ -401,14 +377,14 @@ def test_schema_of_another_kind_is_named(tmp_path: Path) -> None:
 )
 def test_answer_that_is_no_schema_is_no_fault_of_a_message(tmp_path: Path, body: bytes) -> None:
     (tmp_path / "user.avsc").write_text(json.dumps(USER_1))
-    with answering(200, body) as (url, _):
+    with answering(body) as server:
         decoder = AvroDecoder.open(
-            AvroDecoding(type="avro", registry=url, schema_file="user.avsc"), "users-value", context(tmp_path)
+            AvroDecoding(type="avro", registry=server.url, schema_file="user.avsc"), "users-value", context(tmp_path)
         )
         with pytest.raises(UsageError, match="/schemas/ids/1 answers no schema"):
             decoder.decode([b"\0\0\0\0\1\2"])
         with pytest.raises(UsageError, match="/subjects/users-value/versions/latest answers no schema"):
-            AvroDecoder.open(AvroDecoding(type="avro", registry=url), "users-value", context(tmp_path))
+            AvroDecoder.open(AvroDecoding(type="avro", registry=server.url), "users-value", context(tmp_path))
 
 
 def test_registry_leads_to_no_other_server_and_gets_no_password_that_it_was_not_given(
@@ -416,13 +392,13 @@ def test_registry_leads_to_no_other_server_and_gets_no_password_that_it_was_not_
 ) -> None:
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login lake password open-sesame\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    with answering(200, json.dumps({"schema": json.dumps(USER_1)}).encode()) as (elsewhere, asked_there):
+    with answering(json.dumps({"schema": json.dumps(USER_1)}).encode()) as elsewhere:
         with (
-            answering(302, b"", elsewhere) as (url, asked),
+            answering(b"", 302, Location=elsewhere.url) as server,
             pytest.raises(UsageError, match="answers 302, a redirect; put the new address into `registry`"),
         ):
-            AvroDecoder.open(AvroDecoding(type="avro", registry=url), "users-value", context(tmp_path))
-        assert (asked, asked_there) == ([None], [])
+            AvroDecoder.open(AvroDecoding(type="avro", registry=server.url), "users-value", context(tmp_path))
+        assert ([one.headers.get("Authorization") for one in server.asked], elsewhere.asked) == ([None], [])
 
 
 def test_password_in_the_url_of_a_registry_is_refused() -> None:
