@@ -12,6 +12,8 @@ _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL})
 """Errors of a kernel or file system (NFS, some FUSE) that does not support the flag."""
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP})
+"""Errors of a file system (buckets and FAT behind FUSE) without hard links."""
 
 
 def _find_renameat2() -> Callable[[str, str], int] | None:
@@ -36,10 +38,19 @@ _renameat2 = _find_renameat2()
 
 
 def rename_new(source: str, target: str) -> None:
-    """Rename in one step; raises FileExistsError (target), FileNotFoundError (source), or OSError(EXDEV)."""
+    """Rename in one step; raises FileExistsError (target), FileNotFoundError (source), or OSError(EXDEV).
+
+    Raises OSError with a sentence of its own if the file system can do neither this nor hard links.
+    """
     code = _renameat2(source, target) if _renameat2 else errno.ENOSYS
     if code in _UNSUPPORTED:
-        link_new(source, target)
+        try:
+            link_new(source, target)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            why = "this file system has no hard links, and cannot rename without overwriting: choose another one"
+            raise OSError(error.errno, f"{error.strerror}: {why}", source, None, target) from error
     elif code:
         raise OSError(code, os.strerror(code), source, None, target)
 

@@ -161,15 +161,14 @@ def _clock(folder: Path) -> str:
 def _output_check(root: str) -> Callable[[], str]:
     def check() -> str:
         if "://" in root:
-            return _probe(root)
+            _probe(
+                root, "Check the address and who you are there (docs/reference/storages.md), or change `output.path`."
+            )
+            return f"{root} is writable"
         # The nearest existing folder is checked instead of the output, which the first run makes.
         folder = next(path for path in (Path(root), *Path(root).parents) if path.exists())
-        try:
-            with tempfile.NamedTemporaryFile(dir=folder, prefix=".gobblin-doctor-"):
-                return f"{root} is writable"
-        except OSError as error:
-            hint = "Give this user write access, or change `output.path`."
-            raise UsageError(problem=f"Cannot write to {folder}: {error.strerror}.", hint=hint) from error
+        _probe(str(folder), "Give this user write access, or change `output.path`.")
+        return f"{root} is writable"
 
     return check
 
@@ -194,13 +193,11 @@ def _state_check(project: Project, job: JobSpec) -> Callable[[], str]:
     return check
 
 
-def _probe(root: str) -> str:
-    """Write a file to a remote output and delete it again."""
-    storage, path = open_storage(root), f"{root}/.gobblin-doctor-{secrets.token_hex(8)}"
+def _probe(folder: str, hint: str) -> None:
+    """Publish a file to a folder as runs do, and delete it again; raises UsageError."""
+    storage, path = open_storage(folder), f"{folder}/.gobblin-doctor-{secrets.token_hex(8)}"
     try:
         storage.put_if_absent(path, b"")
         storage.delete(path)
     except OSError as error:
-        hint = "Check the address and who you are there (docs/reference/storages.md), or change `output.path`."
-        raise UsageError(problem=f"Cannot write to {root}: {error.strerror}.", hint=hint) from error
-    return f"{root} is writable"
+        raise UsageError(problem=f"Cannot write to {folder}: {error.strerror}.", hint=hint) from error

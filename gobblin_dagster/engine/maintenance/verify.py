@@ -17,7 +17,7 @@ from gobblin_dagster.core.commit import WAITING, FileHistory, PublishedFile, Seq
 from gobblin_dagster.core.constructs import HeldFile, ListsTableFiles
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, EnvironmentFaultError, StepRefusedError, StorageError
-from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.storage import FoldingStorage, Storage
 from gobblin_dagster.core.utils.parallel import in_parallel
 from gobblin_dagster.core.utils.table import Column, Table
 from gobblin_dagster.engine.commit.codec import decode_sequence
@@ -192,6 +192,7 @@ class _Verifier:
         self._clock = project.clock
         self.known: dict[str, list[PublishedFile]] = {}
         """Every file that any snapshot ever added, by dataset.urn."""
+        self._folds_case = isinstance(self._storage, FoldingStorage) and self._storage.folds_case(self._root)
         self._in_table: dict[str, bool] = {}
         """By folder: whether it is, or lies in, the folder of a Delta or Iceberg table."""
 
@@ -431,13 +432,20 @@ class _Verifier:
         """Return files that readers of folders see but no snapshot of any job lists, of other projects neither."""
         links = {above for folder in folders_of(known) for above in (folder, *folders_above(folder))}
         others = (path for path in self._visible(folders) if path not in known and path not in links)
-        found = [path for path in others if not self._is_of_a_table(path)]
-        if not found:
-            return []
-        owned = self._owned()
-        if not owned.issuperset(found):  # another project, with a store of its own, may publish here too
-            owned |= files_of_strangers(self._storage, self._root, [self._job.job, *self._store.list_jobs()])
-        return [Difference(Differs.FILE_EXTRA, path, self._told(path)) for path in found if path not in owned]
+        found = {path: self._name_of(path) for path in others if not self._is_of_a_table(path)}
+        owned = {self._name_of(path) for path in known} if found else set()
+        if not owned.issuperset(found.values()):
+            owned.update(map(self._name_of, self._owned()))
+        if not owned.issuperset(found.values()):  # another project, with a store of its own, may publish here too
+            ours = [self._job.job, *self._store.list_jobs()]
+            owned.update(map(self._name_of, files_of_strangers(self._storage, self._root, ours)))
+        return [
+            Difference(Differs.FILE_EXTRA, path, self._told(path)) for path, name in found.items() if name not in owned
+        ]
+
+    def _name_of(self, path: str) -> str:
+        """Return a path as file systems compare it that ignore case: a folder has the case of who made it."""
+        return path.casefold() if self._folds_case else path
 
     def _told(self, path: str) -> str:
         """Say of a file that no snapshot lists whether a table may list it."""

@@ -225,6 +225,25 @@ def test_rename_new_links_where_the_flag_is_not_known(
     assert names(tmp_path) == ["b"]
 
 
+@pytest.mark.parametrize("link", [errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EACCES], ids=os.strerror)
+def test_file_system_that_can_neither_rename_safely_nor_link_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: int
+) -> None:
+    """Such as a bucket mounted by FUSE; it was "Operation not permitted" alone."""
+
+    def refuse(self: Path, target: str) -> None:
+        raise OSError(link, os.strerror(link), str(target))
+
+    monkeypatch.setattr(_rename, "_renameat2", lambda source, target: errno.EINVAL)
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    source = write(LocalStorage(), tmp_path / "a")
+    with pytest.raises(OSError, match=os.strerror(link)) as caught:
+        rename_new(source, f"{tmp_path}/b")
+    assert caught.value.errno == link
+    assert ("no hard links" in str(caught.value)) is (link != errno.EACCES)
+    assert names(tmp_path) == ["a"]
+
+
 def test_renameat2_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name, use_errno: object())
     assert _rename._find_renameat2() is None

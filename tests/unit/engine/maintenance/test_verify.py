@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +23,7 @@ from gobblin_dagster.engine.maintenance.verify import Differs, Verification, ver
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.snapshots.reader import read_published
 from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.storage.local import LocalStorage
 from gobblin_dagster.testing.damage import DAMAGES, Damage
 from gobblin_dagster.testing.faults import Fault, FaultPoints, Halted, counted_storage, halt_after, is_look
 from tests.unit.constructs.publishers.table_jobs import table_job
@@ -125,6 +126,21 @@ def test_one_dataset_is_compared_alone_with_what_lies_beside_its_files(lake: Pat
     done = check(lake, "b/1")
     assert found(done) == {("", "file extra")}
     assert [one.path for one in done.extra] == [str(beside)]
+
+
+@pytest.mark.parametrize("is_one", [True, False])
+def test_published_file_in_a_folder_that_was_made_in_another_case_is_not_extra_where_case_does_not_count(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, is_one: bool
+) -> None:
+    """Such as `k=A/1.parquet` behind `k=a/2.parquet`: both are in the folder `k=a` there."""
+    walked = LocalStorage.walk_files
+
+    def other_case(self: LocalStorage, path: str) -> Iterator[str]:
+        return (one.replace("/test/", "/Test/") for one in walked(self, path))
+
+    monkeypatch.setattr(LocalStorage, "walk_files", other_case)
+    monkeypatch.setattr(LocalStorage, "folds_case", lambda *_: is_one)
+    assert found(check(lake)) == (set() if is_one else {("", "file extra")})
 
 
 def test_files_of_other_jobs_and_hidden_ones_are_not_extra(lake: Path) -> None:
