@@ -25,13 +25,20 @@ from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.utils.cut_off import cut_off_all, was_cut_off
 from gobblin_dagster.database import engine as state_database
 from gobblin_dagster.engine.job_context import JobContext
+from gobblin_dagster.engine.maintenance.verify import Differs, verify
 from gobblin_dagster.engine.project import JobLines
 from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.engine.run.recovery import recover_job
 from gobblin_dagster.spec.job import ConstructSpec
 from gobblin_dagster.storage import LocalStorage
 from tests.services.postgres import PostgresServer
-from tests.unit.constructs.publishers.table_jobs import check_exactly_once, check_lost_store, check_turns, table_job
+from tests.unit.constructs.publishers.table_jobs import (
+    check_exactly_once,
+    check_lost_store,
+    check_turns,
+    start_at,
+    table_job,
+)
 from tests.unit.engine.jobs import project, run
 
 APPEND = {"type": "sql_table", "url_env": "WAREHOUSE_URL", "table": "public.numbers"}
@@ -140,8 +147,8 @@ def test_role_that_may_not_change_the_ledger_of_an_earlier_version_loads_rows(
 
 
 @pytest.mark.parametrize("is_empty", [True, False], ids=["empty", "with_its_rows"])
-def test_table_that_was_made_again_by_hand_and_is_empty_lacks_its_commits(
-    tmp_path: Path, url: str, is_empty: bool, caplog: pytest.LogCaptureFixture
+def test_table_that_was_made_again_by_hand_or_restored_alone_is_refused_until_a_person_decides(
+    tmp_path: Path, url: str, is_empty: bool
 ) -> None:
     each = {**APPEND, "table": "of_{dataset}"}
     run(tmp_path, table_job(each, {"c": {"rows": 2}, "d": {"rows": 2}}))
@@ -152,10 +159,16 @@ def test_table_that_was_made_again_by_hand_and_is_empty_lacks_its_commits(
         one.dataset_urn: one for one in run(tmp_path, table_job(each, {"c": {"rows": 5}, "d": {"rows": 5}})).datasets
     }
     said = "".join(one.message for one in outcomes["c"].failures)
-    assert ("lacks commit" in said) is is_empty, said
+    assert "lacks commit" in said if is_empty else "table of_c is not the one that rows were loaded into" in said
     assert not outcomes["d"].failures
-    assert query(url, "SELECT count(*) FROM of_c") == [(0 if is_empty else 5,)]
-    assert ("table of_c is not the one that rows were loaded into" in caplog.text) is not is_empty
+    assert query(url, "SELECT count(*) FROM of_c") == [(0 if is_empty else 2,)]
+    more = table_job(each, {"c": {"rows": 5}, "d": {"rows": 5}})
+    verified = {one.dataset_urn: one.differences for one in verify(project(tmp_path, more), more).datasets}
+    assert ([one.what for one in verified["c"]], verified["d"]) == ([Differs.COMMIT_MISSING], ())
+    start_at(tmp_path, more, "2")
+    assert run(tmp_path, more).status is RunStatus.SUCCEEDED
+    assert query(url, "SELECT count(*) FROM of_c") == [(3 if is_empty else 5,)]
+    assert verify(project(tmp_path, more), more).is_whole
 
 
 def test_database_that_was_restored_from_a_dump_is_no_table_made_again(
@@ -188,6 +201,7 @@ def test_table_that_is_empty_after_a_crash_is_refused(tmp_path: Path, url: str, 
         if table != "numbers"
         else "DROP TABLE numbers; CREATE UNLOGGED TABLE numbers AS SELECT 1::bigint AS id, '' AS dataset, '' AS value",
     )
+    start_at(tmp_path, table_job(APPEND, {"c": {"rows": 5}}), "2")  # a table that was made again asks for it
     (late,) = run(tmp_path, table_job(APPEND, {"c": {"rows": 5}})).datasets
     name = "part" if table == "part" else table
     assert f"table {name} is UNLOGGED" in late.failures[0].message

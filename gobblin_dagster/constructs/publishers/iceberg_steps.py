@@ -45,6 +45,10 @@ _LOGIN = re.compile(r"//[^/@]*@")
 _OF_SQL = ("sqlite", "postgresql")
 _FILES_AT_ONCE = 8
 _MOST_SAID = 300
+_SET_BACK = (
+    "the table was set back into the middle of a commit, where rows (of older commits too) are taken out and not yet "
+    "put in again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +391,7 @@ def newest_commits(table: Any, job: str) -> dict[str, list[NotedCommit]]:
     for place, snapshot in enumerate(current):
         facts = _facts(snapshot)
         if facts.get("gobblin.job") == job:
-            commit = NotedCommit(facts["gobblin.commit-id"], _time(snapshot), is_whole=place < whole)
+            commit = NotedCommit(facts["gobblin.commit-id"], _time(snapshot), "" if place < whole else _SET_BACK)
             newest.setdefault((facts["gobblin.dataset-urn"], facts["gobblin.branch"]), commit)
     found: dict[str, list[NotedCommit]] = {}
     for (urn, _), commit in newest.items():

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from gobblin_dagster.constructs.clients.sql import MYSQL
 from gobblin_dagster.constructs.publishers.sql_mysql import TABLE_OPTIONS
 from gobblin_dagster.constructs.publishers.sql_names import exact, full_names, table_fold
-from gobblin_dagster.constructs.publishers.sql_relatives import made_again, relatives
+from gobblin_dagster.constructs.publishers.sql_relatives import has_rows, made_again, relatives
 from gobblin_dagster.core.constructs import NotedCommit
 from gobblin_dagster.core.errors import StorageError
 
@@ -23,6 +23,10 @@ LEDGER = "gobblin_commits"
 _NEVER = "-"
 """Sorts before all times. Not an empty text: some databases store it as null, which equals nothing."""
 
+_IS_ANOTHER = (
+    "table {} is not the one that rows were loaded into, which was dropped, renamed, or restored alone; whether the "
+    "rows of all commits are in this one is not known"
+)
 _WAIT_S = 60
 """How long MySQL and MariaDB let a load wait for another one of the same table; the step is tried again then."""
 
@@ -144,7 +148,8 @@ def newest_commits(
 ) -> dict[str, Collection[NotedCommit]]:
     """Return the newest commits of a job by dataset.urn, with one query for all datasets.
 
-    A table that was dropped has none, nor has one that is known to be made again, and is empty.
+    A table that was dropped has none, nor has one that is known to be made again, and is empty; if it has rows, its
+    commits are in doubt.
     If several commits are equally old, or have no time because an earlier version wrote them, two are returned.
 
     Args:
@@ -194,12 +199,17 @@ def newest_commits(
     names = full_names(connection, {*tables.values(), *(table for _, table, *_ in found)}, table_fold(connection))
     noted = {urn: line for urn, table, *line in found if urn in tables and names[tables[urn]] == names[table]}
     there = _existing_tables(connection, {tables[urn] for urn in noted})
-    there -= made_again(
-        connection, ledger, [(tables[urn], line[-1]) for urn, line in noted.items() if tables[urn] in there]
-    )
+    ids = [(tables[urn], line[-1]) for urn, line in noted.items() if tables[urn] in there]
+    others = made_again(connection, ledger, ids)
+    there -= {table for table in others if not has_rows(connection, table)}
     return {
         urn: {
-            NotedCommit(commit_id, None if at == _NEVER else datetime.fromisoformat(at)) for commit_id in (first, last)
+            NotedCommit(
+                commit_id,
+                None if at == _NEVER else datetime.fromisoformat(at),
+                _IS_ANOTHER.format(tables[urn]) if tables[urn] in others else "",
+            )
+            for commit_id in (first, last)
         }
         for urn, (at, first, last, _) in noted.items()
         if tables[urn] in there

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +10,6 @@ import sqlalchemy as sa
 from gobblin_dagster.core.errors import StepRefusedError
 from gobblin_dagster.core.utils.text import lower_ascii
 
-log = logging.getLogger(__name__)
 _RELATIVES = sa.text(
     "SELECT concat_ws('.', nspname, relname), relkind, relpersistence, place FROM (SELECT to_regclass(concat_ws('.', "
     "quote_ident(CAST(:schema AS text)), quote_ident(:name))) AS wanted) AS it "
@@ -79,7 +77,7 @@ def identities(connection: sa.Connection, ledger: sa.Table, tables: Sequence[str
 
 
 def made_again(connection: sa.Connection, ledger: sa.Table, noted: Iterable[tuple[str, str | None]]) -> set[str]:
-    """Return tables that are others than their ledger noted, and empty; of those that are not, the log says so.
+    """Return tables that are others than their ledger noted; whether they have the rows is not known.
 
     Args:
         connection: to the database.
@@ -90,22 +88,15 @@ def made_again(connection: sa.Connection, ledger: sa.Table, noted: Iterable[tupl
     if not before:
         return set()
     now = identities(connection, ledger, [table for table, _ in before])
-    others = {
+    return {
         table
         for (table, then), found in zip(before, now, strict=True)
         if found and found != then and found.partition("/")[0] == then.partition("/")[0]
     }
-    empty = {table for table in others if not _has_rows(connection, table)}
-    for table in sorted(others - empty):
-        log.warning(
-            "table %s is not the one that rows were loaded into: that one was dropped or renamed. This one has rows: "
-            "whether those of all commits are among them is not known.",
-            table,
-        )
-    return empty
 
 
-def _has_rows(connection: sa.Connection, table: str) -> bool:
+def has_rows(connection: sa.Connection, table: str) -> bool:
+    """Return whether a table, named `table` or `schema.table`, has a row."""
     schema, _, name = table.rpartition(".")
     one_row = sa.select(sa.literal(1)).select_from(sa.table(name, schema=schema or None)).limit(1)
     return connection.scalar(one_row) is not None

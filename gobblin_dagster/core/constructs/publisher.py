@@ -205,8 +205,8 @@ class NotedCommit:
     """None if the target keeps only the time of the newest one; then this time is that of its commit sequence."""
     published_at: datetime | None
     """Aware, UTC; None for records of earlier versions, which have no time."""
-    is_whole: bool = True
-    """False if the target, as it is now, may lack rows of the commit though it notes it."""
+    doubt: str = ""
+    """Why the target, as it is now, may lack rows of the commit though it notes it: a clause, or empty."""
 
 
 @runtime_checkable

@@ -216,12 +216,12 @@ def unknown_commits(
             if urn not in given_up
         }
         # An abandoned commit that is not whole: its rows may not be there, nor those of older ones.
-        unsure = {urn for urn, one in given_up.items() if not one.is_whole}
+        unsure = {urn for urn, one in given_up.items() if one.doubt}
         missing = _missing_commits(opened, asked, [urn for urn in urns if urn not in lost or urn in unsure])
         strange |= {
-            urn: f"{why} Restore its newest copy. Else set a startpoint where the missing rows begin, or, to go on "
-            "without them, at the watermark (`gobblin startpoint set`; `gobblin state history` shows the ranges of the "
-            "commits)."
+            urn: f"{why} Restore its newest copy. Else set a startpoint where the missing rows begin, or, if none is "
+            "missing or to go on without them, at the watermark (`gobblin startpoint set`; `gobblin state history` "
+            "shows the ranges of the commits)."
             for urn, why in missing.items()
         }
     return strange
@@ -273,12 +273,19 @@ def branch_folder(opened: PublishedJob, branch: str, urn: str) -> str:
     return f"{opened.output_root}/{opened.job.dataset_folder(branch, urn)}"
 
 
+def _what_is_missing(commit_id: str, noted: Collection[NotedCommit]) -> str:
+    for one in noted:
+        if one.doubt:
+            return (
+                f"may lack commit {commit_id} of this dataset, or some of its rows: {one.doubt}. The watermark has "
+                "passed them"
+            )
+    return (
+        f"lacks commit {commit_id} of this dataset, {_why_missing(noted)}, and lacks rows that the watermark has passed"
+    )
+
+
 def _why_missing(noted: Collection[NotedCommit]) -> str:
-    if not all(one.is_whole for one in noted):
-        return (
-            "or some of its rows: the table was set back into the middle of a commit, where rows (of older commits "
-            "too) are taken out and not yet put in again"
-        )
     if noted:
         return (
             "though it notes an older one: the table or topic was restored from an older copy, or newer rows went to "
@@ -321,7 +328,7 @@ def _missing_commits(opened: PublishedJob, asked: _Asked, urns: Collection[str])
         for urn, commits in noted.items()
         if all(one.published_at is not None or known.has(urn, one) for one in commits)
     }
-    whole = {urn: [one for one in commits if one.is_whole] for urn, commits in noted.items()}
+    whole = {urn: [one for one in commits if not one.doubt] for urn, commits in noted.items()}
     behind = {urn: floor for urn, commits in whole.items() if (floor := known.version_after(urn, commits)) is not None}
     looked = [
         (stored, step)
@@ -336,8 +343,7 @@ def _missing_commits(opened: PublishedJob, asked: _Asked, urns: Collection[str])
 
     lost = in_parallel(is_lost, looked, opened.job.commit.parallelism)
     return {
-        stored.dataset_urn: f"{asked.ledger} lacks commit {stored.id} of this dataset, "
-        f"{_why_missing(noted[stored.dataset_urn])}, and lacks rows that the watermark has passed."
+        stored.dataset_urn: f"{asked.ledger} {_what_is_missing(stored.id, noted[stored.dataset_urn])}."
         for (stored, _), is_lost in zip(looked, lost, strict=True)
         if is_lost
     }
