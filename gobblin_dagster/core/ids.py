@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import re
 import secrets
 import socket
@@ -43,8 +44,15 @@ def new_person_id() -> str:
 
 
 def who() -> str:
-    """Return the person at the keyboard, `user@host`, for the history."""
-    return f"{getpass.getuser()}@{socket.gethostname()}"
+    """Return the person at the keyboard, `user@host`, for the history.
+
+    Containers often run as a user id that has no name: `uid-1000@host`.
+    """
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # before Python 3.13, and from it on
+        name = f"uid-{os.getuid()}"
+    return f"{name}@{socket.gethostname()}"
 
 
 def is_of_person(run_id: str) -> bool:

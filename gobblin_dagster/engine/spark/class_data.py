@@ -30,7 +30,10 @@ def fast_start_options(java: Path, spark: str) -> list[str]:
     # Before the memory of classes grows past a bound, 21 MB at first, the JVM searches the whole heap for garbage.
     memory = ["-XX:+UseSerialGC", "-XX:MetaspaceSize=160m"]
     options = ["-XX:TieredStopAtLevel=1", *memory, "-Xshare:auto", "-Xlog:disable", "-Xlog:all=off:stderr"]
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gobblin-dagster"
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gobblin-dagster"
+    except RuntimeError:
+        return options  # the user has no home folder
     release = java.parent.parent / "release"
     identity = f"{java}\n{release.read_text() if release.exists() else ''}\n{spark}"
     archive = folder / f"spark-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jsa"

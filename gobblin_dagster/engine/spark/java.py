@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -32,8 +33,10 @@ def find_java() -> Java:
     """Return the Java that Spark would use.
 
     Raises:
-        EnvironmentFaultError: there is no Java, it does not start, or it is older than `MIN_JAVA`.
+        EnvironmentFaultError: there is no Java, it does not start, it is older than `MIN_JAVA`, or Spark could not
+            log in there.
     """
+    _require_user_name()
     home = os.environ.get("JAVA_HOME")
     path = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if path is None:
@@ -51,3 +54,15 @@ def find_java() -> Java:
         what = f"is version {found[1]}" if found else "does not print its version"
         raise EnvironmentFaultError(problem=f"Java at {path} {what}; Spark needs {MIN_JAVA} or newer.", hint=_REMEDY)
     return Java(path, found[1], int(found[2]))
+
+
+def _require_user_name() -> None:
+    """Refuse a user id without a name, as containers have it: Hadoop's login in Spark fails with a page of Java."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError as error:
+        raise EnvironmentFaultError(
+            problem=f"User id {os.getuid()} has no name on this machine, and Spark does not start without one.",
+            hint="Run as a user of /etc/passwd, or add a line for this one to it; with `spark: {start: when_needed}` "
+            "in gobblin.yaml small runs start no Spark.",
+        ) from error

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import pwd
 import re
 import shutil
 import sqlite3
@@ -172,3 +174,12 @@ def test_doctor_outside_of_a_project_looks_at_the_machine_only(
         "Python", "Java", "PySpark", "Dagster",
     ]  # fmt: skip
     assert cli("-C", tmp_path, "doctor").code == 1
+
+
+def test_user_id_without_a_name_is_told_before_spark_fails(java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_name(uid: int) -> pwd.struct_passwd:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(pwd, "getpwuid", no_name)
+    with pytest.raises(EnvironmentFaultError, match=f"User id {os.getuid()} has no name .*start: when_needed"):
+        find_java()

@@ -68,3 +68,12 @@ def test_cache_that_cannot_be_written_only_costs_time(cache: Path) -> None:
     cache.write_text("a file, not a folder")
     assert archive_option() == ("", None)
     assert "-XX:+UseSerialGC" in fast_start_options(JAVA, "4.1.1")
+
+
+def test_user_without_a_home_folder_only_waits_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    assert archive_option() == ("", None)
