@@ -53,6 +53,8 @@ _CUT = r"(?=…|\.\.\.|\\?' at line \d|$)"
 """The end of a shortened text; the beginning of a value may stand before it. MySQL cuts statements without a sign."""
 _SETTING = re.compile(r"[?&;]\s*([\w.-]+)=([^&;]+)")
 """A setting in a URL (`?user=u&password=p`), or in a line of settings (`AccountName=a;AccountKey=k`)."""
+_SQLITE_KEY = re.compile(r"^\s*(?:jdbc:)?sqlite[+\w]*:[^?]*\?.*?\b(?:pragma_|hex_?|text_?)?key=([^&#]+)", re.IGNORECASE)
+"""The key of a database of SQLite that is encrypted, in its URL."""
 _OF_JAAS = re.compile(r"""(\w+)\s*=\s*("[^"]*"|'[^']*'|[^\s;]+)""")
 _LOGIN = re.compile(r"://[^:/]*:([^@]*)@")
 """The password of a URL as SQLAlchemy reads it: it may hold `/`, `?` and `#`."""
@@ -314,3 +316,4 @@ def _secret_settings(text: str) -> Iterator[str]:
     for name, value in pairs:
         if is_secret_name(name) and value.lower() not in _WORDS:
             yield value.strip("\"'")
+    yield from _SQLITE_KEY.findall(text)

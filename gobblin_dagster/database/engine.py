@@ -11,9 +11,9 @@ import sqlite3
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, make_url
 from sqlalchemy.engine import Compiled
@@ -32,6 +32,9 @@ from gobblin_dagster.storage import LocalStorage
 
 LOCK_WAIT_S = 30
 """Seconds that a transaction waits for the lock of another one."""
+_SLICE_S = 0.2
+_WAITS_LONG = f"PRAGMA busy_timeout = {LOCK_WAIT_S * 1000}"
+_WAITS_SHORT = f"PRAGMA busy_timeout = {_SLICE_S * 1000:.0f}"
 IDLE_IN_TRANSACTION_S = 60
 """Seconds after which PostgreSQL ends a connection that does nothing inside a transaction."""
 CONNECT_WAIT_S = 10
@@ -129,7 +132,7 @@ _STATEMENTS_OF_SQLITE = _Statements(500)
 
 def _sqlite_engine(url: URL) -> Engine:
     _make_folder(Path(str(url.database)).parent)
-    engine = create_engine(url, connect_args={"timeout": LOCK_WAIT_S})
+    engine = create_engine(url, connect_args={"timeout": _SLICE_S})
     engine.update_execution_options(compiled_cache=_STATEMENTS_OF_SQLITE)
 
     @event.listens_for(engine, "connect")
@@ -139,13 +142,16 @@ def _sqlite_engine(url: URL) -> Engine:
         # Text that is not UTF-8 is a damaged row, which its digest shows; the driver's error would stop all others too.
         connection.text_factory = lambda raw: raw.decode(errors="replace")
         _use_wal(connection)
+        connection.execute(_WAITS_LONG)
         connection.execute("PRAGMA synchronous = FULL")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         # IMMEDIATE, because a transaction that reads first and writes later fails if another one wrote in between.
-        write = connection.get_execution_options().get(WRITE, False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+        if connection.get_execution_options().get(WRITE, False):
+            _begin_to_write(connection)
+        else:
+            connection.exec_driver_sql("BEGIN")
 
     @event.listens_for(engine, "invalidate")
     def roll_back(connection: sqlite3.Connection, _record: Any, _error: BaseException | None) -> None:
@@ -154,6 +160,25 @@ def _sqlite_engine(url: URL) -> Engine:
         connection.rollback()
 
     return engine
+
+
+def _begin_to_write(connection: Connection) -> None:
+    """Begin a transaction when others let it, in slices: Python calls no handler of a signal while SQLite waits."""
+    deadline = time.monotonic() + LOCK_WAIT_S
+    driver = cast("sqlite3.Connection", connection.connection.driver_connection)
+    driver.execute(_WAITS_SHORT)
+    try:
+        while True:
+            try:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            except OperationalError as error:
+                if not is_locked(error.orig) or time.monotonic() > deadline or time_for_records() == 0:
+                    raise
+            else:
+                return
+    finally:
+        with suppress(sqlite3.ProgrammingError):  # SQLAlchemy closed it at an interrupt
+            driver.execute(_WAITS_LONG)
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:

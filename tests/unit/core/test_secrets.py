@@ -211,6 +211,9 @@ def test_passwords_that_stand_in_a_text_are_told_from_what_only_looks_alike() ->
         "jdbc:oracle:thin:scott/word@//h:1521/d",
         "AccountName=shop;AccountKey=word",
         "https://h/x?sv=1&sig=word",
+        "sqlite:///shop.db?key=word",
+        "sqlite+pysqlcipher:////shop.db?cipher=x&pragma_key=word",
+        "jdbc:sqlite:shop.db?hexkey=00ff",
         JAAS.replace("keyTab", "password"),
     ]
     fine = [
@@ -224,6 +227,9 @@ def test_passwords_that_stand_in_a_text_are_told_from_what_only_looks_alike() ->
         "hdfs://nn:8020/x@y",
         "http://[::1]:80/x@y",
         "orders?page_token=1",
+        "sqlite:///shop.db?key=${PW}&mode=ro",
+        "sqlite:///file:shop.db?monkey=x&uri=true",
+        "lake/part?/key=7/*.csv",
         "AccountName=shop;AccountKey=${KEY}",
         JAAS,
     ]

@@ -91,6 +91,33 @@ def test_an_interrupt_inside_of_a_statement_gives_the_lock_back_while_its_error_
     assert caught.value is not None
 
 
+def test_interrupt_ends_the_wait_for_another_writer_and_its_end_is_recorded_in_time(
+    tmp_path: Path, sqlite_engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = sqlite_engine.execution_options(**{WRITE: True})
+    run(writer, "CREATE TABLE rows (id)")
+    stranger = sqlite3.connect(tmp_path / "state.db", isolation_level=None)
+    stranger.execute("BEGIN EXCLUSIVE")
+    began = time.monotonic()
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGINT]).start()
+        with pytest.raises(KeyboardInterrupt):
+            run(writer, "SELECT 1")
+    finally:
+        signal.signal(signal.SIGINT, former)
+    monkeypatch.setattr(cut_off, "RECORD_S", 0.1)
+    cut_off.cut_off_all()
+    try:
+        with pytest.raises(TransientError, match="locked"):
+            run(writer, "SELECT 1")
+    finally:
+        assert cut_off.was_cut_off()
+    assert time.monotonic() - began < 15
+    stranger.close()
+    run(writer, "SELECT 1")
+
+
 def test_schema_changes_are_rolled_back_with_their_transaction(sqlite_engine: Engine) -> None:
     with sqlite_engine.execution_options(**{WRITE: True}).connect() as connection:
         transaction = connection.begin()
