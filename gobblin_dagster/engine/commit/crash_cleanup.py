@@ -53,6 +53,11 @@ def delete_staging_of(
     """
     # A run leaves its leases at its very end; its process may go on, as one that Dagster ends or a notebook does.
     ended = {lease.owner.run_id for lease in over if lease.is_left or lease.owner.is_provably_dead()}
+    if over:
+        # Whose leases a person's change, or a recovery that was killed, took over: no lease names these runs any more.
+        staged = {*storage.list_names(staging_dir(output_root))}
+        stopped = _recent_runs(job, store, RunStatus.RUNNING, RunStatus.INTERRUPTED) & staged - ended
+        ended |= _without_lease(stopped, job, store)
     _delete_staging(ended, job=job, store=store, storage=storage, output_root=output_root)
 
 
@@ -117,8 +122,11 @@ def end_records(over: Collection[Lease], *, job: str, store: StateStore, now: da
 
 def _running_without_lease(job: str, store: StateStore) -> set[str]:
     """Return runs that may have ended without a record of it; each writes that before it gives its leases back."""
-    running = {one.run_id for one in store.load_runs(job, _RECENT) if one.status is RunStatus.RUNNING}
-    return _without_lease(running, job, store)
+    return _without_lease(_recent_runs(job, store, RunStatus.RUNNING), job, store)
+
+
+def _recent_runs(job: str, store: StateStore, *states: RunStatus) -> set[str]:
+    return {one.run_id for one in store.load_runs(job, _RECENT) if one.status in states}
 
 
 def _without_lease(run_ids: set[str], job: str, store: StateStore) -> set[str]:

@@ -80,7 +80,6 @@ def test_the_command_after_a_kill_ends_the_record_and_its_staging_is_deleted(tmp
     _kill_a_run(tmp_path, job)
     COMMANDS[name](project(tmp_path, job), job)
     run(tmp_path, job)
-    clean(project(tmp_path, job), job)
     assert not (tmp_path / STAGED).exists()
     with project(tmp_path, job).use_store() as store:
         (record,) = [one for one in store.load_runs(job.job, 10) if one.run_id == KILLED]
@@ -107,6 +106,8 @@ def test_the_record_of_a_run_ends_whose_recovery_was_killed_before_it_did_so(tmp
         run(tmp_path, _job(rows))
     job = _job(20)
     _kill_a_run(tmp_path, job)
+    alive = tmp_path / STAGED.replace(KILLED, "20261128T000002-works")
+    alive.mkdir()
     with project(tmp_path, job).use_store() as store:
         recovery, other = LeaseOwner.current("20261128T000001-killed"), LeaseOwner.current("20261128T000002-works")
         recovery.note_end()
@@ -119,7 +120,9 @@ def test_the_record_of_a_run_ends_whose_recovery_was_killed_before_it_did_so(tmp
         run(tmp_path, job)
         found = {one.run_id: one.status for one in store.load_runs(job.job, 10)}
         other.note_end()
+    assert not (tmp_path / STAGED).exists()
     assert (found[KILLED], found[other.run_id]) == (RunStatus.INTERRUPTED, RunStatus.RUNNING)
+    assert alive.exists()
 
 
 def test_staging_that_cannot_be_deleted_keeps_no_record_from_its_end(
