@@ -46,6 +46,8 @@ from gobblin_dagster.core.utils.text import first_line, lift_limit_of_csv
 from gobblin_dagster.spec.job import SpecModel
 
 _FAULTY_COLUMN = re.compile(r"In CSV column #(\d+): Row #(\d+): (.*)")
+_BAD_ROW = re.compile(r"CSV parse error: Row #(\d+): Expected (\d+) columns, got (\d+): (.*)")
+"""What pyarrow says of a row that is no UTF-8 either: it cannot give such a row to `_note_bad_row`."""
 _NUMBER = re.compile(r"\s*[-+]?[0-9]*\.?[0-9]+\s*|NaN")
 _SEPARATOR_LINE = re.compile(r"sep=.?")
 _INFINITE = r"(?i)^\s*[+-]?inf(inity)?\s*$"
@@ -431,6 +433,12 @@ class CsvReader:
                 problem = f"expected {bad.expected_columns} values, got {bad.actual_columns}: {bad.text[:80]!r}"
                 raise FormatError(problem, row=bad.number - int(self._options.header)) from error
             message = first_line(error)
+            if match := _BAD_ROW.match(message):
+                problem = (
+                    f"expected {match[2]} values, got {match[3]}: {match[4][:80]!r}, which is no "
+                    f"{self._options.encoding} either; set `encoding`."
+                )
+                raise FormatError(problem, row=int(match[1]) - int(self._options.header)) from error
             if "straddling" in message or "out of sync" in message:
                 message = (
                     f"a row is longer than a block of {self._block_bytes} bytes; correct an unbalanced quote, or raise "

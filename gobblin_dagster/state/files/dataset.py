@@ -93,6 +93,11 @@ class DatasetFiles:
         head = self._decoded(content, path)
         if (head.job, head.dataset_urn) != (self.job, self.dataset_urn):
             problem = f"it belongs to dataset {head.dataset_urn!r} of job {head.job!r}"
+            if (head.job.casefold(), head.dataset_urn.casefold()) == (self.job.casefold(), self.dataset_urn.casefold()):
+                problem += (
+                    ", because names that differ in case only are one in this folder: rename one of them, or keep the "
+                    "state in SQLite or PostgreSQL"
+                )
             raise CorruptRecordError(what=f"The record {path}", problem=problem)
         return head
 

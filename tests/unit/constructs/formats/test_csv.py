@@ -277,6 +277,14 @@ def test_row_of_another_length_is_named_with_its_number(tmp_path: Path, block_by
     assert caught.value.problem == f"expected 2 values, got {got}: {row.decode()!r}"
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # pyarrow's own, of such a row
+def test_row_of_another_length_that_is_no_text_in_the_encoding_is_named_too(tmp_path: Path) -> None:
+    put(tmp_path, day_csv="a,b\n1,2\ncafé,x,y\n".encode("cp1252"))
+    with pytest.raises(ExtractError, match=r"got 3: 'caf.+,x,y', which is no utf-8 either; set `encoding`") as caught:
+        read_csv(tmp_path, "day.csv")
+    assert caught.value.row == 2
+
+
 def test_row_of_another_length_without_header_is_numbered_from_one(tmp_path: Path) -> None:
     put(tmp_path, day_csv=b"1,2\n3\n")
     with pytest.raises(ExtractError, match="row 2: expected 2 values, got 1"):

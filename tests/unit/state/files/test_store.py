@@ -395,8 +395,21 @@ def published(tmp_path: Path) -> FileStateStore:
         (b'{"format":"RunRecord/1"}', "expected format 'DatasetHead/2'"),
         (b"\xff\xfe", "not UTF-8"),
         (b'{"format":"DatasetHead/1","job":"flights","dataset_urn":"another"}', "belongs to dataset 'another'"),
+        (
+            b'{"format":"DatasetHead/1","job":"Flights","dataset_urn":"%s"}' % URN.encode(),
+            "names that differ in case only",
+        ),
     ],
-    ids=["empty", "torn", "lacks a field", "newer", "of another kind", "binary", "of another dataset"],
+    ids=[
+        "empty",
+        "torn",
+        "lacks a field",
+        "newer",
+        "of another kind",
+        "binary",
+        "of another dataset",
+        "of another case",
+    ],
 )
 def test_damaged_head_is_named_and_kept(
     published: FileStateStore, tmp_path: Path, content: bytes, problem: str
