@@ -22,7 +22,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.util import LRUCache
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, StorageError, TransientError, UsageError
-from gobblin_dagster.core.postgresql import COMMITS_REACH_DISK, UTF8, postgresql_may_recover
+from gobblin_dagster.core.postgresql import ISOLATION, UTF8, postgresql_may_recover, transaction_settings
 from gobblin_dagster.core.utils.cut_off import cut_off_after_records, time_for_records
 from gobblin_dagster.core.utils.in_time import interruptible
 from gobblin_dagster.core.utils.signals import raise_hidden_interrupt
@@ -48,10 +48,11 @@ _HINT = "Write it as sqlite:///folder/state.db or postgresql://user:password@hos
 WRITE = "gobblin_write"
 """Execution option of connections that will write; set it to True before the transaction begins."""
 
-_POSTGRESQL_TRANSACTION = (
-    f"SELECT set_config('lock_timeout', '{LOCK_WAIT_S}s', true), "
-    f"set_config('idle_in_transaction_session_timeout', '{IDLE_IN_TRANSACTION_S}s', true), "
-    f"{COMMITS_REACH_DISK}"  # else the watermark might stay behind the published data for ever
+_POSTGRESQL_TRANSACTION = transaction_settings(
+    {
+        "lock_timeout": f"{LOCK_WAIT_S}s",
+        "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_S}s",
+    }
 )
 
 
@@ -205,7 +206,7 @@ def _postgresql_engine(url: URL, answer_within_s: float | None) -> Engine:
 
         arguments |= connection_arguments(answer_within_s)
     # Without the ping, each pooled connection would raise an error once after a restart of the server.
-    engine = create_engine(url, pool_pre_ping=True, connect_args=arguments)
+    engine = create_engine(url, pool_pre_ping=True, connect_args=arguments, isolation_level=ISOLATION)
 
     @event.listens_for(engine, "do_connect")
     def connect(dialect: Dialect, _record: Any, unnamed: list[Any], named: dict[str, Any]) -> Any:
@@ -222,8 +223,6 @@ def _postgresql_engine(url: URL, answer_within_s: float | None) -> Engine:
 
     @event.listens_for(engine, "begin")
     def configure(connection: Connection) -> None:
-        # For the transaction alone: a pool such as PgBouncer gives each transaction another session, which it then
-        # hands on to other programs.
         connection.exec_driver_sql(_POSTGRESQL_TRANSACTION)
 
     return engine

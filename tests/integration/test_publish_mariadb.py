@@ -14,6 +14,8 @@ import sqlalchemy as sa
 
 from gobblin_dagster.constructs.publishers import sql_waits
 from gobblin_dagster.constructs.publishers.sql_names import unfit_columns
+from gobblin_dagster.constructs.publishers.sql_table import SqlTableOptions, SqlTablePublisher
+from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import QuarantinedError
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.engine.job_context import JobContext
@@ -36,11 +38,13 @@ def url(mariadb_server: MariadbServer, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture(scope="module")
 def lax_server() -> Iterator[MariadbServer]:
     """Start a server that takes all names of tables in small letters, as on Windows, cuts values, stores zeros for
-    missing ones, and makes tables without transactions."""
+    missing ones, makes tables without transactions, and shows rows that are not committed."""
     binary = mariadb_binary()
     assert binary is not None  # the other server runs
     lax = ("--sql-mode=ANSI_QUOTES,EMPTY_STRING_IS_NULL", "--default-storage-engine=MyISAM")
     with running_mariadb(binary, "--lower-case-table-names=1", *lax) as server:
+        others = ("sql_quote_show_create = 0", "tx_isolation = 'READ-UNCOMMITTED'", "sql_safe_updates = 1")
+        server.execute(*(f"SET GLOBAL {one}" for one in others))
         yield server
 
 
@@ -79,14 +83,21 @@ def test_of_two_jobs_that_replace_a_new_table_at_once_one_is_refused(
     assert query(url, "SELECT count(*) FROM numbers") == [(4,)]
 
 
-def test_rows_are_replaced_where_the_server_asks_for_safe_updates(
-    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WAREHOUSE_URL", f"{url}?init_command=SET+sql_safe_updates%3D1")
+def test_commit_that_is_not_over_is_not_taken_for_done(tmp_path: Path, folding_url: str) -> None:
+    """It may be rolled back, and the watermark would have moved past its rows. Safe updates let it replace rows."""
     replace = {"type": "sql_table", "url_env": "WAREHOUSE_URL", "table": "numbers", "mode": "replace"}
     for rows, left in ((4, 4), (6, 2)):
         run(tmp_path, table_job(replace, {"c": {"rows": rows}}))
-        assert query(url, "SELECT count(*) FROM numbers") == [(left,)]
+        assert query(folding_url, "SELECT count(*) FROM numbers") == [(left,)]
+    options = SqlTableOptions(url_env="WAREHOUSE_URL", table="numbers")
+    publisher = SqlTablePublisher(options, ConstructContext("numbers", str(tmp_path)))
+    known = publisher.newest_commits({"c": "/lake/c"})
+    assert known.keys() == {"c"}
+    engine = sa.create_engine(folding_url.replace("mysql:", "mysql+pymysql:"))
+    with engine.connect() as other:
+        other.exec_driver_sql("UPDATE gobblin_commits SET commit_id = concat('of ', commit_id) WHERE commit_id > '0'")
+        assert publisher.newest_commits({"c": "/lake/c"}) == known
+    engine.dispose()
 
 
 @pytest.mark.parametrize("asked", ["charset=latin1", "init_command=SET+NAMES+latin1"])
@@ -340,9 +351,13 @@ def test_numbers_and_texts_that_a_column_would_round_or_cut_are_refused(
         "as_text": ("varchar(5)", "column 'd' is VARCHAR(5) in the table and double in the files"),
         "blanks": ("varchar(3)", "column 't' is VARCHAR(3), and some texts end with blanks: they would be cut"),
         "padded": ("char(9)", "column 't' is CHAR(9), and some texts end with blanks: they would be cut"),
+        "filled": ("timestamp not null", "column 'i' takes no null, and some values are null"),
         "fits": ("int", ""),
     }
-    values = "1.25::DOUBLE AS d, 1.25::DECIMAL(5,2) AS m, 16777217::INTEGER AS n, 'ab   ' AS t, 2::DOUBLE AS w"
+    values = (
+        "1.25::DOUBLE AS d, 1.25::DECIMAL(5,2) AS m, 16777217::INTEGER AS n, 'ab   ' AS t, 2::DOUBLE AS w, "
+        "NULL::TIMESTAMPTZ AS i"
+    )
     says = {}
     for table, (kind, problem) in kinds.items():
         column = problem[8] if problem else "w"

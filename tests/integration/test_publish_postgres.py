@@ -394,32 +394,40 @@ def test_values_of_all_types_arrive(tmp_path: Path, url: str) -> None:
 
 
 @pytest.mark.parametrize("mode", [{}, {"mode": "upsert", "key": ["id"]}], ids=["append", "upsert"])
-def test_texts_arrive_as_they_are_whatever_encoding_the_database_and_the_environment_ask_for(
+def test_settings_of_the_database_and_the_environment_change_no_value(
     tmp_path: Path, url: str, mode: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server took the bytes of our texts for those of others: `Ã¤`."""
-    execute(url, f"ALTER DATABASE {url.rpartition('/')[2]} SET client_encoding = 'LATIN1'")
-    monkeypatch.setenv("PGCLIENTENCODING", "WIN1252")
-    select = [{"type": "sql", "select": "id, 'ä€日' AS name"}]
-    run(tmp_path, table_job(APPEND | mode, {"c": {"rows": 1}}, converters=select))
-    ((name,),) = query(url, "SELECT convert_to(name, 'UTF8') FROM numbers")
-    assert bytes(name).decode() == "ä€日"
-    store = state_database.make_engine(state_database.parse_url(url))
-    with closing(store.connect()) as connection:
-        assert connection.exec_driver_sql("SHOW client_encoding").scalar() == "UTF8"
-    store.dispose()
-
-
-def test_rows_reach_the_disk_before_the_watermark_moves(tmp_path: Path, url: str) -> None:
-    """After a power loss, a server that is set up so lacked the newest rows, and the store had their watermark."""
-    run(tmp_path, table_job(APPEND, {"c": {"rows": 1}}))
+    """Texts were taken for others (`Ã¤`), days began elsewhere, a power loss took rows below the watermark."""
+    settings = (
+        *("client_encoding = 'LATIN1'", "synchronous_commit = off", "timezone = 'Asia/Tokyo'", "array_nulls = off"),
+        *("datestyle = 'SQL, MDY'", "intervalstyle = sql_standard", "standard_conforming_strings = off"),
+        *("default_transaction_isolation = serializable", "transform_null_equals = on", "bytea_output = escape"),
+    )
     execute(
         url,
-        f"ALTER DATABASE {url.rpartition('/')[2]} SET synchronous_commit = off",
-        "ALTER TABLE numbers ADD commits text DEFAULT current_setting('synchronous_commit')",
+        *(f"ALTER DATABASE {url.rpartition('/')[2]} SET {setting}" for setting in settings),
+        "CREATE TABLE numbers (id bigint PRIMARY KEY, name text, day timestamptz, span interval, items text[], "
+        "during tstzrange, commits text DEFAULT current_setting('synchronous_commit'))",
     )
-    run(tmp_path, table_job(APPEND, {"c": {"rows": 2}}))
-    assert query(url, "SELECT commits FROM numbers WHERE id = 1") == [("on",)]
+    for name, value in {"CLIENTENCODING": "WIN1252", "TZ": "Asia/Tokyo", "DATESTYLE": "German"}.items():
+        monkeypatch.setenv(f"PG{name}", value)
+    select = (
+        "id, 'ä€日' AS name, DATE '2024-03-04' AS day, '-1 2:03:04' AS span, '{a,NULL}' AS items, "
+        "'[2024-05-06 00:00,)' AS during"
+    )
+    run(tmp_path, table_job(APPEND | mode, {"c": {"rows": 1}}, converters=[{"type": "sql", "select": select}]))
+    seen = (
+        "convert_to(name, 'UTF8'), day = '2024-03-04 00:00Z', span = '-1 days +02:03:04', items[2] IS NULL, "
+        "lower(during) = '2024-05-06 00:00Z', commits"
+    )
+    ((name, *others),) = query(url, f"SELECT {seen} FROM numbers")
+    assert (bytes(name).decode(), *others) == ("ä€日", True, True, True, True, "on")
+    store = state_database.make_engine(state_database.parse_url(url))
+    with closing(store.connect()) as connection:
+        names = ("client_encoding", "timezone", "transaction_isolation")
+        told = [connection.exec_driver_sql(f"SHOW {name}").scalar() for name in names]
+    assert told == ["UTF8", "UTC", "read committed"]
+    store.dispose()
 
 
 @pytest.mark.parametrize("table", ["numbers", "n" * 63], ids=["short", "longest"])
@@ -512,6 +520,8 @@ def test_of_a_partition_and_its_table_that_are_replaced_at_once_the_later_is_ref
         url,
         "CREATE TABLE numbers (id bigint, dataset text, value text) PARTITION BY RANGE (id)",
         "CREATE TABLE part PARTITION OF numbers FOR VALUES FROM (0) TO (100)",
+        # By it, who had waited for the other load did not see what that one had loaded.
+        f"ALTER DATABASE {url.rpartition('/')[2]} SET default_transaction_isolation = 'repeatable read'",
     )
     waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'"
     replace = {"type": "sql_table", "url_env": "WAREHOUSE_URL", "table": "numbers", "mode": "replace"}

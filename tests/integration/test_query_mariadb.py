@@ -303,23 +303,33 @@ def test_watermark_that_is_no_date_is_told(mariadb_server: MariadbServer, databa
     assert "got '0000-00-00', which is none; a `query` with NULLIF(day, 0) reads it as NULL" in str(offer.problem)
 
 
-def test_texts_arrive_whole_whatever_charset_the_url_asks_for(
+def test_settings_of_the_server_and_the_url_change_and_hide_nothing(
     mariadb_server: MariadbServer, database: str, tmp_path: Path
 ) -> None:
+    """Rows behind a limit, all columns but that of the watermark, and rows that are new were left out."""
+    settings = {
+        "sql_select_limit": "1",
+        "sql_quote_show_create": "0",
+        "sql_mode": "'PAD_CHAR_TO_FULL_LENGTH,ANSI_QUOTES'",
+        "system_versioning_asof": "'2000-01-01'",
+        "tx_isolation": "'READ-UNCOMMITTED'",
+        "init_connect": "'SET autocommit = 0, time_zone = \"+09:00\"'",
+    }
+    columns = "id bigint, c char(5), v varchar(9), at timestamp"
+    rows = "(1, 'ab', 'a😀', '2020-01-01 05:00:00'), (2, '', '', '2020-01-01 06:00:00')"
     mariadb_server.execute(
-        "CREATE TABLE t (id bigint, v varchar(9))", "INSERT INTO t VALUES (1, 'a😀')", database=database
+        f"CREATE TABLE t ({columns}) WITH SYSTEM VERSIONING", f"INSERT INTO t VALUES {rows}", database=database
     )
-    run(tmp_path, f"{mariadb_server.url(database)}?charset=utf8", tables=["t"])
-    assert published(tmp_path).to_pylist() == [{"id": 1, "v": "a😀"}]
-
-
-def test_all_rows_are_read_from_a_server_that_limits_queries(
-    mariadb_server: MariadbServer, database: str, tmp_path: Path
-) -> None:
-    """The watermark moved beyond the rows that were left out. Servers may be set up so too."""
-    mariadb_server.execute("CREATE TABLE numbers AS SELECT seq AS id FROM seq_1_to_9", database=database)
-    url = f"{mariadb_server.url(database)}?init_command=SET+sql_select_limit%3D2"
-    assert run(tmp_path, url, tables=["numbers"])[f"{database}.numbers"].rows_read == 9
+    try:
+        mariadb_server.execute(*(f"SET GLOBAL {name} = {value}" for name, value in settings.items()))
+        asked = "charset=utf8&init_command=SET+completion_type%3D2"
+        run(tmp_path, f"{mariadb_server.url(database)}?{asked}", tables=["t"])
+    finally:
+        mariadb_server.execute(*(f"SET GLOBAL {name} = DEFAULT" for name in settings))
+    assert published(tmp_path).to_pylist() == [
+        {"id": 1, "c": "ab", "v": "a😀", "at": datetime(2020, 1, 1, 10, tzinfo=UTC)},
+        {"id": 2, "c": "", "v": "", "at": datetime(2020, 1, 1, 11, tzinfo=UTC)},
+    ]
 
 
 def test_option_that_the_driver_does_not_know_is_named(mariadb_server: MariadbServer, database: str) -> None:

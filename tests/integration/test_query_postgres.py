@@ -536,12 +536,14 @@ def test_settings_of_the_database_change_no_value(
         "extra_float_digits = -5",
         "timezone = 'Asia/Tokyo'",
         "intervalstyle = iso_8601",
+        "bytea_output = escape",
     )
     for setting in (*writes, "client_encoding = 'LATIN1'"):
         postgres_server.execute(f"ALTER DATABASE {name} SET {setting}")
     columns = (
         "1 AS id, daterange('2020-02-01', '2020-03-01') AS days, "
-        "ARRAY[0.1 + 0.2::float8] AS sums, 0.1 + 0.2::float8 AS sum, '1 day 02:03:04'::interval AS span"
+        "ARRAY[0.1 + 0.2::float8] AS sums, 0.1 + 0.2::float8 AS sum, '1 day 02:03:04'::interval AS span, "
+        "ARRAY['A'::bytea] AS raws"
     )
     owner = connect()
     with owner.cursor() as cursor:
@@ -557,6 +559,7 @@ def test_settings_of_the_database_change_no_value(
         "sums": "{0.30000000000000004}",
         "sum": 0.1 + 0.2,
         "span": "1 day 02:03:04",
+        "raws": '{"\\\\x41"}',
         "times": '{"2020-02-01 05:00:00+00"}',
     }
 

@@ -6,6 +6,8 @@ import os
 import re
 import socket
 from collections.abc import Iterable, Mapping
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 
 from gobblin_dagster.core.errors import EnvironmentFaultError
-from gobblin_dagster.core.postgresql import UTF8
+from gobblin_dagster.core.mysql import SESSION
+from gobblin_dagster.core.postgresql import ISOLATION, UTF8, transaction_settings
 from gobblin_dagster.core.same_place import written_servers
 from gobblin_dagster.core.utils.cut_off import cut_off_when_stopped
 from gobblin_dagster.core.utils.in_time import interruptible
@@ -79,13 +82,21 @@ def parse_url(text: str, base_dir: str) -> sa.URL:
     return url
 
 
-def make_engine(url: sa.URL, shown: str, connect_args: Mapping[str, Any] | None = None) -> sa.Engine:
-    """Return an engine that keeps no connections.
+def make_engine(
+    url: sa.URL,
+    shown: str,
+    connect_args: Mapping[str, Any] | None = None,
+    settings: Mapping[str, str] | None = None,
+    session: Iterable[str] = SESSION,
+) -> sa.Engine:
+    """Return an engine that keeps no connections; servers are set by `core.postgresql` and `core.mysql`.
 
     Args:
         url: from `parse_url`.
         shown: name of the database in messages.
         connect_args: arguments for the driver.
+        settings: further settings of each transaction of PostgreSQL.
+        session: statements for each session of MySQL and MariaDB.
 
     Raises:
         EnvironmentFaultError: the driver is not installed.
@@ -98,10 +109,11 @@ def make_engine(url: sa.URL, shown: str, connect_args: Mapping[str, Any] | None 
         if url.password:
             # It would send a text in Latin-1, which has few letters, and none as MySQL's own clients send them.
             arguments["password"] = url.password.encode("utf-8", "surrogateescape")
+    level: dict[str, Any] = {"isolation_level": ISOLATION} if url.get_backend_name() == "postgresql" else {}
     try:
         # SQLAlchemy rolls back a transaction that is open. One more rollback before a connection is closed does nothing
         # but write a traceback if the server is gone by then.
-        engine = sa.create_engine(url, poolclass=NullPool, pool_reset_on_return=None, connect_args=arguments)
+        engine = sa.create_engine(url, poolclass=NullPool, pool_reset_on_return=None, connect_args=arguments, **level)
     except (ModuleNotFoundError, ArgumentError) as error:
         raise EnvironmentFaultError(
             problem=f"The database {shown} has no driver here: {error}.",
@@ -109,11 +121,14 @@ def make_engine(url: sa.URL, shown: str, connect_args: Mapping[str, Any] | None 
             "pip install 'gobblin-dagster[mysql]'.",
         ) from None
     if engine.dialect.name == "postgresql":
+        begin = transaction_settings(settings)
         sa.event.listen(engine, "do_connect", _connect)
+        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
     sa.event.listen(engine, "connect", _end_when_stopped)
     sa.event.listen(engine, "handle_error", lambda context: raise_hidden_interrupt(context.original_exception))
     if url.get_backend_name() in MYSQL:
-        sa.event.listen(engine, "connect", _undo_settings)
+        # Before SQLAlchemy looks how names are quoted.
+        sa.event.listen(engine, "connect", partial(_set_up, session), insert=True)
     return engine
 
 
@@ -126,16 +141,12 @@ def _end_when_stopped(connection: Any, _: object) -> None:
         cut_off_when_stopped(found)
 
 
-def _undo_settings(connection: Any, _: object) -> None:
-    """Undo what the server or `init_command` may set and what changes rows without a word.
-
-    That is another encoding, and a limit on the rows of each query: the others are left out.
-    """
-    if hasattr(connection, "set_character_set"):  # PyMySQL's
+def _set_up(session: Iterable[str], connection: Any, _: object) -> None:
+    if hasattr(connection, "set_character_set"):  # PyMySQL's; the server or `init_command` may have set another one
         connection.set_character_set("utf8mb4", connection.collation)
-    cursor = connection.cursor()
-    cursor.execute("SET SESSION sql_select_limit = 18446744073709551615")  # the server's own value for no limit
-    cursor.close()
+    with closing(connection.cursor()) as cursor:
+        for statement in session:
+            cursor.execute(statement)
 
 
 def _libpq() -> dict[str, Any]:

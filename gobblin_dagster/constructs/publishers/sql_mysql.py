@@ -1,12 +1,11 @@
-"""MySQL and MariaDB: settings under which they change no value, and tables that take part in transactions.
+"""MySQL and MariaDB: rows that they refuse, and tables that take part in transactions.
 
-Both can be set up to cut values, to store `0` where a column needs a value, and to make tables without transactions,
-in which rows of a failed publication stay.
+Both can be set up to make tables without transactions, in which rows of a failed publication stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,20 +15,10 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError
 
-from gobblin_dagster.constructs.clients.sql import MYSQL, error_number
+from gobblin_dagster.constructs.clients.sql import MYSQL, column_name, error_number
 from gobblin_dagster.constructs.types.arrow import is_binary, is_text
 from gobblin_dagster.core.errors import StepRefusedError
 
-_SESSION = (
-    "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION,"
-    "NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO'",
-    # With it, the server deletes no rows for `replace`.
-    "SET SESSION sql_safe_updates = 0",
-    # Columns of type TIMESTAMP take clock times in the session's zone; instants are sent in UTC.
-    "SET SESSION time_zone = '+00:00'",
-    # `sql_widen` looks for a column by its name in quotes.
-    "SET SESSION sql_quote_show_create = 1",
-)
 _REFUSALS = (1364, 1644, 1906, 3105, 3819, 4025)
 """Errors that rows cause, which the driver reports like a lost connection: a column needs a value, a trigger refuses,
 the column is a generated one (MariaDB, MySQL), a CHECK fails (MySQL, MariaDB)."""
@@ -43,20 +32,6 @@ TABLE_OPTIONS: Mapping[str, Any] = {
     for option, value in (("engine", "InnoDB"), ("default_charset", "utf8mb4"))
 }
 """Options of tables that are made there; other databases do not look at them."""
-
-
-def prepare(engine: sa.Engine) -> sa.Engine:
-    """Have the connections of an engine use our settings if the database is MySQL or MariaDB; return the engine."""
-    if engine.dialect.name in MYSQL:
-
-        @sa.event.listens_for(engine, "connect", insert=True)  # before SQLAlchemy looks how names are quoted
-        def set_up(connection: Any, _: Any) -> None:
-            cursor = connection.cursor()
-            for statement in _SESSION:
-                cursor.execute(statement)
-            cursor.close()
-
-    return engine
 
 
 def refuses_rows(error: DBAPIError, backend: str) -> bool:
@@ -103,6 +78,18 @@ def require_short_rows(connection: sa.Connection, table: str, rows: pa.RecordBat
         problem = f"a row takes {longest:,} bytes in a statement, and the database takes {limit:,}: raise its "
         problem += "max_allowed_packet, then `gobblin commit recover`, or make the row shorter in the job"
         raise StepRefusedError(step=f"load table {table}", problem=problem)
+
+
+def filled_columns(connection: sa.Connection, table: sa.Table) -> Collection[str]:
+    """Return the columns in which MariaDB (MySQL if it is set up so) stores the time of the load in place of null."""
+    if connection.dialect.name not in MYSQL:
+        return ()
+    columns = sa.inspect(connection).get_columns(table.name, table.schema)
+    return {
+        column_name(column["name"], connection.dialect)
+        for column in columns
+        if isinstance(column["type"], mysql.TIMESTAMP) and not column["nullable"]
+    }
 
 
 def time_digits(column: sa.types.TypeEngine[Any]) -> int | None:

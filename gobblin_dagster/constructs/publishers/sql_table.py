@@ -41,7 +41,7 @@ from gobblin_dagster.constructs.publishers.sql_load import (
 )
 from gobblin_dagster.constructs.publishers.sql_mysql import (
     TABLE_OPTIONS,
-    prepare,
+    filled_columns,
     refuses_rows,
     require_transactions,
 )
@@ -84,7 +84,7 @@ from gobblin_dagster.core.errors import (
     UsageError,
 )
 from gobblin_dagster.core.extract import Extract
-from gobblin_dagster.core.postgresql import COMMITS_REACH_DISK
+from gobblin_dagster.core.mysql import SESSION_THAT_WRITES
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.traits import Widening
@@ -387,7 +387,8 @@ class LoadSqlTableStep:
         if table is None:
             return
         there, dialect = _columns(connection, table) or {}, connection.dialect.name
-        batches = with_kept_values(batches_of(self.commit.paths, BATCH_ROWS), there, dialect)
+        filled = filled_columns(connection, table)
+        batches = with_kept_values(batches_of(self.commit.paths, BATCH_ROWS), there, dialect, filled)
         if self.mode == "upsert":
             merge_rows(connection, table, self.key, self.newest_by, batches)
         else:
@@ -594,10 +595,8 @@ class _Database:
             ) from None
 
     def _engine(self, connect_args: Mapping[str, Any] | None = None) -> sa.Engine:
-        engine = bound_waits(prepare(make_engine(self._url(), f"of table {self.table}", connect_args)))
-        if self.backend == "postgresql":  # the watermark moves as soon as the rows are committed
-            sa.event.listen(engine, "begin", lambda begun: begun.exec_driver_sql(f"SELECT {COMMITS_REACH_DISK}"))
-        return engine
+        shown = f"of table {self.table}"
+        return bound_waits(make_engine(self._url(), shown, connect_args, session=SESSION_THAT_WRITES))
 
 
 def _columns(connection: sa.Connection, table: sa.Table) -> dict[str, sa.types.TypeEngine[Any]] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -61,17 +61,24 @@ def exact_values(batch: pa.RecordBatch, dialect: str) -> pa.RecordBatch:
 
 
 def with_kept_values(
-    batches: Iterable[pa.RecordBatch], there: Mapping[str, sa.types.TypeEngine[Any]], dialect: str
+    batches: Iterable[pa.RecordBatch],
+    there: Mapping[str, sa.types.TypeEngine[Any]],
+    dialect: str,
+    filled: Collection[str] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches; raise StepRefusedError for a value that its column would round or cut without a word.
+    """Yield batches; raise StepRefusedError for a value that its column would round, cut or fill without a word.
 
     Args:
         batches: rows to load.
         there: types of the table's columns by name.
         dialect: SQLAlchemy's name of the database; SQLite keeps such values as they are.
+        filled: columns in which null becomes the time of the load.
     """
     for batch in batches:
         for name, array in zip(batch.schema.names, batch.columns, strict=True) if dialect != "sqlite" else ():
+            if name in filled and array.null_count:
+                problem = "takes no null, and some values are null: they would become the time of the load"
+                raise StepRefusedError(step="load a table", problem=f"column {name!r} {problem}. {_REMEDY}")
             if name in there and (problem := _lost(decoded(array), there[name], dialect)):
                 raise StepRefusedError(step="load a table", problem=f"column {name!r} {problem}. {_REMEDY}")
         yield batch

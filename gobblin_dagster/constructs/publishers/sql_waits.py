@@ -50,8 +50,9 @@ def bound_waits(engine: sa.Engine) -> sa.Engine:
         @sa.event.listens_for(engine, "connect")
         def set_up(connection: Any, _: Any) -> None:
             cursor = connection.cursor()
-            # For changes of tables, which wait a day or a year by default; rows have `innodb_lock_wait_timeout`.
-            cursor.execute(f"SET SESSION lock_wait_timeout = least(@@lock_wait_timeout, {LOCK_WAIT_S})")
+            # The first is for changes of tables, which wait a day or a year by default, the second for rows.
+            names = ("lock_wait_timeout", "innodb_lock_wait_timeout")
+            cursor.execute("SET SESSION " + ", ".join(f"{one} = least(@@{one}, {LOCK_WAIT_S})" for one in names))
             cursor.close()
 
     return engine

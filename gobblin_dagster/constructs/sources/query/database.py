@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sqlite3
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -28,7 +28,8 @@ from sqlalchemy.exc import (
 from gobblin_dagster.constructs.clients.sql import MYSQL, column_name, error_number, make_engine, parse_url
 from gobblin_dagster.constructs.sources.query.types import Column, described_columns, reflected_column
 from gobblin_dagster.core.errors import SourceError, TransientError
-from gobblin_dagster.core.postgresql import postgresql_may_recover
+from gobblin_dagster.core.mysql import SESSION
+from gobblin_dagster.core.postgresql import postgresql_may_recover, transaction_settings
 from gobblin_dagster.core.utils.sqlite import is_locked
 
 APPLICATION = "gobblin_dagster"
@@ -38,15 +39,9 @@ READING = f"{APPLICATION} reads"
 
 Not the name of the session: a pool such as PgBouncer hands sessions on, and one of a writer that has no name of its own
 keeps the last one."""
-TRANSACTION = (
-    "SELECT set_config('TimeZone', 'UTC', true), set_config('DateStyle', 'ISO', true), "
-    "set_config('IntervalStyle', 'postgres', true), set_config('extra_float_digits', '3', true), "
-    "set_config('transaction_read_only', 'on', true), "
-    f"set_config('application_name', '{READING}', true)"
-)
-"""Settings of each transaction. Without the first four, the server's settings or the caller's PGTZ would decide on
-which day an instant is, and how PostgreSQL writes times and floats as text. They end with the transaction, because a
-pool may use another session for the next one."""
+_SETTINGS = {"transaction_read_only": "on", "application_name": READING}
+TRANSACTION = transaction_settings(_SETTINGS)
+"""Statement that each transaction in PostgreSQL begins with."""
 _GEOMETRIES = (
     *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"),
     *("geometrycollection", "geomcollection"),
@@ -149,13 +144,8 @@ class Database:
 
     def _make_engine(self) -> sa.Engine:
         connect_args = {"application_name": APPLICATION} if self.is_postgresql else {}
-        engine = make_engine(self.url, self.shown, connect_args)
-        if self.is_postgresql:
-            sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(TRANSACTION))
-        if self.backend in MYSQL:
-            sa.event.listen(
-                engine, "connect", _at_first("SET time_zone = '+00:00'", "SET SESSION TRANSACTION READ ONLY")
-            )
+        session = (*SESSION, "SET SESSION TRANSACTION READ ONLY")
+        engine = make_engine(self.url, self.shown, connect_args, _SETTINGS, session)
         if self.backend == "sqlite":
             sa.event.listen(engine, "connect", _use_explicit_transactions)
             sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
@@ -173,7 +163,7 @@ class Database:
         options: dict[str, Any] = {}
         if self.is_postgresql:
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        elif self.backend in (*MYSQL, "mssql", "oracle"):
+        elif self.backend in ("mssql", "oracle"):
             options = {"isolation_level": "SERIALIZABLE" if self.backend == "oracle" else "REPEATABLE READ"}
         with self.errors(), self._connect().execution_options(**options) as connection, connection.begin():
             yield connection
@@ -329,18 +319,6 @@ def _is_transient(error: DBAPIError, backend: str) -> bool:
     if backend in MYSQL:
         return error_number(error) in _PASSING_CODES
     return postgresql_may_recover(getattr(error.orig, "pgcode", None), str(error.orig))
-
-
-def _at_first(*statements: str) -> Callable[[Any, Any], None]:
-    """Return a function that runs statements on a new connection."""
-
-    def execute(connection: Any, _record: Any) -> None:
-        with closing(connection.cursor()) as cursor:
-            for statement in statements:
-                cursor.execute(statement)
-        connection.commit()  # otherwise a rollback would undo them
-
-    return execute
 
 
 def _use_explicit_transactions(connection: sqlite3.Connection, _record: Any) -> None:
