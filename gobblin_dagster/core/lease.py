@@ -6,6 +6,7 @@ commit.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 from dataclasses import dataclass
@@ -26,12 +27,38 @@ def _process_start(pid: int) -> str | None:
     return None if fields[0] in "ZX" else fields[19]
 
 
-@cache
-def _boot_id() -> str:
+def _is_hidden(pid: int) -> bool:
+    """Return whether a process is there although /proc does not show it: `hidepid` hides those of others."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        os.kill(pid, 0)
+    except PermissionError:
+        return not Path(f"/proc/{pid}").exists()
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
+@cache
+def _boot() -> str:
+    """Return which processes this one sees: ids of the boot, of the machine and of the PID namespace, with `;` between.
+
+    Containers and machines may share a name: neither sees whether the other's processes live. Empty if Linux tells no
+    boot. Earlier versions wrote the id of the boot alone.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
+    try:
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        namespace = ""
+    try:
+        # It should not leave the machine as it is (man machine-id).
+        machine = hashlib.sha256(Path("/etc/machine-id").read_bytes()).hexdigest()[:12]
+    except OSError:
+        machine = ""
+    return f"{boot};{machine};{namespace}"
 
 
 _LONGEST = timedelta(hours=2)
@@ -59,7 +86,7 @@ class LeaseOwner:
     def current(cls, run_id: str) -> LeaseOwner:
         """Return the owner for this process."""
         pid = os.getpid()
-        return cls(run_id, socket.gethostname(), _boot_id(), pid, _process_start(pid) or "")
+        return cls(run_id, socket.gethostname(), _boot(), pid, _process_start(pid) or "")
 
     def note_end(self) -> None:
         """Note that the work of this owner has ended in this process, for leases that it could not give back."""
@@ -72,7 +99,8 @@ class LeaseOwner:
     def is_provably_dead(self) -> bool:
         """Return whether its work has certainly ended: in this process, or because its process is gone.
 
-        A process is gone if it ran on this host and is not there, or if the host was rebooted.
+        A process is gone if it ran on this host and is not there, or if the host was rebooted. Of a process in another
+        container, or on another machine of the same name, nobody knows.
 
         Lets the next run after a kill go on at once instead of waiting for the lease to expire. Wrong answers cost
         work, never data: the epoch and the version are checked in every transaction.
@@ -81,7 +109,11 @@ class LeaseOwner:
             return True
         if self.host != socket.gethostname() or not self.boot or not self.started:
             return False
-        return self.boot != _boot_id() or _process_start(self.pid) != self.started
+        boot, *where = self.boot.split(";")
+        here, *ours = _boot().split(";")
+        if boot != here:
+            return bool(here) and (not where or where[0] == ours[0])  # else another machine has this name
+        return where in ([], ours) and _process_start(self.pid) != self.started and not _is_hidden(self.pid)
 
     def __str__(self) -> str:
         return f"run {self.run_id} (process {self.pid} on {self.host})"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -127,6 +128,18 @@ def test_leases_that_could_not_be_given_back_are_free_for_later_runs_of_the_proc
     assert (set(later.granted), later.inherited) == ({"a"}, frozenset("a"))
     with LeaseKeeper(store, JOB, owner, TTL):
         assert not owner.is_provably_dead()
+
+
+def test_only_who_would_see_a_process_says_that_it_is_gone() -> None:
+    here = LeaseOwner.current("here")
+    boot, machine, processes = here.boot.split(";")
+    gone = replace(here, pid=2**30)
+    assert not here.is_provably_dead()
+    assert gone.is_provably_dead()
+    assert replace(gone, boot=boot).is_provably_dead()  # of an earlier version
+    assert not replace(gone, boot=f"{boot};{machine};pid:[1]").is_provably_dead()  # another container
+    assert replace(here, boot=f"before;{machine};{processes}").is_provably_dead()
+    assert not replace(here, boot=f"before;another;{processes}").is_provably_dead()  # a machine of the same name
 
 
 def test_leases_of_unfinished_work_are_left_to_the_next_holder() -> None:
