@@ -309,14 +309,23 @@ def test_next_command_reads_with_a_session_of_its_own(runner: SparkRunner) -> No
     assert again.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
-def test_files_that_cannot_be_read_are_left_out_only_if_the_project_says_so(runner: SparkRunner) -> None:
-    """Whole clusters may be set up so: the watermark moved past their rows."""
-    option = "spark.sql.files.ignoreCorruptFiles"
-    for conf, expected in (({}, "false"), ({option: "true"}, "true")):
+def test_rows_are_left_out_and_changed_only_if_the_project_says_so(runner: SparkRunner) -> None:
+    """Whole clusters may be set up so: the watermark moved past files, 30 February was 1 March, an empty text null."""
+    settings = {
+        "spark.sql.files.ignoreCorruptFiles": ("true", "false"),
+        "spark.sql.files.ignoreInvalidPartitionPaths": ("true", "false"),
+        "spark.sql.sources.validatePartitionColumns": ("false", "true"),
+        "spark.sql.legacy.json.allowEmptyString.enabled": ("true", "false"),
+        "spark.sql.legacy.timeParserPolicy": ("LEGACY", "CORRECTED"),
+    }
+    of_cluster, of_spark = ({name: pair[place] for name, pair in settings.items()} for place in (0, 1))
+    for conf, expected in (({}, of_spark), (of_cluster, of_cluster)):
         session = runner.session.newSession()
-        session.conf.set(option, "true")
+        for name, value in of_cluster.items():
+            session.conf.set(name, value)
         made = SparkRunner(session, 2, owns_session=True, conf=conf)  # never closed: its Spark belongs to all tests
-        assert made.open_session().conf.get(option) == expected
+        opened = made.open_session()
+        assert {name: opened.conf.get(name) for name in settings} == expected
 
 
 @pytest.mark.parametrize("error", [ConnectionRefusedError(111, "Connection refused"), RuntimeError("refused.")])

@@ -80,6 +80,11 @@ _READING = {
     # Nor may files be left out that cannot be read, whatever a cluster is set up for: the watermark moves past them.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoreInvalidPartitionPaths": "false",
+    # Values that do not fit are errors: not null, nor the day after the last one of a month.
+    "spark.sql.sources.validatePartitionColumns": "true",
+    "spark.sql.legacy.json.allowEmptyString.enabled": "false",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
 }
 """Settings of a session that reads with Spark itself; task runs alone do not need them."""
 _ACCESS_KEY = re.compile(r"access[.]?key", re.IGNORECASE)
