@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Column, Connection, MetaData, Table, Text, func, inspect, select
+from sqlalchemy import Connection, func, inspect, select, text
 
 from gobblin_dagster.core.errors import StorageError, StoreVersionError
 
@@ -61,10 +61,11 @@ class RevisionChain:
 
     def revision(self, connection: Connection) -> str | None:
         """Return the revision of the store; None if it has none."""
-        if not inspect(connection).has_table(self.version_table):
+        if not connection.dialect.has_table(connection, self.version_table):
             return None
-        versions = Table(self.version_table, MetaData(), Column("version_num", Text))
-        return connection.scalar(select(versions.c.version_num))
+        query = text(f"SELECT version_num FROM {self.version_table}")  # noqa: S608 - a name of ours
+        found: str | None = connection.scalar(query)
+        return found
 
     def upgrade(self, connection: Connection, shown: str) -> None:
         """Bring the store to the newest revision, in the caller's transaction.

@@ -25,8 +25,9 @@ class ExactNumbers(BaseModel):
         if isinstance(given, Mapping):
             details = [
                 InitErrorDetails(type="float_type", loc=(name, *place), input=value)
-                for name, field in cls.model_fields.items()
-                for place, value in _booleans_for_numbers(field.annotation, given.get(name))
+                for name, value in given.items()
+                if not isinstance(value, str) and (field := cls.model_fields.get(name))
+                for place, value in _booleans_for_numbers(field.annotation, value)
             ]
             if details:
                 raise ValidationError.from_exception_data(cls.__name__, details)
@@ -35,8 +36,8 @@ class ExactNumbers(BaseModel):
 
 def _booleans_for_numbers(annotation: Any, given: Any) -> Iterator[tuple[_Place, bool]]:
     """Yield (place, boolean) for each boolean in a value at a place that is declared as a number."""
-    if not isinstance(given, bool | Mapping | list | tuple):
-        return  # most values; the types of a field are only looked at for others
+    if not isinstance(given, bool | list | tuple | dict | Mapping):  # a mapping mostly is a dict, found sooner
+        return
     members = [*_members(annotation)]
     if isinstance(given, bool):
         if {int, float} & {*members} and not {bool, Any, object} & {*members}:

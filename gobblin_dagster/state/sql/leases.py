@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, and_, literal, select, true, update
+from sqlalchemy import Connection, Insert, RowMapping, Text, Update, bindparam, literal, select, true, update
 
 from gobblin_dagster.core.errors import StaleEpochError
 from gobblin_dagster.core.lease import LEFT, DamagedLease, Lease, LeaseOwner
-from gobblin_dagster.database.dialect import insert, is_among, listed
+from gobblin_dagster.database.dialect import as_list, insert, is_among, listed, texts
 from gobblin_dagster.database.types import UNREADABLE
 from gobblin_dagster.state.sql.tables import leases
 from gobblin_dagster.state.store import LeaseGrant
@@ -21,6 +21,18 @@ _NO_OWNER: dict[str, Any] = {"run_id": None, "host": None, "boot": None, "pid": 
 _TEXTS = ("run_id", "host", "boot", "started")
 _MOST = 2**62
 """More than any epoch. SQLite compares a text or bytes that stand in the place of a number as greater than numbers."""
+
+# Statements are made once: making one takes longer than it runs.
+_OF_JOB = leases.c.job == bindparam("of_job")
+_AMONG = is_among(leases.c.dataset_urn, texts("urns"))
+# All transactions lock in the same order, so that they cannot deadlock.
+_LOCKED = select(leases).where(_OF_JOB, _AMONG).order_by(leases.c.dataset_urn).with_for_update()
+_LOCKED_EPOCHS = (
+    select(leases.c.dataset_urn, leases.c.epoch).where(_OF_JOB, _AMONG).order_by(leases.c.dataset_urn).with_for_update()
+)
+_CHANGED = update(leases).where(_OF_JOB, _AMONG)
+_TAKEN = _CHANGED.values(epoch=leases.c.epoch + 1)
+_NOT_FREE = select(leases).where(_OF_JOB, leases.c.run_id.is_not(None) | ~leases.c.epoch.between(0, _MOST))
 
 
 def acquire(
@@ -46,7 +58,7 @@ def acquire(
             taken[urn] = Lease(urn, epoch + 1, owner, until)
         else:
             busy[urn] = held
-    _update(connection, job, taken, {"epoch": leases.c.epoch + 1, **_owner_columns(owner), "until": until})
+    _update(connection, job, taken, {**_owner_columns(owner), "until": until}, _TAKEN)
     _update(connection, job, renewed, {"until": until})
     return LeaseGrant({**taken, **renewed}, busy, frozenset(inherited - busy.keys()))
 
@@ -73,8 +85,7 @@ def leave(connection: Connection, job: str, epochs: Mapping[str, int]) -> None:
 
 def load(connection: Connection, job: str) -> dict[str, Lease]:
     """Return all held and all damaged leases of a job."""
-    is_odd = leases.c.run_id.is_not(None) | ~leases.c.epoch.between(0, _MOST)
-    rows = connection.execute(select(leases).where(leases.c.job == job, is_odd)).mappings()
+    rows = connection.execute(_NOT_FREE, {"of_job": job}).mappings()
     return {row["dataset_urn"]: lease for row in rows if (lease := _lease(row)) is not None}
 
 
@@ -100,11 +111,7 @@ def require_epoch(connection: Connection, job: str, urn: str, epoch: int) -> Non
 
 def require_epochs(connection: Connection, job: str, epochs: Mapping[str, int]) -> None:
     """Lock leases like `require_epoch`; `epochs` gives the epoch of each by dataset.urn."""
-    # All transactions lock in the same order, so that they cannot deadlock.
-    query = select(leases.c.dataset_urn, leases.c.epoch).where(
-        leases.c.job == job, is_among(connection, leases.c.dataset_urn, epochs)
-    )
-    locked = connection.execute(query.order_by(leases.c.dataset_urn).with_for_update())
+    locked = connection.execute(_LOCKED_EPOCHS, {"of_job": job, "urns": as_list(epochs)})
     current = {row.dataset_urn: row.epoch for row in locked}
     for urn, epoch in epochs.items():
         if current.get(urn) != epoch:
@@ -118,16 +125,26 @@ def lock_row(connection: Connection, job: str, urn: str) -> None:
 
 def _add_rows(connection: Connection, job: str, urns: Collection[str]) -> None:
     """Insert a row for each dataset that has none, to lock it; without owner, and with epoch 0, which no lease has."""
-    urn = listed(connection, urns)
-    rows = select(literal(job), urn, literal(0)).where(true())  # SQLite needs the WHERE before ON CONFLICT
-    statement = insert(connection, leases).from_select(["job", "dataset_urn", "epoch"], rows)
-    connection.execute(statement.on_conflict_do_nothing())
+    statement = _ADDED.get(connection.dialect.name)
+    if statement is None:
+        statement = _ADDED[connection.dialect.name] = _added(connection)
+    connection.execute(statement, {"of_job": job, "urns": as_list(urns)})
+
+
+_ADDED: dict[str, Insert] = {}
+"""The statement of `_add_rows` by dialect."""
+
+
+def _added(connection: Connection) -> Insert:
+    urn, of_job = listed(connection, texts("urns")), bindparam("of_job", type_=Text())
+    rows = select(of_job, urn, literal(0)).where(true())  # SQLite needs the WHERE before ON CONFLICT
+    statement: Insert = insert(connection, leases).from_select(["job", "dataset_urn", "epoch"], rows)
+    added: Insert = statement.on_conflict_do_nothing()  # type: ignore[attr-defined]  # of both dialects
+    return added
 
 
 def _lock_rows(connection: Connection, job: str, urns: Collection[str]) -> list[RowMapping]:
-    # All transactions lock in the same order, so that they cannot deadlock.
-    query = select(leases).where(leases.c.job == job, is_among(connection, leases.c.dataset_urn, urns))
-    return list(connection.execute(query.order_by(leases.c.dataset_urn).with_for_update()).mappings())
+    return list(connection.execute(_LOCKED, {"of_job": job, "urns": as_list(urns)}).mappings())
 
 
 def _still_held(connection: Connection, job: str, ours: Collection[Lease]) -> dict[str, Lease]:
@@ -144,10 +161,11 @@ def _identity(lease: Lease) -> tuple[int, LeaseOwner]:
     return lease.epoch, lease.owner
 
 
-def _update(connection: Connection, job: str, urns: Collection[str], values: dict[str, Any]) -> None:
+def _update(
+    connection: Connection, job: str, urns: Collection[str], values: dict[str, Any], statement: Update = _CHANGED
+) -> None:
     if urns:
-        chosen = and_(leases.c.job == job, is_among(connection, leases.c.dataset_urn, urns))
-        connection.execute(update(leases).where(chosen).values(values))
+        connection.execute(statement, {"of_job": job, "urns": as_list(urns), **values})
 
 
 def _is_epoch(value: Any) -> bool:

@@ -18,7 +18,7 @@ def store_apart(connection: Connection, job: str, dataset_urn: str, body: str, *
         columns = body_parts.c
         of_dataset = (columns.job == job, columns.dataset_urn == dataset_urn)
         # Asked first, because a part may be large and is mostly there.
-        query = select(columns.name).where(*of_dataset, is_among(connection, columns.name, parts))
+        query = select(columns.name).where(*of_dataset, is_among(columns.name, parts))
         missing = parts.keys() - {*connection.scalars(query)}
         rows = [{"job": job, "dataset_urn": dataset_urn, "name": name, "body": parts[name]} for name in sorted(missing)]
         if rows:
@@ -32,7 +32,7 @@ def load(connection: Connection, stored: Iterable[str]) -> dict[str, str]:
     if not names:
         return {}
     columns = body_parts.c
-    query = select(columns.name, columns.body).where(is_among(connection, columns.name, names))
+    query = select(columns.name, columns.body).where(is_among(columns.name, names))
     return {row.name: row.body for row in connection.execute(query)}
 
 
@@ -50,7 +50,7 @@ def prune(connection: Connection, job: str, dataset_urn: str, read: Callable[[],
     names = {*connection.scalars(select(columns.name).where(*of_dataset))}
     unused = names - part_names(read()) if names else names
     if unused:
-        connection.execute(delete(body_parts).where(*of_dataset, is_among(connection, columns.name, unused)))
+        connection.execute(delete(body_parts).where(*of_dataset, is_among(columns.name, unused)))
 
 
 def mend_all(connection: Connection, job: str, dataset_urn: str) -> bool:

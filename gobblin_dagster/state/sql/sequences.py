@@ -7,15 +7,29 @@ of the lease is checked before it, because its error message says more.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
+from functools import cache
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, Table, and_, select, update
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Integer,
+    RowMapping,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    select,
+    update,
+)
 from sqlalchemy import insert as plain_insert
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.sql.compiler import SQLCompiler
 
 from gobblin_dagster.core import serialization
 from gobblin_dagster.core.commit import (
@@ -28,7 +42,7 @@ from gobblin_dagster.core.commit import (
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UnfinishedSequenceError, WatermarkMovedError
 from gobblin_dagster.core.places import Places
-from gobblin_dagster.database.dialect import insert, is_among
+from gobblin_dagster.database.dialect import as_list, insert, is_among, texts
 from gobblin_dagster.state.parts import put_together
 from gobblin_dagster.state.sql import parts, startpoints
 from gobblin_dagster.state.sql.leases import require_epochs
@@ -44,6 +58,18 @@ from gobblin_dagster.state.sql.tables import (
 
 _COLUMNS = tuple(field.name for field in fields(StoredSequence))
 
+# Statements are made once: making one takes longer than it runs.
+_BLOCKING = select(sequences.c.dataset_urn, sequences.c.id).where(
+    sequences.c.job == bindparam("of_job"), is_among(sequences.c.dataset_urn, texts("urns")), is_blocking
+)
+_AMONG_IDS = is_among(sequences.c.id, texts("ids"))
+# All transactions lock in the same order, so that they cannot deadlock.
+_LOCKED = select(sequences).where(_AMONG_IDS).order_by(sequences.c.number).with_for_update()
+_ENDED = update(sequences).where(_AMONG_IDS)
+_VERSIONS = select(dataset_states.c.dataset_urn, dataset_states.c.version).where(
+    dataset_states.c.job == bindparam("of_job"), is_among(dataset_states.c.dataset_urn, texts("urns"))
+)
+
 
 def prepare(connection: Connection, items: Sequence[tuple[StoredSequence, int]]) -> None:
     """Insert sequences of different datasets of one job as PREPARED, each under our epoch of its dataset."""
@@ -54,10 +80,7 @@ def prepare(connection: Connection, items: Sequence[tuple[StoredSequence, int]])
     for urn, sequence in by_urn.items():
         if (found := versions.get(urn, 0)) != sequence.version_read:
             raise WatermarkMovedError(dataset_urn=urn, expected=sequence.version_read, found=found)
-    blocking = select(sequences.c.dataset_urn, sequences.c.id).where(
-        sequences.c.job == job, is_among(connection, sequences.c.dataset_urn, by_urn), is_blocking
-    )
-    for urn, sequence_id in connection.execute(blocking):
+    for urn, sequence_id in connection.execute(_BLOCKING, {"of_job": job, "urns": as_list(by_urn)}):
         raise UnfinishedSequenceError(dataset_urn=urn, sequence_id=sequence_id)
     rows = []
     for urn, sequence in by_urn.items():
@@ -112,9 +135,8 @@ def lock(connection: Connection, sequence_id: str) -> StoredSequence:
 
 def lock_all(connection: Connection, sequence_ids: Collection[str]) -> dict[str, StoredSequence]:
     """Return sequences by id like `lock`."""
-    # All transactions lock in the same order, so that they cannot deadlock.
-    query = select(sequences).where(is_among(connection, sequences.c.id, sequence_ids)).order_by(sequences.c.number)
-    found = {row["id"]: _sequence(row) for row in connection.execute(query.with_for_update()).mappings()}
+    rows = connection.execute(_LOCKED, {"ids": as_list(sequence_ids)}).mappings()
+    found = {row["id"]: _sequence(row) for row in rows}
     for sequence_id in sequence_ids:
         if sequence_id not in found:
             raise CorruptRecordError(what=f"Commit sequence {sequence_id}", problem="the state store does not hold it")
@@ -128,8 +150,7 @@ def set_state(connection: Connection, sequence_id: str, state: SequenceState, re
 
 
 def _end(connection: Connection, sequence_ids: Collection[str]) -> None:
-    committed = {"state": SequenceState.COMMITTED.value}
-    connection.execute(update(sequences).where(is_among(connection, sequences.c.id, sequence_ids)).values(committed))
+    connection.execute(_ENDED, {"ids": as_list(sequence_ids), "state": SequenceState.COMMITTED.value})
 
 
 def count_redo_failure(connection: Connection, sequence_id: str, reason: str) -> int:
@@ -154,7 +175,16 @@ def load(
     below: int | None,
 ) -> list[StoredSequence]:
     """Return sequences, newest first."""
-    query = select(sequences).where(_has_state(states)).limit(limit)
+    asked = {"of_job": job, "urns": None if urns is None else as_list(urns), "most": limit, "below": below}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    return _whole(connection, _newest(frozenset(states), frozenset(asked)), asked)
+
+
+@cache
+def _newest(states: frozenset[SequenceState], asked: frozenset[str]) -> Select[Any]:
+    """Return the statement of `load`, for the names of its parameters."""
+    query = select(sequences).where(_has_state(states))
+    job: BindParameter[str] = bindparam("of_job")
     if WAITING.issuperset(states):
         # SQLite finds the few sequences that wait by their index only if the condition is written as in the index, and
         # neither the order nor the job suggests another index, by which it would read all sequences.
@@ -162,13 +192,13 @@ def load(
         query = query.order_by((sequences.c.number + 0).desc())
     else:
         query, of_job = query.order_by(sequences.c.number.desc()), sequences.c.job == job
-    if job is not None:
+    if "of_job" in asked:
         query = query.where(of_job)
-    if urns is not None:
-        query = query.where(is_among(connection, sequences.c.dataset_urn, urns))
-    if below is not None:
-        query = query.where(sequences.c.version_read < below)
-    return _whole(connection, query)
+    if "urns" in asked:
+        query = query.where(is_among(sequences.c.dataset_urn, texts("urns")))
+    if "below" in asked:
+        query = query.where(sequences.c.version_read < bindparam("below"))
+    return query.limit(bindparam("most", type_=Integer())) if "most" in asked else query
 
 
 def load_one(connection: Connection, sequence_id: str) -> StoredSequence | None:
@@ -221,9 +251,7 @@ def load_unreported(connection: Connection, job: str, limit: int | None) -> list
 
 def mark_reported(connection: Connection, sequence_ids: Collection[str]) -> None:
     """Record that many sequences were reported, in one statement."""
-    connection.execute(
-        update(sequences).where(is_among(connection, sequences.c.id, sequence_ids)).values(reported=True)
-    )
+    connection.execute(update(sequences).where(is_among(sequences.c.id, sequence_ids)).values(reported=True))
 
 
 def _has_state(states: Iterable[SequenceState]) -> ColumnElement[bool]:
@@ -231,11 +259,8 @@ def _has_state(states: Iterable[SequenceState]) -> ColumnElement[bool]:
 
 
 def _versions(connection: Connection, job: str, urns: Collection[str]) -> dict[str, int]:
-    columns = dataset_states.c
-    query = select(columns.dataset_urn, columns.version).where(
-        columns.job == job, is_among(connection, columns.dataset_urn, urns)
-    )
-    return {row.dataset_urn: row.version for row in connection.execute(query)}
+    rows = connection.execute(_VERSIONS, {"of_job": job, "urns": as_list(urns)})
+    return {row.dataset_urn: row.version for row in rows}
 
 
 def _require_successor(sequence: StoredSequence, after: DatasetState) -> None:
@@ -309,9 +334,18 @@ def _remove_files(connection: Connection, after: DatasetState, paths: Collection
         _insert_rows(connection, snapshot_removals, ("job", "dataset_urn", "path", "snapshot"), rows)
 
 
-def _insert_rows(connection: Connection, table: Table, columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
+_INSERTS: dict[tuple[str, Table, tuple[str, ...]], SQLCompiler] = {}
+"""Statements that insert rows, by dialect, table and columns."""
+
+
+def _insert_rows(
+    connection: Connection, table: Table, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]
+) -> None:
     """Insert rows through the driver itself: with thousands of rows, SQLAlchemy would take half of the time."""
-    statement = plain_insert(table).compile(dialect=connection.dialect, column_keys=columns)
+    key = (connection.dialect.name, table, columns)
+    statement = _INSERTS.get(key)
+    if statement is None:
+        statement = _INSERTS[key] = plain_insert(table).compile(dialect=connection.dialect, column_keys=columns)
     parameters: list[Any]
     if statement.positiontup is None:
         parameters = [dict(zip(columns, row, strict=True)) for row in rows]
@@ -320,9 +354,9 @@ def _insert_rows(connection: Connection, table: Table, columns: Sequence[str], r
     connection.exec_driver_sql(str(statement), parameters)
 
 
-def _whole(connection: Connection, query: Select[Any]) -> list[StoredSequence]:
+def _whole(connection: Connection, query: Select[Any], asked: Mapping[str, Any] | None = None) -> list[StoredSequence]:
     """Return sequences with whole bodies; a body with a missing part stays as it is stored, and its digest tells."""
-    found = [_sequence(row) for row in connection.execute(query).mappings()]
+    found = [_sequence(row) for row in connection.execute(query, asked or {}).mappings()]
     known = parts.load(connection, [one.body for one in found])
     whole = []
     for one in found:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Insert, Row, and_, select, update
+from sqlalchemy import ColumnElement, Connection, Insert, Row, and_, bindparam, select, update
 from sqlalchemy import delete as delete_from
 
 from gobblin_dagster.core import serialization
@@ -20,13 +20,16 @@ from gobblin_dagster.core.startpoint import (
     StartpointKey,
     events_of,
 )
-from gobblin_dagster.database.dialect import insert, is_among
+from gobblin_dagster.database.dialect import as_list, insert, is_among, texts
 from gobblin_dagster.state.sql.tables import startpoint_events, startpoints
 
 log = logging.getLogger(__name__)
 
 _KEY = ["job", "dataset_urn", "partition"]
 _ROWS = select(startpoints)
+# Made once: making a statement takes longer than it runs.
+_OF_JOB = _ROWS.where(startpoints.c.job == bindparam("of_job"))
+_AMONG = _OF_JOB.where(is_among(startpoints.c.dataset_urn, texts("urns")))
 
 
 def save(connection: Connection, startpoint: Startpoint, at: datetime) -> None:
@@ -89,17 +92,15 @@ def _replace(connection: Connection, startpoint: Startpoint) -> None:
 
 def load(connection: Connection, job: str, urns: Collection[str] | None) -> list[Startpoint]:
     """Return startpoints by dataset and partition, damaged ones too (`DamagedStartpoint`)."""
-    query = _ROWS.where(startpoints.c.job == job)
-    if urns is not None:
-        query = query.where(is_among(connection, startpoints.c.dataset_urn, urns))
-    found = map(_load, connection.execute(query))
+    query, asked = (_OF_JOB, {}) if urns is None else (_AMONG, {"urns": as_list(urns)})
+    found = map(_load, connection.execute(query, {"of_job": job, **asked}))
     return sorted(found, key=lambda one: (one.dataset_urn, one.partition))
 
 
 def delete(connection: Connection, job: str, dataset_urn: str, ids: Collection[str]) -> None:
     """Delete the dataset's startpoints that have these ids."""
     columns = startpoints.c
-    is_one = and_(columns.job == job, columns.dataset_urn == dataset_urn, is_among(connection, columns.id, ids))
+    is_one = and_(columns.job == job, columns.dataset_urn == dataset_urn, is_among(columns.id, ids))
     connection.execute(delete_from(startpoints).where(is_one))
 
 
@@ -128,7 +129,7 @@ def load_events(connection: Connection, job: str, urns: Collection[str] | None) 
     columns = startpoint_events.c
     query = select(columns.dataset_urn, columns.body).where(columns.job == job).order_by(columns.number)
     if urns is not None:
-        query = query.where(is_among(connection, columns.dataset_urn, urns))
+        query = query.where(is_among(columns.dataset_urn, urns))
     events = []
     for urn, body in connection.execute(query):
         try:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import URL, Connection, RootTransaction, Row, delete, insert, select, union, update
+from sqlalchemy import URL, Connection, Integer, RootTransaction, Row, bindparam, delete, insert, select, union, update
 from sqlalchemy.exc import DBAPIError
 
 from gobblin_dagster.core import serialization
@@ -33,7 +33,7 @@ from gobblin_dagster.core.places import Places
 from gobblin_dagster.core.run_record import RunRecord, is_run
 from gobblin_dagster.core.startpoint import ALL_JOBS, Startpoint, StartpointChange, StartpointEvent
 from gobblin_dagster.database.database import Database
-from gobblin_dagster.database.dialect import is_among
+from gobblin_dagster.database.dialect import as_list, is_among, texts
 from gobblin_dagster.state.parts import put_together
 from gobblin_dagster.state.sql import leases as sql_leases
 from gobblin_dagster.state.sql import parts as sql_parts
@@ -113,11 +113,9 @@ class SqlStateStore:
     def load_readable_states(
         self, job: str, urns: Collection[str] | None = None
     ) -> tuple[dict[str, DatasetState], dict[str, CorruptRecordError]]:
-        query = _STATES.where(dataset_states.c.job == job)
+        query, asked = (_OF_JOB, {}) if urns is None else (_AMONG, {"urns": as_list(urns)})
         with self._read() as connection:
-            if urns is not None:
-                query = query.where(is_among(connection, dataset_states.c.dataset_urn, urns))
-            rows = connection.execute(query).all()
+            rows = connection.execute(query, {"of_job": job, **asked}).all()
             known = sql_parts.load(connection, [row.body for row in rows])
         states: dict[str, DatasetState] = {}
         damaged: dict[str, CorruptRecordError] = {}
@@ -143,7 +141,7 @@ class SqlStateStore:
     def list_jobs(self, urns: Collection[str] | None = None, besides: Collection[str] = ()) -> list[str]:
         with self._read() as connection:
             if urns is not None:
-                found = is_among(connection, dataset_states.c.dataset_urn, urns)
+                found = is_among(dataset_states.c.dataset_urn, urns)
                 jobs = connection.scalars(select(dataset_states.c.job).where(found).distinct())
                 return sorted(set(jobs) - {*besides})
             query = union(
@@ -332,17 +330,15 @@ class SqlStateStore:
 
     # -- run history ---------------------------------------------------------------------------------------------------
     def save_run(self, record: RunRecord) -> None:
-        key = {"run_id": record.run_id, "job": record.job}
-        values = {**key, "started_at": record.started_at, "body": serialization.to_json(record)}
+        values = {"run_id": record.run_id, "job": record.job, "started_at": record.started_at}
+        values["body"] = serialization.to_json(record)
         with self._write() as connection:
-            connection.execute(delete(runs).where(*(runs.c[name] == value for name, value in key.items())))
-            connection.execute(insert(runs).values(values))
+            connection.execute(_RUN_AGAIN, {"id": record.run_id, "of_job": record.job})
+            connection.execute(_RUN, values)
 
     def prune_runs(self, job: str, keep: int) -> None:
-        newest = select(runs.c.run_id).where(runs.c.job == job)
-        newest = newest.order_by(runs.c.started_at.desc(), runs.c.run_id.desc()).limit(keep)
         with self._write() as connection:
-            connection.execute(delete(runs).where(runs.c.job == job, runs.c.run_id.not_in(newest)))
+            connection.execute(_OLD_RUNS, {"of_job": job, "keep": keep})
 
     def load_runs(self, job: str | None = None, limit: int = 20) -> list[RunRecord]:
         query = _RUNS.order_by(runs.c.started_at.desc(), runs.c.run_id.desc()).limit(limit)
@@ -392,6 +388,18 @@ _RUNS = select(runs.c.run_id, runs.c.body)
 _RUNS_AT_ONCE = 500
 """Ids in one query: databases take a limited number of parameters."""
 _STATES = select(*(dataset_states.c[name] for name in ("dataset_urn", "version", "body", "digest")))
+# Statements are made once: making one takes longer than it runs.
+_OF_JOB = _STATES.where(dataset_states.c.job == bindparam("of_job"))
+_AMONG = _OF_JOB.where(is_among(dataset_states.c.dataset_urn, texts("urns")))
+_RUN_AGAIN = delete(runs).where(runs.c.run_id == bindparam("id"), runs.c.job == bindparam("of_job"))
+_RUN = insert(runs)
+_KEPT_RUNS = (
+    select(runs.c.run_id)
+    .where(runs.c.job == bindparam("of_job"))
+    .order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
+    .limit(bindparam("keep", type_=Integer()))
+)
+_OLD_RUNS = delete(runs).where(runs.c.job == bindparam("of_job"), runs.c.run_id.not_in(_KEPT_RUNS))
 
 
 def _load_state(
