@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from datetime import datetime
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from gobblin_dagster.constructs.clients.sql import columns_of, make_engine, parse_url
 from gobblin_dagster.constructs.publishers import sql_waits
 from gobblin_dagster.constructs.publishers.sql_names import unfit_columns
 from gobblin_dagster.constructs.publishers.sql_table import SqlTableOptions, SqlTablePublisher
@@ -217,6 +220,33 @@ def test_columns_whose_names_mean_something_in_sql_come_later_and_are_found_agai
         (result,) = run(tmp_path, table_job(OWN, {"a": {"rows": rows}}, **odd)).datasets
         assert result.outcome is DatasetOutcome.COMMITTED, result.failures
     assert query(url, "SELECT * FROM of_a ORDER BY id") == [(0, None, None, None), (1,) * 4, (2,) * 4]
+
+
+def _wait_for(table: str, connection: sa.Connection) -> None:
+    while not sa.inspect(connection).has_table(table):
+        time.sleep(0.01)
+
+
+def test_table_that_another_session_makes_is_waited_for_in_a_transaction_that_has_used_another(
+    mariadb_server: MariadbServer, url: str
+) -> None:
+    database = sa.engine.make_url(url).database or ""
+    mariadb_server.execute("CREATE TABLE used (id int)", database=database)
+    make = threading.Thread(
+        target=mariadb_server.execute,
+        args=("CREATE TABLE made AS SELECT sleep(0.5) AS id",),
+        kwargs={"database": database},
+    )
+    engine = make_engine(parse_url(url, ""), "of a test")
+    with engine.connect() as connection:
+        connection.execute(sa.text("SELECT * FROM used")).all()
+        make.start()
+        with pytest.raises(sa.exc.OperationalError, match="1684"):  # SQLAlchemy's own question does not wait
+            _wait_for("made", connection)
+        assert [column["name"] for column in columns_of(connection, "made", None) or ()] == ["id"]
+        assert columns_of(connection, "never_made", None) is None
+    engine.dispose()
+    make.join()
 
 
 def test_names_that_the_server_refuses_are_refused_before_anything_is_read(tmp_path: Path, url: str) -> None:

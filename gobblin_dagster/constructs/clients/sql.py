@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.engine.interfaces import ReflectedColumn
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchTableError
 from sqlalchemy.pool import NullPool
 
 from gobblin_dagster.core.errors import EnvironmentFaultError
@@ -169,6 +170,18 @@ def lacks_right(error: DBAPIError, backend: str) -> bool:
     if backend == "postgresql":
         return getattr(error.orig, "pgcode", None) == _INSUFFICIENT_PRIVILEGE
     return backend in MYSQL and error_number(error) in _RIGHTS
+
+
+def columns_of(connection: sa.Connection, table: str, schema: str | None) -> list[ReflectedColumn] | None:
+    """Return the columns of a table or view as SQLAlchemy's inspector reports them; None if it does not exist.
+
+    The inspector's `has_table` fails on MariaDB if the transaction has used a table, and another session is just
+    making or changing this one: it asks by DESCRIBE, which does not wait there.
+    """
+    try:
+        return sa.inspect(connection).get_columns(table, schema)
+    except NoSuchTableError:
+        return None
 
 
 def column_name(reflected: str, dialect: sa.Dialect, *, of_view: bool = False) -> str:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError
 
-from gobblin_dagster.constructs.clients.sql import MYSQL
+from gobblin_dagster.constructs.clients.sql import MYSQL, columns_of
 from gobblin_dagster.constructs.publishers.sql_mysql import TABLE_OPTIONS
 from gobblin_dagster.constructs.publishers.sql_names import exact, full_names, table_fold
 from gobblin_dagster.constructs.publishers.sql_relatives import has_rows, made_again, relatives
@@ -158,10 +158,10 @@ def newest_commits(
         job: name of the job.
         tables: name of the table, by dataset.urn; that of the default schema may be left out.
     """
-    looked = sa.inspect(connection)
-    if not looked.has_table(ledger.name, ledger.schema):
+    reflected = columns_of(connection, ledger.name, ledger.schema)
+    if reflected is None:
         return {}
-    known = {column["name"] for column in looked.get_columns(ledger.name, ledger.schema)}
+    known = {column["name"] for column in reflected}
     columns = ledger.c
     table_id = columns.table_id if has_ids(ledger, known) else sa.null()
     moment = sa.func.coalesce(columns.published_at, _NEVER) if "published_at" in known else sa.literal(_NEVER)
@@ -226,5 +226,5 @@ def _existing_tables(connection: sa.Connection, tables: Collection[str]) -> set[
     return {
         table
         for table, (schema, _, name) in names.items()
-        if name in listed.get(schema, ()) or looked.has_table(name, schema or None)
+        if name in listed.get(schema, ()) or columns_of(connection, name, schema or None) is not None
     }

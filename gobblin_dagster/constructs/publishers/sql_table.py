@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, Operation
 from gobblin_dagster.constructs.clients.environment import to_store
 from gobblin_dagster.constructs.clients.sql import (
     column_name,
+    columns_of,
     lacks_right,
     make_engine,
     parse_url,
@@ -314,7 +315,7 @@ class LoadSqlTableStep:
             names = full_names(connection, {*loaded, self._full_name}, fold)
             # The ledger is one for all tables of its database, and outlives each.
             ids = [(self._full_name, one) for table, one in loaded.items() if names[table] == names[self._full_name]]
-            is_there = ids and sa.inspect(connection).has_table(self.table, self.schema or None)
+            is_there = ids and columns_of(connection, self.table, self.schema or None) is not None
             return not is_there or bool(made_again(connection, self._ledger, ids))
 
     def execute(self, storage: Storage) -> None:
@@ -607,10 +608,9 @@ def _columns(connection: sa.Connection, table: sa.Table) -> dict[str, sa.types.T
 
 def _declared(connection: sa.Connection, table: sa.Table) -> dict[str, sa.types.TypeEngine[Any]] | None:
     """Return the types of a table's columns by name; None if the table does not exist."""
-    looked = sa.inspect(connection)
-    if not looked.has_table(table.name, table.schema):
+    columns = columns_of(connection, table.name, table.schema)
+    if columns is None:
         return None
-    columns = looked.get_columns(table.name, table.schema)
     return {column_name(column["name"], connection.dialect): column["type"] for column in columns}
 
 
