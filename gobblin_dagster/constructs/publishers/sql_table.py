@@ -629,43 +629,59 @@ def _kept_as(connection: sa.Connection, kind: sa.types.TypeEngine[Any]) -> sa.ty
     return sa.Numeric(*found) if found else kind.data_type
 
 
+@dataclass(frozen=True, slots=True)
+class _Missing:
+    """What a database does not have yet, and the statement that makes it."""
+
+    what: str
+    statement: sa.Executable | str
+    """A text is run as it is: in `sa.text`, `:b` of a name would be a parameter."""
+    is_optional: bool = False
+
+
 def _make(connection: sa.Connection, table: sa.Table) -> None:
     """Create a table and its schema, or add missing columns; each statement in its own transaction.
 
-    If a statement fails because another run was faster, only the result counts: the table has its columns.
+    Other datasets may make the same table at the same time, with other columns: after a statement that failed, what is
+    missing is looked up again. A statement that fails twice was not overtaken, but is refused.
     """
+    failed: set[str] = set()
+    while True:
+        for one in _missing(connection, table):
+            if one.is_optional and one.what in failed:
+                continue
+            try:
+                if isinstance(one.statement, str):
+                    connection.exec_driver_sql(one.statement)
+                else:
+                    connection.execute(one.statement)
+                connection.commit()
+            except DBAPIError:
+                connection.rollback()
+                if one.what in failed:
+                    raise
+                failed.add(one.what)
+                break
+        else:
+            return
+
+
+def _missing(connection: sa.Connection, table: sa.Table) -> list[_Missing]:
     known = _columns(connection, table)
-    connection.rollback()  # the inspection began a transaction
-    statements: list[sa.Executable | str] = []
+    missing: list[_Missing] = []
     if known is None:
         if table.schema and not sa.inspect(connection).has_schema(table.schema):
-            statements.append(sa.schema.CreateSchema(table.schema))
-        statements.append(sa.schema.CreateTable(table))
+            missing.append(_Missing("schema", sa.schema.CreateSchema(table.schema)))
+        missing.append(_Missing("table", sa.schema.CreateTable(table)))
     else:
         quote = connection.dialect.identifier_preparer
         for column in table.columns:
             if column.name not in known:
                 kind = column.type.compile(connection.dialect)
-                name = f"ALTER TABLE {quote.format_table(table)} ADD COLUMN {quote.quote(column.name)}"
-                statements.append(f"{name} {kind}")
-    for statement in statements:
-        try:
-            if isinstance(statement, str):
-                # Not as `sa.text`, in which `:b` of a name would be a parameter.
-                connection.exec_driver_sql(statement)
-            else:
-                connection.execute(statement)
-            connection.commit()
-        except DBAPIError:
-            connection.rollback()
-            if isinstance(statement, sa.schema.CreateSchema):
-                is_there = sa.inspect(connection).has_schema(str(table.schema))
-            else:
-                needed = {column.name for column in table.columns if OPTIONAL not in column.info}
-                is_there = needed <= (_columns(connection, table) or {}).keys()
-            if not is_there:
-                raise
-            connection.rollback()
+                change = f"ALTER TABLE {quote.format_table(table)} ADD COLUMN {quote.quote(column.name)} {kind}"
+                missing.append(_Missing(f"column {column.name}", change, OPTIONAL in column.info))
+    connection.rollback()  # the inspection began a transaction
+    return missing
 
 
 def _all_rows_deleted(connection: sa.Connection, table: sa.Table) -> sa.Delete:

@@ -58,6 +58,25 @@ def test_rows_are_in_the_table_once_whatever_fails(tmp_path: Path, monkeypatch: 
     check_exactly_once(tmp_path, APPEND, lambda: table_ids(tmp_path), LoadSqlTableStep, monkeypatch)
 
 
+def test_table_that_others_make_and_change_first_gets_the_columns_that_are_still_missing(tmp_path: Path) -> None:
+    """Datasets with other columns come between the look at what is missing and each change of the table."""
+    theirs = iter(["CREATE TABLE numbers (id bigint)", "ALTER TABLE numbers ADD COLUMN dataset text"])
+
+    def overtake(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        if statement.lstrip().startswith(("CREATE TABLE numbers", "ALTER TABLE numbers")) and (one := next(theirs, "")):
+            with closing(sqlite3.connect(tmp_path / "warehouse.db")) as other:
+                other.execute(one)
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", overtake)
+    try:
+        result = run(tmp_path, table_job(APPEND, {"a": {"rows": 3}}))
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", overtake)
+    assert result.status is RunStatus.SUCCEEDED, result.datasets
+    assert next(theirs, "") == ""
+    assert query(tmp_path, "SELECT id, dataset FROM numbers ORDER BY id") == [(0, "a"), (1, "a"), (2, "a")]
+
+
 def test_commit_that_is_in_the_table_is_not_loaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     execute = LoadSqlTableStep.execute
 
