@@ -184,7 +184,7 @@ def test_run_that_wakes_after_its_commit_was_abandoned_loads_nothing(
         with closing(sqlite3.connect(tmp_path / "warehouse.db")) as other, monkeypatch.context() as patched:
             other.execute("BEGIN IMMEDIATE")
             made = sa.create_engine(f"sqlite:///{tmp_path}/warehouse.db", connect_args={"timeout": 0})
-            patched.setattr(sql_table, "make_engine", lambda *_: made)
+            patched.setattr(sql_table, "make_engine", lambda *_, **__: made)
             with pytest.raises(StorageError, match="another session holds it"):
                 abandon_sequence(opened, store, waiting.id)
         assert abandon_sequence(opened, store, waiting.id).state is SequenceState.ABORTED
@@ -871,7 +871,7 @@ def test_table_that_cannot_be_asked_leaves_the_plan_and_fails_the_run(
 ) -> None:
     set_back(tmp_path, APPEND)
     with monkeypatch.context() as patched:
-        patched.setattr(sql_table, "make_engine", lambda *_: sa.create_engine(f"sqlite:///{tmp_path}/gone/w.db"))
+        patched.setattr(sql_table, "make_engine", lambda *_, **__: sa.create_engine(f"sqlite:///{tmp_path}/gone/w.db"))
         assert problems(tmp_path, rows(30)) == []
         (result,) = run(tmp_path, rows(30)).datasets
     assert (result.failures[0].code, result.rows_read) == ("storage", 0)
