@@ -12,11 +12,12 @@ from gobblin_dagster.engine.commit.path_guard import is_apart, is_below
 def delete_staging(storage: Storage, sequence: CommitSequence, *, only_empty: bool = False) -> None:
     """Delete the staging folders of a sequence, or those that are empty; raises OSError.
 
-    Folders apart from the output belong to the program that put the steps: only empty ones are deleted, and the empty
-    folders above them up to the folder that also contains the output.
+    Folders of a `CommitStepStore`'s sources belong to the program that put the steps, and may hold files of other
+    datasets: only empty ones are deleted, and if they are apart from the output, the empty folders above them up to the
+    folder that also contains the output.
     """
     for folder in sequence.staging_dirs:
-        if only_empty or is_apart(folder, sequence.output_root):
+        if only_empty or sequence.is_staged_beside or is_apart(folder, sequence.output_root):
             _delete_empty(storage, folder, sequence.output_root)
         else:
             storage.delete_tree(folder)

@@ -151,8 +151,7 @@ class CommitStepStore:
         store: a state store of any kind.
         storage: holds the files. In a local one, links that lead out of the output are not followed: `commit` fails.
         output_root: absolute path; targets are below it, sources apart from it (`task-output` beside `job-output`) or
-            below its `_gobblin` folder. After their sequence has ended, folders of sources are deleted: those below
-            `_gobblin` whole, so each dataset needs its own; other folders only if they are empty.
+            below its `_gobblin` folder. After their sequence has ended, empty folders of sources are deleted.
         clock: gives the creation time of sequences.
         lease_ttl: time to live of the dataset's lease while `commit` and `remove` work.
 

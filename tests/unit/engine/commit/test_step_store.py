@@ -53,3 +53,12 @@ def test_one_file_for_two_places_is_refused_before_it_is_moved(tmp_path: Path, s
     with pytest.raises(StepRefusedError, match="another step of the sequence has the same source"):
         builder.end()
     assert Path(source).exists()
+
+
+def test_files_of_other_datasets_in_the_same_folders_stay(tmp_path: Path, steps: CommitStepStore) -> None:
+    internal, output = tmp_path / "job-output/_gobblin/task-output", tmp_path / "job-output"
+    sources = {urn: put(internal / place) for urn, place in {"T": "T/1", "T/a": "T/a/1", "u": "T/2"}.items()}
+    waiting = [steps.begin("job", urn).rename(source, f"{output}/{urn}/1").end() for urn, source in sources.items()]
+    assert [one.commit() for one in waiting] == [True] * 3
+    assert all((output / urn / "1").exists() for urn in sources)
+    assert not (internal / "T/a").exists()
