@@ -68,10 +68,11 @@ def is_among(column: ColumnElement[Any], values: Collection[str] | BindParameter
 @compiles(_Among, "sqlite")
 def _among_in_sqlite(among: _Among, compiler: SQLCompiler, **options: Any) -> str:
     column, text = (compiler.process(clause, **options) for clause in among.clauses)
-    return f"{column} IN (SELECT value FROM json_each({text}))"  # noqa: S608 - clauses
+    return f"{column} IN (SELECT value FROM json_each({text}))"  # noqa: S608 - compiled: values are parameters
 
 
 @compiles(_Among, "postgresql")
 def _among_in_postgresql(among: _Among, compiler: SQLCompiler, **options: Any) -> str:
     column, text = (compiler.process(clause, **options) for clause in among.clauses)
-    return f"{column} IN (SELECT listed FROM json_array_elements_text(CAST({text} AS JSON)) AS listed)"  # noqa: S608 - clauses
+    rows = f"json_array_elements_text(CAST({text} AS JSON)) AS listed"
+    return f"{column} IN (SELECT listed FROM {rows})"  # noqa: S608 - compiled: values are parameters

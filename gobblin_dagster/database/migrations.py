@@ -63,7 +63,7 @@ class RevisionChain:
         """Return the revision of the store; None if it has none."""
         if not connection.dialect.has_table(connection, self.version_table):
             return None
-        query = text(f"SELECT version_num FROM {self.version_table}")  # noqa: S608 - a name of ours
+        query = text(f"SELECT version_num FROM {self.version_table}")  # noqa: S608 - a constant of ours
         found: str | None = connection.scalar(query)
         return found
 

@@ -161,13 +161,12 @@ def _clock(folder: Path) -> str:
 def _output_check(root: str) -> Callable[[], str]:
     def check() -> str:
         if "://" in root:
-            _probe(
-                root, "Check the address and who you are there (docs/reference/storages.md), or change `output.path`."
-            )
-            return f"{root} is writable"
-        # The nearest existing folder is checked instead of the output, which the first run makes.
-        folder = next(path for path in (Path(root), *Path(root).parents) if path.exists())
-        _probe(str(folder), "Give this user write access, or change `output.path`.")
+            folder, remedy = root, "Check the address and who you are there (docs/reference/storages.md)"
+        else:
+            # The nearest existing folder is checked instead of the output, which the first run makes.
+            folder = str(next(path for path in (Path(root), *Path(root).parents) if path.exists()))
+            remedy = "Give this user write access"
+        _probe(folder, f"{remedy}, or change `output.path`.")
         return f"{root} is writable"
 
     return check

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError
 
-from gobblin_dagster.constructs.clients.sql import MYSQL, column_name, error_number
+from gobblin_dagster.constructs.clients.sql import MYSQL, column_name, columns_of, error_number
 from gobblin_dagster.constructs.types.arrow import is_binary, is_text
 from gobblin_dagster.core.errors import StepRefusedError
 
@@ -84,10 +84,9 @@ def filled_columns(connection: sa.Connection, table: sa.Table) -> Collection[str
     """Return the columns in which MariaDB (MySQL if it is set up so) stores the time of the load in place of null."""
     if connection.dialect.name not in MYSQL:
         return ()
-    columns = sa.inspect(connection).get_columns(table.name, table.schema)
     return {
         column_name(column["name"], connection.dialect)
-        for column in columns
+        for column in columns_of(connection, table.name, table.schema) or ()
         if isinstance(column["type"], mysql.TIMESTAMP) and not column["nullable"]
     }
 

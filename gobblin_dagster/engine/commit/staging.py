@@ -17,7 +17,8 @@ def delete_staging(storage: Storage, sequence: CommitSequence, *, only_empty: bo
     folder that also contains the output.
     """
     for folder in sequence.staging_dirs:
-        if only_empty or sequence.is_staged_beside or is_apart(folder, sequence.output_root):
+        # No other sequence has folders apart from the output: `check_paths` refuses it.
+        if only_empty or sequence.is_staged_beside:
             _delete_empty(storage, folder, sequence.output_root)
         else:
             storage.delete_tree(folder)

@@ -139,7 +139,7 @@ def _added(connection: Connection) -> Insert:
     urn, of_job = listed(connection, texts("urns")), bindparam("of_job", type_=Text())
     rows = select(of_job, urn, literal(0)).where(true())  # SQLite needs the WHERE before ON CONFLICT
     statement: Insert = insert(connection, leases).from_select(["job", "dataset_urn", "epoch"], rows)
-    added: Insert = statement.on_conflict_do_nothing()  # type: ignore[attr-defined]  # of both dialects
+    added: Insert = statement.on_conflict_do_nothing()  # type: ignore[attr-defined]  # both dialects have it
     return added
 
 
