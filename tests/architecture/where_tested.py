@@ -111,7 +111,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "constructs/publishers/sql_silence.py": ("integration/test_silent_databases.py", ""),
     "constructs/publishers/sql_values.py": ("unit/constructs/publishers/test_sql_table.py", "no NaN, it would be"),
     "constructs/publishers/sql_waits.py": ("integration/test_publish_postgres.py", ""),
-    "constructs/publishers/tables.py": ("unit/constructs/publishers/test_kafka_topic.py", ""),
     "constructs/publishers/timestamped.py": ("unit/engine/test_publishers.py", "publisher timestamped"),
     "constructs/quality/ages.py": ("unit/constructs/quality/test_values.py", ""),
     "constructs/quality/row_count.py": ("unit/constructs/quality/test_task_policies.py", ""),

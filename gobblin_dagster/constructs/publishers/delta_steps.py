@@ -112,7 +112,9 @@ class AppendToDeltaStep:
     def execute(self, storage: Storage) -> None:
         schema = unified_schema(self.location, self.commit.paths)
         require_whole_log(*self._place)
-        race(lambda: self._append(schema), self.location, self.commit.dataset_urn)
+        # Of changes of one table that are made at once, all but one are in vain.
+        with turn(self.location):
+            race(lambda: self._append(schema), self.location, self.commit.dataset_urn)
 
     def forbid(self) -> None:
         """Note in the table's log, by a version without rows, that the commit is abandoned.
@@ -391,8 +393,7 @@ class MergeIntoDeltaStep(AppendToDeltaStep):
         def write(table: Any) -> None:
             self._merge(table, changes)
 
-        # Merges into one table at once would all be in vain but one.
-        with turn(self.location):
+        with turn(self.location):  # as in `AppendToDeltaStep`
             race(lambda: self._change(columns, self.partition_by, write), self.location, self.commit.dataset_urn)
 
     @classmethod

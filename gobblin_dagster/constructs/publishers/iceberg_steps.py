@@ -161,7 +161,9 @@ class AppendToIcebergStep:
 
     def execute(self, storage: Storage) -> None:
         schema = unified_schema(self.table, self.commit.paths)
-        race(lambda: self._change(schema, self._add_files), self.table, self.commit.dataset_urn)
+        # Of changes of one table that are made at once, all but one are in vain.
+        with turn(self.table):
+            race(lambda: self._change(schema, self._add_files), self.table, self.commit.dataset_urn)
 
     def forbid(self) -> None:
         """Note in the table, as a property and by a snapshot without rows, that the commit is abandoned.
@@ -360,8 +362,7 @@ class MergeIntoIcebergStep(AppendToIcebergStep):
         def write(table: Any, transaction: Any) -> None:
             merge(self.describe(), table, transaction, changes, self.rule, self.commit)
 
-        # Merges into one table at once would all be in vain but one.
-        with turn(self.table):
+        with turn(self.table):  # as in `AppendToIcebergStep`
             race(lambda: self._change(columns, write), self.table, self.commit.dataset_urn)
 
     @classmethod

@@ -31,8 +31,10 @@ from gobblin_dagster.engine.layout import MANIFEST_DIR, internal_dir
 from gobblin_dagster.state.store import StateStore
 
 FORMAT = "Manifest/3"
-_FORMATS = {FORMAT, "Manifest/2", "Manifest/1"}
-"""Manifest/2 had no `schemas`, and those of rollbacks were not whole; Manifest/1 had neither `removed` nor `whole`."""
+_FORMATS = ("Manifest/1", "Manifest/2", FORMAT)
+"""The oldest first. Manifest/2 had no `schemas`, and those of rollbacks were not whole."""
+_NOT_IN = {"Manifest/1": {"removed", "whole", "schemas"}, "Manifest/2": {"schemas"}}
+"""What older versions did not write."""
 WHOLE_EVERY = 64
 """Every 64th manifest lists all files, so a reader reads at most 64 manifests."""
 _NAME = re.compile(r"(\d{10})\.(json|oldest)")
@@ -268,6 +270,15 @@ def schemas_in(content: bytes, number: int) -> Mapping[str, str] | None:
     return schemas
 
 
+def version_of(content: bytes, number: int) -> int:
+    """Return the version of the form in which the manifest of a snapshot is written; a newer one is greater.
+
+    Raises:
+        CorruptRecordError: the manifest is damaged.
+    """
+    return _FORMATS.index(_parse(content, f"of snapshot {number}", number)["format"])
+
+
 def _facts(output_root: str, number: int, body: dict[str, Any]) -> tuple[Any, ...]:
     files = sorted(_files(output_root, number, body), key=lambda file: (file.branch, file.path))
     named = body.get("job"), body.get("dataset_urn")
@@ -450,7 +461,7 @@ def _parse(content: bytes, path: str, number: int) -> dict[str, Any]:
         body = parse_json(content)
     except ValueError as error:
         raise CorruptRecordError(what=f"Manifest {path}", problem=str(error)) from error
-    if not isinstance(body, dict) or body.get("format") not in [*_FORMATS] or body.get("snapshot") != number:
+    if not isinstance(body, dict) or body.get("format") not in _FORMATS or body.get("snapshot") != number:
         expected = f"format {FORMAT} of snapshot {number}"
         raise CorruptRecordError(what=f"Manifest {path}", problem=f"expected {expected}, got {str(body)[:80]!r}")
     # `previous` may be older than the snapshot before: a rollback.
@@ -467,6 +478,9 @@ def _parse(content: bytes, path: str, number: int) -> dict[str, Any]:
     wrong = [entry for entries in branches.values() for entry in entries if not _is_file(entry, number)]
     if wrong:
         problem = f"expected path, size_bytes, rows and sha256 of a file, got {str(wrong[0])[:200]!r}"
+        raise CorruptRecordError(what=f"Manifest {path}", problem=problem)
+    if newer := sorted(_NOT_IN.get(body["format"], set()) & body.keys()):
+        problem = f"format {body['format']} has no {', '.join(newer)}"
         raise CorruptRecordError(what=f"Manifest {path}", problem=problem)
     schemas = body.get("schemas", None if body["format"] == FORMAT else {})
     if not isinstance(schemas, dict) or not all(isinstance(text, str) for text in schemas.values()):

@@ -32,6 +32,7 @@ from gobblin_dagster.engine.commit.manifest import (
     manifest_fault,
     manifest_path,
     schemas_in,
+    version_of,
 )
 from gobblin_dagster.engine.commit.step_runner import folders_of
 from gobblin_dagster.engine.layout import internal_dir, staging_dir
@@ -281,7 +282,7 @@ class _Verifier:
     # -------------------------------------------------------------------------------------------------------
     def _manifest_faults(self, state: DatasetState) -> Iterator[Difference]:
         job, urn = state.job, state.dataset_urn
-        numbers = range(1, state.snapshot + 1)
+        numbers, newest_version = range(1, state.snapshot + 1), 0
         for number, expected in derive_manifests(self._storage, self._store, self._root, job, urn, numbers):
             path = manifest_path(self._root, job, urn, number)
             try:
@@ -298,6 +299,10 @@ class _Verifier:
             fault = manifest_fault(content, expected, self._root, number)
             if not fault and number == state.snapshot and not self._has_schemas(state, content):
                 fault = "it tells readers other types of columns than the state store does"
+            version = 0 if fault else version_of(content, number)
+            if not fault and number == state.snapshot and version < newest_version:
+                fault = "it has the form of an older version than a manifest below it"
+            newest_version = max(version, newest_version)
             if fault:
                 what = Differs.MANIFEST_CUT if fault.startswith("it cannot be read") else Differs.MANIFEST_EDITED
                 yield Difference(what, path, fault, can_be_repaired=True)

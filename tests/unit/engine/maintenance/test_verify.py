@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -377,12 +377,31 @@ def test_manifest_keeps_its_types_where_a_commit_without_files_brought_others(tm
     assert (done.datasets[0].snapshot, found(done)) == (1, set())
 
 
-def test_manifest_of_an_older_version_without_types_differs_in_nothing(lake: Path) -> None:
-    newest = lake / "lake/_gobblin/manifests/numbers/a/0000000003.json"
-    body = json.loads(newest.read_text())
-    del body["schemas"]
-    newest.write_text(json.dumps(body | {"format": "Manifest/2"}))
+def test_manifests_of_an_older_version_without_types_differ_in_nothing(lake: Path) -> None:
+    for number in (1, 2, 3):
+        with_format(lake, number, "Manifest/2", without={"schemas"})
     assert found(check(lake)) == set()
+
+
+def test_manifest_whose_format_was_set_back_is_named_and_repaired(lake: Path) -> None:
+    newest = lake / "lake/_gobblin/manifests/numbers/a/0000000003.json"
+    whole = newest.read_text()
+    for form, without, what in (
+        ("Manifest/2", set(), "manifest cut"),
+        ("Manifest/1", {"schemas"}, "manifest cut"),
+        ("Manifest/2", {"schemas"}, "manifest edited"),
+        ("Manifest/1", {"schemas", "removed", "whole"}, "manifest edited"),
+    ):
+        with_format(lake, 3, form, without)
+        assert found(check(lake)) == {("a", what)}
+        assert check(lake, repair=True).is_whole
+        assert newest.read_text() == whole
+
+
+def with_format(lake: Path, number: int, form: str, without: Collection[str]) -> None:
+    path = lake / f"lake/_gobblin/manifests/numbers/a/{number:010d}.json"
+    body = json.loads(path.read_text())
+    path.write_text(json.dumps({name: value for name, value in body.items() if name not in without} | {"format": form}))
 
 
 def test_manifest_whose_types_were_deleted_is_refused_named_and_repaired(lake: Path) -> None:
