@@ -63,9 +63,9 @@ class Offers:
             return DatasetOffer(table.urn, None, None, problem=str(self._error(f"{table.urn}: {problem}")))
         try:
             with self.tables.database.errors(f"{table.urn}: "), self.connection.begin_nested():
-                if not relation.cursor_column:
-                    return self._whole(table, relation)
-                return replace(self._offer(table, relation, state), origin=origin)
+                whole = not relation.cursor_column
+                offer = self._whole(table, relation) if whole else self._offer(table, relation, state)
+                return replace(offer, origin=origin)
         except SourceError as error:
             return DatasetOffer(table.urn, None, None, problem=str(error))
 
@@ -255,10 +255,7 @@ class Offers:
         return committed[0] == (low, low)
 
     def _origin(self, relation: Relation) -> Mapping[str, str]:
-        """Return what the watermark column is; empty if there is none."""
-        if not relation.cursor_column:
-            return {}
-        knows_zone = self._cursor.is_time and relation.knows_zone
+        knows_zone = relation.cursor_column and self._cursor.is_time and relation.knows_zone
         return column_origin(relation.cursor_column, has_zone=relation.has_zone if knows_zone else None)
 
     def _state_problem(self, state: DatasetState | None) -> str:

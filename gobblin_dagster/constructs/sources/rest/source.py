@@ -125,7 +125,7 @@ class RestSource:
     def _offer(self, urn: str, state: DatasetState | None, now: datetime) -> DatasetOffer:
         kind = self._options.watermark_type
         problem = state_problem(state, kind, "rest")
-        origin = column_origin(self._options.cursor.column) if self._options.cursor else {}
+        origin = column_origin(self._options.cursor.column if self._options.cursor else "")
         problem = problem or column_problem(state, origin)
         if problem:
             return DatasetOffer(urn, None, None, problem=problem)

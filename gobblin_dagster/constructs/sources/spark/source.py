@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gobblin_dagster.constructs.clients.sql import make_engine, server_tables
 from gobblin_dagster.constructs.sources.incremental.options import held_back
 from gobblin_dagster.constructs.sources.incremental.ranges import committed_steps
+from gobblin_dagster.constructs.sources.incremental.watermark_column import column_origin
 from gobblin_dagster.constructs.sources.spark.column import column_of
 from gobblin_dagster.constructs.sources.spark.column_planner import ColumnPlanner
 from gobblin_dagster.constructs.sources.spark.errors import spark_gone, spark_problem
@@ -214,7 +215,8 @@ class SparkSource:
         # Everything is read in each run; the position is only the time of the plan.
         low = (state.watermark if state is not None else None) or TimestampWatermark(datetime(1970, 1, 1, tzinfo=UTC))
         high = TimestampWatermark(now)
-        return DatasetOffer(urn, low, high, [WorkUnit("0", urn, low, high)] if low <= high != low else [])
+        units = [WorkUnit("0", urn, low, high)] if low <= high != low else []
+        return DatasetOffer(urn, low, high, units, origin=column_origin(""))
 
     def _urns(self, session: Any, extract: Extract) -> list[str]:
         if not self._options.datasets:

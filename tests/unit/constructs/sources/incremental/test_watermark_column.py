@@ -47,3 +47,11 @@ def test_other_column_is_named() -> None:
     problem = column_problem(state(ZONED), column_origin("seq"))
     assert "its watermark column is `seq`, it was `at` when the dataset was committed up to None" in problem
     assert "If the column was only renamed, `gobblin startpoint set` with that position goes on from there" in problem
+
+
+def test_column_after_none_is_refused_and_none_after_a_column_reads_everything() -> None:
+    """A job that reads everything has a position too, which is none of the column's."""
+    none = column_origin("")
+    assert "its watermark column is `seq`, it had none when" in column_problem(state(none), column_origin("seq"))
+    assert "its watermark column is `at`, it had none when" in column_problem(state(none), ZONED)
+    assert column_problem(state(ZONED), none) == column_problem(state(none), none) == ""

@@ -648,6 +648,17 @@ def test_position_in_another_column_is_refused_until_a_person_says_what_it_means
     assert plan(source(tmp_path, "seq"), state(ranges))["main.orders"].problem == ""  # one of an earlier version
 
 
+def test_column_for_a_table_that_was_read_whole_is_refused(shop: sqlite3.Connection, tmp_path: Path) -> None:
+    """Its position is no id: ids up to it would never be read, and all others be added to what is published."""
+    full = replace(APPEND, type=ExtractType.SNAPSHOT_ONLY, is_full=True)
+    whole = source(tmp_path, watermark=None, without_watermark="full")
+    offer = plan(whole, extract=full)["main.orders"]
+    ranges = CommittedRanges(LongWatermark, {}).add(offer.work_units[0].interval)
+    known = {urn: replace(one, origin=offer.origin) for urn, one in state(ranges).items()}
+    assert plan(whole, known, full)["main.orders"].problem == ""
+    assert "its watermark column is `id`, it had none" in plan(source(tmp_path), known)["main.orders"].problem
+
+
 def test_fraction_below_the_next_whole_number_is_refused_and_not_passed_over(
     tmp_path: Path, shop: sqlite3.Connection
 ) -> None:
