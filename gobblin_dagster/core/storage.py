@@ -126,6 +126,14 @@ class FolderStorage(Protocol):
 
 
 @runtime_checkable
+class SharedFolderStorage(Protocol):
+    """Optional addition to `Storage`: deletes folders into which other programs may write at that moment."""
+
+    def delete_empty(self, path: str) -> None:
+        """Delete a folder if nothing is in it, not even a file that somebody is writing; otherwise do nothing."""
+
+
+@runtime_checkable
 class UploadStorage(Protocol):
     """Optional addition to `Storage`: a killed `move` leaves an unfinished upload, invisible but paid for."""
 

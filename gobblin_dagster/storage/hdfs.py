@@ -226,6 +226,19 @@ class HdfsStorage:
         with hdfs_errors(path):
             self.connect().delete(self._name(path), recursive=True)
 
+    def delete_empty(self, path: str) -> None:
+        status = self._status(path)
+        if status is None:
+            return
+        if not status.isdir:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        try:
+            with hdfs_errors(path):
+                self.connect().delete(self._name(path), recursive=False)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+
 
 class HdfsScheme(Scheme):
     """`hdfs://host:port/path`."""

@@ -348,6 +348,14 @@ class LocalStorage:
             else:
                 return
 
+    def delete_empty(self, path: str) -> None:
+        with suppress(FileNotFoundError), self._held(path) as at:
+            try:
+                os.rmdir(at)  # noqa: PTH106  # as in `delete`
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # some systems have the other one
+                    raise
+
 
 class LocalScheme(Scheme):
     """`file:///path`, and absolute paths."""

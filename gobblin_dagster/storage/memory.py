@@ -191,6 +191,13 @@ class MemoryStorage:
                 folder, name = posixpath.split(path)
                 self._folders[folder].discard(name)
 
+    def delete_empty(self, path: str) -> None:
+        with self._lock:
+            if path in self._files:
+                raise _fail(errno.ENOTDIR, path)
+            if not self._folders.get(path.rstrip("/")):
+                self.delete_tree(path)
+
 
 class MemoryScheme(Scheme):
     """`memory://name/path`, one storage for each name and process."""

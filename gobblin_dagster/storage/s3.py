@@ -229,6 +229,9 @@ class S3Storage:
         for key, upload in self._uploads(path, self._prefix(path)):
             self._give_up(path, key, upload)
 
+    def delete_empty(self, path: str) -> None:
+        """Do nothing: S3 has no folders, and `delete_tree` would end uploads that others make there."""
+
     def end_uploads(self, paths: Collection[str]) -> None:
         """End unfinished uploads of exactly these objects; their writers get FileNotFoundError."""
         wanted = {self._key(path): path for path in paths}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.commit.staging import delete_if_empty
+from gobblin_dagster.engine.commit.steps import RenameFileStep
 from gobblin_dagster.storage import LocalStorage, MemoryStorage, open_storage
 from gobblin_dagster.storage._rename import link_new
 from gobblin_dagster.storage.s3 import S3Storage
@@ -69,3 +72,16 @@ class TestS3Storage(StorageConformance):
         folder = f"s3://{bucket}{tmp_path}"
         storage.make_dirs(folder)
         return folder
+
+    def test_what_others_write_in_the_folder_of_a_moved_file_stays(self, storage: S3Storage, root: str) -> None:
+        """A folder in which somebody uploads a file looks empty; a move that was killed leaves its source."""
+        sink = storage.open_new(f"{root}/task-output/2")
+        sink.write(b"rows")
+        for path in ("task-output/1", "job-output/1"):
+            storage.put_if_absent(f"{root}/{path}", b"done")
+        step = RenameFileStep(f"{root}/task-output/1", f"{root}/job-output/1", 4, sha256(b"done").hexdigest())
+        step.execute(storage)
+        assert storage.list_names(f"{root}/task-output") == []
+        delete_if_empty(storage, f"{root}/task-output", f"{root}/job-output")
+        sink.finish()
+        assert storage.list_names(f"{root}/task-output") == ["2"]

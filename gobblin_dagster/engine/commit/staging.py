@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from gobblin_dagster.core.commit import CommitSequence
-from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.storage import SharedFolderStorage, Storage
 from gobblin_dagster.engine.commit.path_guard import is_apart, is_below
 
 
@@ -19,18 +19,22 @@ def delete_staging(storage: Storage, sequence: CommitSequence, *, only_empty: bo
     for folder in sequence.staging_dirs:
         # No other sequence has folders apart from the output: `check_paths` refuses it.
         if only_empty or sequence.is_staged_beside:
-            _delete_empty(storage, folder, sequence.output_root)
+            delete_if_empty(storage, folder, sequence.output_root)
         else:
             storage.delete_tree(folder)
 
 
-def _delete_empty(storage: Storage, folder: str, root: str) -> None:
+def delete_if_empty(storage: Storage, folder: str, root: str) -> None:
+    """Delete a folder if it is empty, and if apart from the output, the empty folders above it; raises OSError."""
     if storage.list_names(folder):
         return
-    storage.delete_tree(folder)
+    if isinstance(storage, SharedFolderStorage):
+        storage.delete_empty(folder)  # another program may begin a file there at this moment
+    else:
+        storage.delete_tree(folder)
     parent = posixpath.dirname(folder)
     if is_apart(parent, root) and _is_shared(parent, root):
-        _delete_empty(storage, parent, root)
+        delete_if_empty(storage, parent, root)
 
 
 def _is_shared(folder: str, root: str) -> bool:

@@ -19,7 +19,7 @@ import logging
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TypeAlias
@@ -54,6 +54,14 @@ from gobblin_dagster.state.store import StateStore
 log = logging.getLogger(__name__)
 AnyStep: TypeAlias = CommitStep | HighWatermarkStep | DatasetStateStep
 _SYSTEM_CLOCK = SystemClock()
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """Steps that were put and not stored yet."""
+
+    id: str
+    steps: list[AnyStep]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,22 +100,25 @@ class StepSequence:
     Source: `CommitSequence` of the exactly-once design.
     """
 
-    def __init__(self, store: CommitStepStore, store_name: str, dataset_urn: str, steps: Sequence[BoundStep]) -> None:
+    def __init__(
+        self, store: CommitStepStore, store_name: str, dataset_urn: str, steps: Sequence[BoundStep], commit_id: str
+    ) -> None:
         self.store_name = store_name
         self.dataset_urn = dataset_urn
         self.steps = tuple(steps)
         self._store = store
+        self._id = commit_id
 
     def commit(self) -> bool:
         """Run the steps that are not done and end the sequence; False if that failed, which is logged.
 
-        If it returned True, another call verifies the steps and does nothing else. If it returned False, the sequence
-        waits for the next `commit` of `get_commit_sequence`, also in another process. After the third failed redo it is
-        quarantined, and each further call fails until it is removed. If a file that it moves is lost or holds other
-        bytes, it is undone as by `CommitStepStore.remove`.
+        If it returned True, or the sequence was removed, another call verifies the steps and does nothing else. If it
+        returned False, the sequence waits for the next `commit` of `get_commit_sequence`, also in another process.
+        After the third failed redo it is quarantined, and each further call fails until it is removed. If a file that
+        it moves is lost or holds other bytes, it is undone as by `CommitStepStore.remove`.
         """
         try:
-            if not self._store.exists(self.store_name, self.dataset_urn):
+            if self._store.waiting_id(self.store_name, self.dataset_urn) != self._id:
                 return all(step.verify() for step in self.steps)
             return self._store.commit(self.store_name, self.dataset_urn)
         except Exception:
@@ -174,7 +185,7 @@ class CommitStepStore:
         self._clock = clock
         self._ttl = lease_ttl
         self._committer = Committer(store, self._storage)
-        self._drafts: dict[str, dict[str, list[AnyStep]]] = {}
+        self._drafts: dict[str, dict[str, _Draft]] = {}
 
     # -- the design's methods ------------------------------------------------------------------------------------------
     def create(self, store_name: str, dataset_urn: str | None = None) -> bool:
@@ -195,7 +206,7 @@ class CommitStepStore:
         if self.exists(store_name, dataset_urn):
             return False
         self._finish_ended(store_name, dataset_urn)
-        self._drafts.setdefault(store_name, {})[dataset_urn] = []
+        self._drafts.setdefault(store_name, {})[dataset_urn] = _Draft(new_commit_id(), [])
         return True
 
     def exists(self, store_name: str, dataset_urn: str = "") -> bool:
@@ -231,8 +242,12 @@ class CommitStepStore:
         if self._waiting(store_name, dataset_urn):
             return False
         check_paths(self._sequence(store_name, dataset_urn, [step], None))
+        draft = self._drafts.get(store_name, {}).get(dataset_urn)
+        marks = [one.partition for one in draft.steps if isinstance(one, HighWatermarkStep)] if draft else []
+        if isinstance(step, HighWatermarkStep) and step.partition in marks:
+            raise StepRefusedError(step=step.describe(), problem="another step of the sequence sets this watermark")
         self.create(store_name, dataset_urn)
-        self._drafts[store_name][dataset_urn].append(step)
+        self._drafts[store_name][dataset_urn].steps.append(step)
         return True
 
     def get_commit_sequence(self, store_name: str, dataset_urn: str = "") -> StepSequence:
@@ -245,14 +260,16 @@ class CommitStepStore:
         stored = self._waiting(store_name, dataset_urn)
         if stored:
             sequence = decode_sequence(stored[0], self._store.places)
-            steps: Iterable[AnyStep] = (*sequence.steps, *watermark_steps(sequence))
+            commit_id = sequence.id
+            steps: list[AnyStep] = [*sequence.steps, *watermark_steps(sequence)]
         elif self.exists(store_name, dataset_urn):
-            steps = self._drafts[store_name][dataset_urn]
+            draft = self._drafts[store_name][dataset_urn]
+            commit_id, steps = draft.id, draft.steps
             check_paths(self._sequence(store_name, dataset_urn, steps, None))
         else:
             raise UsageError(problem=f"No commit steps wait for dataset {dataset_urn!r} of {store_name}.")
         bound = [BoundStep(step, self._store, self._storage) for step in steps]
-        return StepSequence(self, store_name, dataset_urn, bound)
+        return StepSequence(self, store_name, dataset_urn, bound, commit_id)
 
     get = get_commit_sequence
     """The original's name."""
@@ -282,7 +299,9 @@ class CommitStepStore:
             stored = self._waiting(store_name, dataset_urn)
             if not stored:
                 before = self._store.load_dataset_states(store_name, [dataset_urn]).get(dataset_urn)
-                sequence = self._sequence(store_name, dataset_urn, self._drafts[store_name][dataset_urn], before)
+                draft = self._drafts[store_name][dataset_urn]
+                sequence = replace(self._sequence(store_name, dataset_urn, draft.steps, before), id=draft.id)
+                self._require_free_targets(sequence)
                 self._committer.prepare(sequence, epoch)
                 del self._drafts[store_name][dataset_urn]
                 self._committer.publish(sequence, epoch, verify_sources=True)  # another program wrote the files
@@ -293,6 +312,16 @@ class CommitStepStore:
                 "Commit of dataset %r of %s is %s: %s", dataset_urn, store_name, recovery.outcome, recovery.reason
             )
         return recovery.outcome is SequenceState.COMMITTED
+
+    def _require_free_targets(self, sequence: CommitSequence) -> None:
+        """Raise StepRefusedError if a target is there before the move: equal bytes would count as a move that is done.
+
+        If the source is gone, the step was executed alone.
+        """
+        for rename in renames_of(sequence.steps):
+            with suppress(NotADirectoryError):  # a file in place of a folder may go away until the next try
+                if self._storage.size(rename.target) is not None and self._storage.size(rename.source) is not None:
+                    raise StepRefusedError(step=rename.describe(), problem="the target exists already")
 
     def _sequence(
         self, store_name: str, dataset_urn: str, steps: Sequence[AnyStep], before: DatasetState | None
@@ -376,6 +405,13 @@ class CommitStepStore:
             delete_staging(self._storage, sequence, only_empty=True)
 
     # -- what waits ----------------------------------------------------------------------------------------------------
+    def waiting_id(self, store_name: str, dataset_urn: str) -> str | None:
+        """Return the commit id of the waiting steps of a dataset, stored or put here; None if there are none."""
+        if stored := self._waiting(store_name, dataset_urn):
+            return stored[0].id
+        draft = self._drafts.get(store_name, {}).get(dataset_urn)
+        return None if draft is None else draft.id
+
     def _waiting(self, store_name: str, dataset_urn: str) -> list[StoredSequence]:
         return self._store.load_sequences(store_name, states=WAITING, urns=[dataset_urn])
 

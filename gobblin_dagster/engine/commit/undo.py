@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable
 from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.errors import StepRefusedError
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.engine.commit.path_guard import is_apart
 from gobblin_dagster.engine.commit.step_runner import folders_of
 from gobblin_dagster.engine.commit.steps import RenameFileStep, renames_of
 
@@ -20,7 +19,7 @@ from gobblin_dagster.engine.commit.steps import RenameFileStep, renames_of
 def undo_steps(storage: Storage, sequence: CommitSequence, published: Collection[str]) -> None:
     """Delete what a sequence staged or moved; a second call changes nothing.
 
-    A source apart from the output that holds other bytes than the prepared ones stays: the program that put the steps
+    A source of a `CommitStepStore` that holds other bytes than the prepared ones stays: the program that put the steps
     has written it since then.
 
     Args:
@@ -34,7 +33,7 @@ def undo_steps(storage: Storage, sequence: CommitSequence, published: Collection
     """
     steps = list(renames_of(sequence.steps))
     for step in steps:
-        is_foreign = is_apart(step.source, sequence.output_root) and not step.is_source_sound(storage)
+        is_foreign = sequence.is_staged_beside and not step.is_source_sound(storage)
         if not is_foreign:
             storage.delete(step.source)
     _sync(storage, (step.source for step in steps))

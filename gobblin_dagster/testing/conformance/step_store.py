@@ -214,6 +214,42 @@ class StepStoreConformance(OpensStore):
             builder.end()
         assert not lake.job_output.exists()
 
+    def test_sequence_that_ended_commits_no_steps_of_the_next_one(self, lake: Lake, store: StateStore) -> None:
+        """A second `commit` of a sequence that has ended leaves the next one alone, which may not be complete yet."""
+        steps = lake.steps(store)
+        done = lake.put_all(steps.begin(JOB, URN)).end()
+        removed = steps.begin(JOB, "other").high_watermark("0", 5).end()
+        assert (done.commit(), steps.remove(JOB, "other")) == (True, True)
+        for urn in (URN, "other"):
+            steps.begin(JOB, urn).high_watermark("0", 300)
+        assert (done.commit(), removed.commit()) == (True, False)
+        assert (steps.exists(JOB, URN), steps.exists(JOB, "other")) == (True, True)
+        assert store.load_dataset_states(JOB)[URN].watermark == CompositeWatermark({"0": 100, "1": 200})
+        with pytest.raises(StepRefusedError, match="another step of the sequence sets this watermark"):
+            steps.put(JOB, URN, HighWatermarkStep(JOB, URN, "0", 250, CompositeWatermark))
+
+    def test_file_with_equal_bytes_at_the_target_is_not_taken_for_ours(self, lake: Lake, store: StateStore) -> None:
+        """A target that was there before is refused, also if it holds the same bytes: readers would miss one file."""
+        steps = lake.steps(store)
+        assert lake.put_all(steps.begin(JOB, URN)).end().commit()
+        lake.extract()
+        assert not lake.put_all(steps.begin(JOB, "other")).end().commit()
+        assert steps.remove(JOB, "other")
+        assert len(list(lake.task_output.rglob("*.avro"))) == len(FILES)
+        assert "other" not in store.load_dataset_states(JOB)
+
+    def test_file_that_was_written_again_is_not_undone(self, lake: Lake, store: StateStore) -> None:
+        """Undoing a sequence deletes no source that holds other bytes now: the next task has written it."""
+        steps = lake.steps(store)
+        sequence = lake.put_all(steps.begin(JOB, URN)).end()
+        lake.job_output.parent.mkdir(exist_ok=True)
+        lake.job_output.write_text("a file where the folder should be")
+        assert not sequence.commit()
+        lake.job_output.unlink()
+        (lake.task_output / FILES[0]).write_text("records of the next task")
+        assert steps.remove(JOB, URN)
+        assert [path.read_text() for path in lake.task_output.rglob("*.avro")] == ["records of the next task"]
+
     def test_watermark_moves_on_from_where_it_was(self, store: StateStore, lake: Lake) -> None:
         """A watermark moves on from where the store has it, and never back."""
         steps = lake.steps(store)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gobblin_dagster.core.storage import FileDigest, Storage
+from gobblin_dagster.core.storage import FileDigest, SharedFolderStorage, Storage
 from gobblin_dagster.storage import TEMP_PREFIX
 from gobblin_dagster.testing.conformance.base import Conformance, to_override
 
@@ -251,6 +251,19 @@ class FolderStorageConformance(StorageConformance):
         path = write(storage, f"{root}/a")
         with pytest.raises(NotADirectoryError):
             storage.put_if_absent(f"{path}/1", b"")
+
+    def test_only_empty_folders_are_deleted_by_delete_empty(self, storage: Storage, root: str) -> None:
+        """`delete_empty`, which a storage may have, keeps a folder with anything in it, hidden names too."""
+        if not isinstance(storage, SharedFolderStorage):
+            pytest.skip("the storage has no `delete_empty`")
+        storage.make_dirs(f"{root}/a/b")
+        hidden = write(storage, f"{root}/c/{TEMP_PREFIX}1", b"rows")
+        for folder in ("a", "c", "a/b", "missing"):
+            storage.delete_empty(f"{root}/{folder}")
+        assert (storage.list_names(root), storage.list_names(f"{root}/a")) == (["a", "c"], [])
+        assert storage.size(hidden) == 4
+        with pytest.raises(NotADirectoryError):
+            storage.delete_empty(hidden)
 
     def test_make_dirs_existing_is_fine(self, storage: Storage, root: str) -> None:
         """`make_dirs` makes parents too and accepts folders that exist."""

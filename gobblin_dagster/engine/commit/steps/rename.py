@@ -59,6 +59,10 @@ class RenameFileStep:
             if isinstance(error, FileExistsError) and storage.size(self.target) is None:
                 raise StepRefusedError(step=self.describe(), problem="the target exists and is no file") from error
             self._require_done(storage)
+            # A move by copy that was killed before it deleted the source, which would look like a new file. Where moves
+            # are renames, source and target may be one file by two paths.
+            if not storage.is_move_atomic and self.is_source_sound(storage):
+                storage.delete(self.source)
 
     def check_content(self, storage: Storage) -> None:
         """Refuse a source with other bytes than the prepared ones; needed unless this run has just staged the file.
