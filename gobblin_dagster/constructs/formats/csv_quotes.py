@@ -86,8 +86,8 @@ class QuoteCounter:
         opening, closing = places[int(self._is_open) :: 2], places[int(not self._is_open) :: 2]
         # Else it is a quote inside of a value without quotes, and all that follow change their meaning.
         self._is_odd |= bool(content.take(opening - 1).tobytes().translate(None, self._ends))
-        if self._escape:  # the quote before may be an escaped one
-            self._is_odd |= bool((escapes[opening - 2] & (content[opening - 1] == self._quote[0])).any())
+        if self._escape:  # what stands before an opening quote may be escaped, and so no delimiter, line end or quote
+            self._is_odd |= bool(escapes[opening - 2].any())
         self._is_open ^= len(places) % 2 == 1
         if len(closing) and closing[-1] == len(data) - 1:
             self._has_closed, closing = True, closing[:-1]

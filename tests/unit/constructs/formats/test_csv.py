@@ -106,8 +106,9 @@ def test_quote_that_nobody_closes_swallows_no_rows(
         ('pipe,5"\ntube,"\n', {}),
         ('"pipe\\\\",5\n1,"\nhose,3', {"escape": "\\"}),
         ('pipe,\\""\ntube,"', {"escape": "\\"}),
+        ('pipe\\,",5\ntube,"\nhose,3', {"escape": "\\"}),
     ],
-    ids=["a mark alone", "at the end", "escaped escape", "escaped quote"],
+    ids=["a mark alone", "at the end", "escaped escape", "escaped quote", "escaped delimiter"],
 )
 def test_quote_that_nobody_closes_behind_one_inside_of_a_value_swallows_no_rows(
     tmp_path: Path, rows: str, options: dict[str, Any], block_bytes: int
