@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from gobblin_dagster.spec.gobblin import values
 
@@ -13,6 +13,14 @@ DATES = ("date.partitioned.source.partition.pattern", "date.partitioned.source.p
 _DEFAULTS = {"HOUR": "yyyy/MM/dd/HH", "DAY": "yyyy/MM/dd", "MONTH": "yyyy/MM", "YEAR": "yyyy"}
 _DEEP = ("TextFileBasedSource", "AvroFileSource")
 """Classes that read the files of all folders below, too."""
+_STEPS = {
+    "mm": timedelta(minutes=1),
+    "HH": timedelta(hours=1),
+    "dd": timedelta(days=1),
+    "MM": timedelta(days=31),
+    "yyyy": timedelta(days=365),
+}
+"""How far Gobblin goes on from a folder, by the letters of the smallest part of its date."""
 _LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M"}
 
 
@@ -60,25 +68,30 @@ def _files(paths: list[str]) -> str:
 
 
 def start(texts: Mapping[str, str]) -> str:
-    """Return the first day that is read."""
-    form, given = _strptime(_pattern(texts)), texts["date.partitioned.source.min.watermark.value"]
+    """Return the first day that is read: Gobblin begins with the folder behind the given one."""
+    pattern, given = _pattern(texts), texts["date.partitioned.source.min.watermark.value"]
+    form = _strptime(pattern)
     try:
         found = datetime.strptime(given.strip("/"), form)
     except ValueError:
-        raise ValueError(f"expected a date as {_pattern(texts)}, got {given[:60]!r}") from None
-    if (found.hour, found.minute) != (0, 0):
+        raise ValueError(f"expected a date as {pattern}, got {given[:60]!r}") from None
+    # Months are of 31 days there and years of 365: what is found in the next folder's time.
+    step = next(step for letters, step in _STEPS.items() if letters in pattern)
+    begin = datetime.strptime((found + step).strftime(form), form)
+    if (begin.hour, begin.minute) != (0, 0):
         raise ValueError(
-            f"expected the beginning of a day, got {given[:60]!r}: what is older of that day would be read"
+            f"expected the last folder of a day, got {given[:60]!r}: Gobblin begins behind it, at {begin:%H:%M}, and "
+            "here a day begins"
         )
-    return found.date().isoformat()
+    return begin.date().isoformat()
 
 
 def lead_time(texts: Mapping[str, str]) -> str | None:
     """Return the age from which files are read."""
-    size = values.count(texts.get("date.partitioned.source.lead_time.size", "0"))
-    unit = texts.get("date.partitioned.source.lead_time.granularity", "DAY").upper()
-    if unit not in ("HOUR", "DAY"):
-        raise ValueError(f"expected HOUR or DAY, got {unit[:60]!r}")
+    size = values.count(texts.get("date.partitioned.source.partition.lead_time.size", "0"))
+    unit = texts.get("date.partitioned.source.partition.lead_time.granularity", "HOUR").upper()
+    if unit not in ("MINUTE", "HOUR", "DAY"):
+        raise ValueError(f"expected MINUTE, HOUR or DAY, got {unit[:60]!r}")
     return f"{size}{unit[0].lower()}" if size else None
 
 

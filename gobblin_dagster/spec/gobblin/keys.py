@@ -318,9 +318,17 @@ FILES = (
         "source(files).path",
         note="default: HOUR; where no pattern is given",
     ),
-    Key("date.partitioned.source.lead_time.size", "source(files).lead_time"),
-    Key("date.partitioned.source.lead_time.granularity", "source(files).lead_time", note="HOUR or DAY; default: DAY"),
-    Key("date.partitioned.source.min.watermark.value", "source(files).start", note="a day, written like the folders"),
+    Key("date.partitioned.source.partition.lead_time.size", "source(files).lead_time"),
+    Key(
+        "date.partitioned.source.partition.lead_time.granularity",
+        "source(files).lead_time",
+        note="MINUTE, HOUR or DAY; default: HOUR",
+    ),
+    Key(
+        "date.partitioned.source.min.watermark.value",
+        "source(files).start",
+        note="written like the folders; as there, the folder behind it is the first, with which a day must begin",
+    ),
     Key(
         "date.partitioned.source.max.files.per.job", "source(files).max_files_per_run", values.count, note="per dataset"
     ),

@@ -590,12 +590,26 @@ def test_listed_files_and_another_place_are_a_fault(tmp_path: Path, line: str, p
     assert problem in fault
 
 
-def test_first_date_with_hours_is_a_fault_instead_of_the_whole_day(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("pattern", "given", "first"),
+    [
+        ("yyyy/MM/dd/HH/mm", "2013/01/05/23/59", "2013-01-06"),
+        ("yyyy/MM/dd/HH", "2013/01/05/23", "2013-01-06"),
+        ("yyyy/MM/dd", "2012/02/28", "2012-02-29"),
+        ("yyyy-MM", "2013-02", "2013-03-01"),
+        ("yyyy", "2013", "2014-01-01"),
+    ],
+)
+def test_first_folder_is_the_one_behind_the_given_date(tmp_path: Path, pattern: str, given: str, first: str) -> None:
     text = TEXT.replace("TextFileBasedSource", "DatePartitionedJsonFileSource")
-    lines = "date.partitioned.source.min.watermark.value=2013/01/05/{}\n"
-    assert load(tmp_path, text + lines.format("00")).spec.source.options["start"] == "2013-01-05"
-    (fault,) = faults(tmp_path, text + lines.format("07"))
-    assert "expected the beginning of a day, got '2013/01/05/07'" in fault
+    lines = f"date.partitioned.source.partition.pattern={pattern}\ndate.partitioned.source.min.watermark.value={given}\n"
+    assert load(tmp_path, text + lines).spec.source.options["start"] == first
+
+
+def test_first_folder_within_a_day_is_a_fault_instead_of_the_whole_day(tmp_path: Path) -> None:
+    text = TEXT.replace("TextFileBasedSource", "DatePartitionedJsonFileSource")
+    (fault,) = faults(tmp_path, f"{text}date.partitioned.source.min.watermark.value=2013/01/05/00\n")
+    assert "expected the last folder of a day, got '2013/01/05/00': Gobblin begins behind it, at 01:00" in fault
 
 
 CASE_STUDY = KAFKA + (
