@@ -100,6 +100,7 @@ class _Conversion:
         self._source()
         self._plain_fields()
         self._without_watermark()
+        self._table_type()
         self._zone()
         self._names()
         for scope in self._scopes():
@@ -282,6 +283,20 @@ class _Conversion:
                 "extract.delta.fields is missing: Gobblin would append whole tables in each run; name the column, or "
                 "write extract.is.full=true, so that each extract replaces the last",
             )
+
+    def _table_type(self) -> None:
+        """Read on from run to run where Gobblin does, whatever the table is called: `extract.is.full` alone counts."""
+        entry = self._job.origins.get(("extract", "type"))
+        if entry is None or self._source_type not in _READ_ON:
+            return
+        full = self._find("extract.is.full", None)
+        is_whole = self._job.data["source"].get("without_watermark") == "full"
+        if entry.text.lower() != "snapshot_only" or is_whole or (full and full.text.lower() == "true"):
+            return
+        self._put(("extract", "type"), "snapshot_append", entry)
+        self._warn(
+            entry, "is snapshot_append here: as in Gobblin, each run reads what is new (extract.is.full=true: all)"
+        )
 
     def _zone(self) -> None:
         """Set the zone that Gobblin takes for a source without one: in ours, other rows would be read."""
@@ -656,6 +671,8 @@ _IGNORED = {
 """By field, why its keys do not count in a job of this kind."""
 _TYPING = frozenset({"JsonIntermediateToAvroConverter", "JsonIntermediateToParquetGroupConverter"})
 _SCHEMAS = frozenset({"source.schema", "gobblin.converter.schemaInjector.schema"})
+_READ_ON = frozenset({"files", "kafka", "query"})
+"""Sources of Gobblin's that read in each run what is new."""
 _PATH_KEYS = ("writer.file.path", "writer.file.pathType", "writer.file.path.type")
 _KEEP_RECORD = frozenset({"bytes_to_text", "decrypt", "encrypt", "filter", "sample", "split", "text_to_bytes"})
 """Types of converters that leave the record in its column."""

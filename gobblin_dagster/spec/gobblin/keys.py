@@ -206,7 +206,14 @@ QUERY = (
         note="default: `source.entity`, or the job's name",
     ),
     Key("extract.table.name", "source(query).tables", note="without `source.entity` and `source.entities`"),
-    Key("extract.table.type", "extract.type", values.lower, _SEED),
+    Key(
+        "extract.table.type",
+        "extract.type",
+        values.lower,
+        _SEED,
+        "as there, it makes no extract full: SNAPSHOT_ONLY is `snapshot_append`, but for tables without a watermark, "
+        "which are read whole in each run, and with `extract.is.full=true`",
+    ),
     Key("extract.delta.fields", "source(query).watermark.column", values.only, _SEED, "one column"),
     Key("extract.delta.fields", "extract.delta_fields", values.words, _SEED),
     Key("extract.primary.key.fields", "source(query).primary_key", values.words, _SEED),

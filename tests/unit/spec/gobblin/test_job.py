@@ -487,6 +487,16 @@ def test_table_without_a_watermark_is_read_whole_in_full_extracts(tmp_path: Path
     assert job.source.options["watermark"] == {"column": "at"}
 
 
+@pytest.mark.parametrize("text", [QUERY.replace("extract.table.type=SNAPSHOT_APPEND\n", ""), KAFKA])
+def test_table_called_a_snapshot_is_read_on_from_run_to_run(tmp_path: Path, text: str) -> None:
+    text += "extract.table.type=SNAPSHOT_ONLY\n"
+    job = load(tmp_path, text, DB_PASSWORD="x")
+    assert job.spec.extract.type == "snapshot_append"
+    assert any("is snapshot_append here: as in Gobblin, each run reads what is new" in str(one) for one in job.warnings)
+    job = load(tmp_path, text + "extract.is.full=True\n", DB_PASSWORD="x")
+    assert (job.spec.extract.type, job.spec.extract.is_full) == ("snapshot_only", True)
+
+
 @pytest.mark.parametrize(
     ("lines", "overlap"),
     [
@@ -602,7 +612,9 @@ def test_listed_files_and_another_place_are_a_fault(tmp_path: Path, line: str, p
 )
 def test_first_folder_is_the_one_behind_the_given_date(tmp_path: Path, pattern: str, given: str, first: str) -> None:
     text = TEXT.replace("TextFileBasedSource", "DatePartitionedJsonFileSource")
-    lines = f"date.partitioned.source.partition.pattern={pattern}\ndate.partitioned.source.min.watermark.value={given}\n"
+    lines = (
+        f"date.partitioned.source.partition.pattern={pattern}\ndate.partitioned.source.min.watermark.value={given}\n"
+    )
     assert load(tmp_path, text + lines).spec.source.options["start"] == first
 
 
