@@ -56,11 +56,19 @@ def compact(
         who=who(),
         on_done=show,
     )
+    code = _code(done)
     if output is Output.JSON:
-        print_json(job=job, dry_run=dry_run, datasets=[_view(one) for one in done])
+        print_json(exit_code=code, job=job, dry_run=dry_run, datasets=[_view(one) for one in done])
     elif not done:
         out.print("No dataset has small files to merge.")
-    raise typer.Exit(ExitCode.FAILED if any(one.problem for one in done) else ExitCode.SUCCEEDED)
+    raise typer.Exit(code)
+
+
+def _code(done: list[Compaction]) -> ExitCode:
+    left = [one for one in done if one.problem]
+    if not left:
+        return ExitCode.SUCCEEDED
+    return ExitCode.BUSY if all(one.is_busy for one in left) else ExitCode.FAILED
 
 
 def _bytes(text: str) -> int:

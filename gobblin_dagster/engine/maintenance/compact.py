@@ -19,7 +19,7 @@ from gobblin_dagster.constructs.writers.quarantine import QUARANTINE_WRITER
 from gobblin_dagster.core.commit import CommitSequence, ManualChange, PublishedFile
 from gobblin_dagster.core.constructs import WriterContext
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, UsageError
+from gobblin_dagster.core.errors import DatasetBusyError, GobblinDagsterError, StorageError, UsageError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.branch_publishers import Move
@@ -72,6 +72,8 @@ class Compaction:
     """Number of the snapshot with the merged files; 0 if nothing was published."""
     problem: str = ""
     """Why the dataset was not changed; empty if it was."""
+    is_busy: bool = False
+    """Whether the problem is only that another run holds the dataset."""
     files_elsewhere: int = 0
     """Small files that could be merged, but lie in a former output of the job, where nothing is written."""
 
@@ -172,7 +174,8 @@ class _Compactor:
         """Merge and publish; an error of this dataset is in the result, never raised."""
         with self._project.lease_keeper(self._job, self._store, self._run_id) as leases:
             if busy := leases.acquire([urn]).busy:
-                return Compaction(urn, (), problem=str(busy_error(busy[urn])))
+                error = busy_error(busy[urn])
+                return Compaction(urn, (), problem=str(error), is_busy=isinstance(error, DatasetBusyError))
             # Under the lease, so the commit demands the state that is read here.
             state = self._store.load_dataset_states(self._job.job, [urn])[urn]
             compaction = self.plan(state)

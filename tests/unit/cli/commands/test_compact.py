@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from contextlib import redirect_stdout
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.engine.project import open_project
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.cli.conftest import Cli, write_job
 
@@ -79,6 +82,22 @@ def test_compact_of_a_damaged_file_fails_and_leaves_the_dataset(cli: Cli, three_
     assert failed.code == 1
     assert re.search(r"a: left as it is: .*\.parquet cannot be read", failed.out.replace("\n", " "))
     assert "snapshot   3" in cli("show", "a").out
+
+
+def test_compact_of_a_held_dataset_is_busy_unless_another_one_fails(cli: Cli, three_files: Path) -> None:
+    """It ended with 1, `failed`, as if trying again later did not help."""
+    write_job(three_files, {"a": {"rows": 50}, "c": {"rows": 5}})
+    assert cli("run").code == 0
+    with open_project(three_files).use_store() as store:
+        store.acquire_leases("numbers", ["a"], LeaseOwner.current("other"), timedelta(minutes=1))
+    busy = cli("compact", "numbers", "--output", "json")
+    assert (busy.code, busy.json()["exit_code"], busy.json()["datasets"][0]["dataset"]) == (5, 5, "a")
+    assert "held by run other" in cli("compact", "numbers", "a").out
+    for path in cli("show", "c", "--paths", "main").out.splitlines():
+        Path(path).unlink()
+    write_job(three_files, {"c": {"rows": 9}})
+    assert cli("run").code == 0
+    assert cli("compact", "numbers").code == 1
 
 
 def test_example_of_the_page_runs(three_files: Path) -> None:
