@@ -35,6 +35,11 @@ class JobOutcomes(Generic[T]):
         return min(codes, default=ExitCode.SUCCEEDED)
 
     @property
+    def has_answers(self) -> bool:
+        """Whether any job ended well, or none was begun: else the state store itself may be away."""
+        return bool(self.results) or not self.ended
+
+    @property
     def interrupted(self) -> str:
         """The job that was stopped at once; empty if none was."""
         return next((job for job, one in self.ended if isinstance(one, KeyboardInterrupt)), "")

@@ -43,6 +43,8 @@ from gobblin_dagster.engine.task.runner import SessionRunner
 from gobblin_dagster.spec.job import JobSpec
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from gobblin_dagster.orchestration.tell import Told
 
 app = typer.Typer(
@@ -145,12 +147,15 @@ def recover(
     if dry_run:
         with closing(project.open_store()) as store:
             waiting = [stored for job in chosen for stored in store.load_sequences(job.job, WAITING)]
+        strangers = _without_job_file(project, jobs, flow)
         if output is Output.JSON:
-            print_json(dry_run=True, sequences=[sequence_view(stored) for stored in waiting])
+            sequences = [sequence_view(stored) for stored in waiting]
+            print_json(dry_run=True, sequences=sequences, without_job_file=strangers)
             return
         out.print(f"{count(len(waiting), 'sequence')} to recover.")
         for stored in waiting:
             out.print(f"  {stored.id} of {dataset_name(stored.dataset_urn)} ({stored.job}): {stored.state.value}")
+        _print_strangers(out, strangers)
         return
     with plan_only_spark(project) as spark:
         outcomes = for_each_job(chosen, lambda job: _recover(project, job, spark))
@@ -159,15 +164,38 @@ def recover(
     code: int = outcomes.code
     if left and not code:
         code = ExitCode.BUSY if all(dataset.is_busy for dataset in left) else ExitCode.FAILED
+    is_asked = outcomes.has_answers and not outcomes.interrupted
+    strangers = _without_job_file(project, jobs, flow) if is_asked else []
     if output is Output.JSON:
         views = outcomes.views(lambda _: {})
-        print_json(exit_code=code, recovered=[recovered_view(dataset) for dataset in datasets], jobs=views)
+        recovered = [recovered_view(dataset) for dataset in datasets]
+        print_json(exit_code=code, recovered=recovered, jobs=views, without_job_file=strangers)
     else:
         for dataset in datasets:
             print_recovered(out, dataset)
-        if datasets or not code:
+        if datasets or not (code or strangers):
             out.print(recovery_summary(datasets) if datasets else "No unfinished commit sequence.", style="bold")
+        _print_strangers(out, strangers)
     raise typer.Exit(code)
+
+
+def _without_job_file(project: Project, jobs: list[str] | None, flow: str | None) -> list[str]:
+    """Return the jobs with waiting sequences that the project does not have, if no job or flow was named."""
+    if jobs or flow is not None:
+        return []
+    with closing(project.open_store()) as store:
+        waiting = {stored.job for stored in store.load_sequences(None, WAITING)}
+    return sorted(waiting - {one.job for one in project.jobs})
+
+
+def _print_strangers(out: Console, jobs: list[str]) -> None:
+    if jobs:
+        shown = ", ".join(jobs[:MAX_ROWS]) + ", ..." * (len(jobs) > MAX_ROWS)
+        out.print(
+            f"Sequences left as they are, because the project has no job file of their jobs: {shown}. "
+            "`gobblin commit list` shows them.",
+            style="yellow",
+        )
 
 
 @app.command(

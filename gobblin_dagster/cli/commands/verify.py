@@ -47,7 +47,8 @@ def verify(
         raise UsageError(
             problem=f"Nothing is published of dataset {dataset!r}.", hint="`gobblin state list` shows what is."
         )
-    strangers = [] if names or outcomes.interrupted else _jobs_without_file(project)
+    is_asked = outcomes.has_answers and not (names or outcomes.interrupted)
+    strangers = _jobs_without_file(project) if is_asked else []
     code = outcomes.code or (ExitCode.SUCCEEDED if all(one.is_whole for one in found) else ExitCode.FAILED)
     if output is Output.JSON:
         views = outcomes.views(_view, is_whole=None, datasets=[], extra=[])

@@ -31,17 +31,27 @@ def recover_job(opened: JobContext) -> tuple[RecoveredDataset, ...]:
     The person who calls this may have removed the cause: created a missing schema, or deleted a foreign file.
     """
     with opened.lease_keeper() as leases:
-        _leave_quarantine(opened, leases)
-        return recover(opened, leases, opened.committer())
+        held = _leave_quarantine(opened, leases)
+        return (*held, *recover(opened, leases, opened.committer()))
 
 
-def _leave_quarantine(opened: JobContext, leases: LeaseKeeper) -> None:
-    found = opened.store.load_sequences(opened.job.job, {SequenceState.QUARANTINED})
-    chosen = [stored for stored in found if opened.selection.matches(stored.dataset_urn)]
-    grant = leases.acquire({stored.dataset_urn for stored in chosen})
+def _leave_quarantine(opened: JobContext, leases: LeaseKeeper) -> list[RecoveredDataset]:
+    """Set quarantined sequences to be tried again; return those whose datasets other processes hold."""
+    job, store = opened.job.job, opened.store
+    found = store.load_sequences(job, {SequenceState.QUARANTINED})
+    urns = {stored.dataset_urn for stored in found if opened.selection.matches(stored.dataset_urn)}
+    grant = leases.acquire(urns)
+    # Loaded again under the leases: another process may have finished or abandoned them meanwhile.
+    chosen = store.load_sequences(job, {SequenceState.QUARANTINED}, urns) if urns else []
     for stored in chosen:
         if stored.dataset_urn in grant.granted:
-            opened.store.retry(stored.id, grant.granted[stored.dataset_urn].epoch)
+            store.retry(stored.id, grant.granted[stored.dataset_urn].epoch)
+    return [_held(stored, grant.busy[stored.dataset_urn]) for stored in chosen if stored.dataset_urn in grant.busy]
+
+
+def _held(stored: StoredSequence, lease: Lease) -> RecoveredDataset:
+    is_busy = not isinstance(lease, DamagedLease)
+    return RecoveredDataset(stored.id, stored.dataset_urn, stored.state, reason=str(busy_error(lease)), is_busy=is_busy)
 
 
 def recover(opened: JobContext, leases: LeaseKeeper, committer: Committer) -> tuple[RecoveredDataset, ...]:
@@ -66,11 +76,7 @@ def recover(opened: JobContext, leases: LeaseKeeper, committer: Committer) -> tu
     free: list[Bundle] = []
     for bundle in waiting:
         if taken := sorted(bundle.leases & busy.keys()):
-            holder = busy[taken[0]]
-            reason, is_busy = str(busy_error(holder)), not isinstance(holder, DamagedLease)
-            recovered += [
-                RecoveredDataset(s.id, s.dataset_urn, s.state, reason=reason, is_busy=is_busy) for s in bundle.sequences
-            ]
+            recovered += [_held(stored, busy[taken[0]]) for stored in bundle.sequences]
         else:
             free.append(bundle)
     strange = _unfit_to_finish(opened, [stored for bundle in free for stored in bundle.sequences])

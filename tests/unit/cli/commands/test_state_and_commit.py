@@ -2,11 +2,19 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Collection
+from datetime import timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from gobblin_dagster.cli.commands import commit
+from gobblin_dagster.core.errors import TransientError
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.engine.commit.leases import LeaseKeeper
+from gobblin_dagster.engine.project import Project, open_project
+from gobblin_dagster.state.store import LeaseGrant
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.cli.conftest import Cli, write_job
 
@@ -174,6 +182,68 @@ def test_recovery_that_was_ended_does_not_say_that_nothing_is_unfinished(
     assert called.code
     assert called.out == ""
     assert called.err.startswith(said)
+
+
+def test_recover_tells_a_quarantined_dataset_that_another_run_holds(cli: Cli, killed: Path) -> None:
+    """It said "No unfinished commit sequence.", with exit code 0."""
+    with open_project(killed).use_store() as store:
+        held, free = store.load_sequences("numbers")
+        for stored in (held, free):
+            store.quarantine(stored.id, "by a test")
+        other = LeaseOwner.current("other")
+        (lease,) = store.acquire_leases("numbers", [held.dataset_urn], other, timedelta(minutes=1)).granted.values()
+        called = cli("commit", "recover", "--output", "json")
+        found = {one["dataset"]: (one["state"], one["reason"]) for one in called.json()["recovered"]}
+        assert called.code == called.json()["exit_code"] == 5
+        assert (found[free.dataset_urn][0], found[held.dataset_urn][0]) == ("committed", "quarantined")
+        assert "held by run other" in found[held.dataset_urn][1]
+        assert f"of {held.dataset_urn} is quarantined: Dataset" in cli("commit", "recover").out
+        store.release_leases("numbers", [lease])
+    assert cli("commit", "recover").code == 0
+
+
+def test_recover_passes_over_what_another_process_finished_meanwhile(
+    cli: Cli, killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended as a conflict, without a word on the other datasets."""
+    with open_project(killed).use_store() as store:
+        first, second = store.load_sequences("numbers")
+        for stored in (first, second):
+            store.quarantine(stored.id, "by a test")
+    acquire = LeaseKeeper.acquire
+
+    def after_another_one(leases: LeaseKeeper, urns: Collection[str]) -> LeaseGrant:
+        monkeypatch.setattr(LeaseKeeper, "acquire", acquire)
+        assert cli("commit", "abandon", first.id, "-y").code == 0
+        return acquire(leases, urns)
+
+    monkeypatch.setattr(LeaseKeeper, "acquire", after_another_one)
+    called = cli("commit", "recover", "--output", "json")
+    assert (called.code, [one["dataset"] for one in called.json()["recovered"]]) == (0, [second.dataset_urn])
+
+
+def test_recover_names_jobs_without_a_job_file_whose_sequences_wait(cli: Cli, killed: Path) -> None:
+    """It said "No unfinished commit sequence.", though `commit list` shows some."""
+    write_job(killed, {"z": {"rows": 1}}, job="other")
+    (killed / "jobs/numbers.yaml").unlink()
+    assert cli("commit", "recover", "-o", "json").json()["without_job_file"] == ["numbers"]
+    for arguments in ((), ("--dry-run",)):
+        called = cli("commit", "recover", *arguments)
+        assert "the project has no job file of their jobs: numbers" in called.out
+        assert "No unfinished" not in called.out
+
+
+@pytest.mark.parametrize("command", [("verify",), ("commit", "recover")])
+def test_json_names_all_jobs_while_the_store_is_away(
+    cli: Cli, killed: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    def away(project: Project) -> NoReturn:
+        raise TransientError(problem="away")
+
+    monkeypatch.setattr(Project, "open_store", away)
+    called = cli(*command, "--output", "json")
+    assert called.code == 1
+    assert [(one["job"], one["error"]["message"]) for one in called.json()["jobs"]] == [("numbers", "away")]
 
 
 def test_plan_names_what_is_finished_first(cli: Cli, killed: Path) -> None:
