@@ -177,7 +177,7 @@ def verify(
         strangers = checked.strangers(known, None if datasets is None else folders_of(known))
         found, faults = checked.with_targets(found, known)
         outside = checked.folders_outside(known, (one.dataset_urn for one in found))
-        return Verification(job.job, tuple(map(checked.with_note, found)), (*outside, *strangers, *faults))
+        return Verification(job.job, tuple(checked.with_notes(found)), (*outside, *strangers, *faults))
 
 
 class _Verifier:
@@ -200,34 +200,46 @@ class _Verifier:
     # -- what the store knows
     # --------------------------------------------------------------------------------------------
     def compare_all(self, datasets: Collection[str] | None) -> list[VerifiedDataset]:
+        found = self._looked_at(datasets)[0]
+        self._compare_at_rest(found)
+        return sorted(found.values(), key=lambda one: one.dataset_urn)
+
+    def _looked_at(
+        self, datasets: Collection[str] | None
+    ) -> tuple[dict[str, VerifiedDataset], Mapping[str, DatasetState]]:
+        """Compare datasets; return the results by urn, and the states that the store had before."""
         states, damaged = self._store.load_readable_states(self._job.job, datasets)
-        found = [_unread(urn, error) for urn, error in damaged.items()]
-        return sorted([*found, *map(self._try, states.values())], key=lambda one: one.dataset_urn)
+        found = {urn: _unread(urn, error) for urn, error in damaged.items()}
+        return found | {urn: self._try(state) for urn, state in states.items()}, states
 
     def _try(self, state: DatasetState) -> VerifiedDataset:
         try:
-            found = self._compare(state)
-            return self._compared_at_rest(found) if found.differences else found
+            return self._compare(state)
         except CorruptRecordError as error:
             return _unread(state.dataset_urn, error)
 
-    def _compared_at_rest(self, found: VerifiedDataset) -> VerifiedDataset:
-        """Compare a dataset that differs again until no run has worked on it meanwhile.
+    def _compare_at_rest(self, found: dict[str, VerifiedDataset]) -> None:
+        """Compare datasets that differ again until no run has worked on them meanwhile; all together, as leases are.
 
         The store is looked at before the output: what is committed in between makes the one unlike the other.
         """
-        urn = found.dataset_urn
+        left = [urn for urn, one in found.items() if one.differences and not any(map(_is_unread, one.differences))]
         for _ in range(_TRIES):
-            lease, state = self._leases().get(urn), self._state(urn)
-            if state is None or lease is not None:
-                return replace(found, note=lease or "the job has forgotten it meanwhile")
-            found = self._compare(state)
-            if not found.differences or (self._leases().get(urn), self._state(urn)) == (None, state):
-                return found
-        return replace(found, note="runs worked on it each time that it was compared")
-
-    def _state(self, urn: str) -> DatasetState | None:
-        return self._store.load_dataset_states(self._job.job, [urn]).get(urn)
+            if not left:
+                return
+            leases = self._leases()
+            found |= {urn: replace(found[urn], note=leases[urn]) for urn in left if urn in leases}
+            left = [urn for urn in left if urn not in leases]
+            looked, before = self._looked_at(left)
+            forgotten = [urn for urn in left if urn not in looked]
+            found |= {urn: replace(found[urn], note="the job has forgotten it meanwhile") for urn in forgotten}
+            found |= looked
+            left = [urn for urn in before if looked[urn].differences]
+            leases = self._leases() if left else {}
+            after = self._store.load_readable_states(self._job.job, left)[0]
+            left = [urn for urn in left if urn in leases or after.get(urn) != before[urn]]
+        worked_on = "runs worked on it each time that it was compared"
+        found |= {urn: replace(found[urn], note=worked_on) for urn in left}
 
     def _compare(self, state: DatasetState) -> VerifiedDataset:
         history = self._store.load_history(state.job, state.dataset_urn)
@@ -511,12 +523,14 @@ class _Verifier:
                     owned.update(self.path_now(one.file.path) for one in self._store.load_history(job, urn))
         return owned
 
-    def with_note(self, dataset: VerifiedDataset) -> VerifiedDataset:
-        """Add the run that works on a dataset with differences: it may be between two steps of a commit."""
-        if dataset.note or all(one.is_repaired for one in dataset.differences):
-            return dataset
-        lease = self._leases().get(dataset.dataset_urn)
-        return dataset if lease is None else replace(dataset, note=lease)
+    def with_notes(self, found: Sequence[VerifiedDataset]) -> Iterator[VerifiedDataset]:
+        """Add the runs that work on datasets with differences: they may be between two steps of a commit."""
+        differing = {
+            one.dataset_urn for one in found if not one.note and any(not d.is_repaired for d in one.differences)
+        }
+        leases = self._leases() if differing else {}
+        for one in found:
+            yield replace(one, note=leases[one.dataset_urn]) if one.dataset_urn in differing & leases.keys() else one
 
     def _leases(self) -> Mapping[str, str]:
         now = self._clock.now()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError
-from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.engine.commit.manifest import list_all_manifests
 from gobblin_dagster.engine.maintenance.clean import clean
@@ -23,6 +23,7 @@ from gobblin_dagster.engine.maintenance.verify import Differs, Verification, ver
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.snapshots.reader import read_published
 from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.sql.store import SqlStateStore
 from gobblin_dagster.storage.local import LocalStorage
 from gobblin_dagster.testing.damage import DAMAGES, Damage
 from gobblin_dagster.testing.faults import Fault, FaultPoints, Halted, counted_storage, halt_after, is_look
@@ -110,6 +111,23 @@ def test_a_dataset_that_changes_with_each_look_is_noted(lake: Path, monkeypatch:
     monkeypatch.setattr("gobblin_dagster.engine.maintenance.verify.list_all_manifests", listed)
     (one,) = check(lake, "a").datasets
     assert one.note == "runs worked on it each time that it was compared"
+
+
+def test_leases_are_asked_for_all_datasets_that_differ_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = job_spec({f"d{number}": {"rows": 1} for number in range(6)})
+    run(tmp_path, job)
+    for manifest in (tmp_path / "lake/_gobblin/manifests/numbers").rglob("*.json"):
+        manifest.write_text("cut")
+    asked: list[str] = []
+    load = SqlStateStore.load_leases
+
+    def loaded(store: SqlStateStore, job: str) -> dict[str, Lease]:
+        asked.append(job)
+        return load(store, job)
+
+    monkeypatch.setattr(SqlStateStore, "load_leases", loaded)
+    assert len(found(verify(project(tmp_path, job), job))) == 6
+    assert len(asked) == 3
 
 
 def test_verifying_changes_nothing_unless_it_shall_repair(lake: Path) -> None:
