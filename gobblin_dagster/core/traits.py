@@ -66,6 +66,8 @@ class FormatTraits:
 
     has_schema: bool = False
     """Whether files hold their schema (in a footer or header), so that plans can show changed columns."""
+    fields_vary: bool = False
+    """Whether rows of one file may lack columns that others have, so that plans look for new columns in all files."""
 
 
 @dataclass(frozen=True, slots=True)

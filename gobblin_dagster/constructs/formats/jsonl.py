@@ -83,6 +83,7 @@ class JsonLinesFormat:
 
     Options = JsonLinesOptions
     Published = PublishedJsonLines
+    fields_vary = True
 
     def __init__(self, options: JsonLinesOptions, context: ConstructContext) -> None:
         self._options, self._context = options, context

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from gobblin_dagster.constructs.formats.base import InfersTypes, InputFile, WidensTypes, listed_types
 from gobblin_dagster.constructs.types.json_shapes import fields_of, shape_of_text
 from gobblin_dagster.core.constructs.source import TYPES_INFERRED
-from gobblin_dagster.core.traits import Widening
+from gobblin_dagster.core.traits import FormatTraits, Widening, traits_of
 from gobblin_dagster.core.utils.text import count
 
 SAMPLE_BYTES = 8 << 20
@@ -55,7 +55,8 @@ def infer_types(
     """
     sample = file_format.sample({*known, *texts})
     # If types are known, a file is opened for its names only, and read on if it has a new one.
-    for path in _spread(files)[: 1 if known else _MOST_FILES]:
+    may_vary = not known or traits_of(file_format, FormatTraits, "fields_vary").fields_vary
+    for path in _spread(files)[: _MOST_FILES if may_vary else 1]:
         if sample.bytes_read >= sample_bytes:
             break
         sample.look(InputFile(path), max(sample_bytes // min(len(files), 8), 1))

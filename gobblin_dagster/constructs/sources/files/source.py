@@ -360,7 +360,8 @@ class FilesSource:
             return InferredTypes(known)
         texts = {name for schema in schemas for name in type_texts(schema)}
         may_widen = bool(context.widens and known) and isinstance(file_format, WidensTypes)
-        has_failed = (may_widen or not known) and bool(_failures(urn, context.previous_runs()))
+        may_grow = may_widen or not known or traits_of(file_format, FormatTraits, "fields_vary").fields_vary
+        has_failed = may_grow and bool(_failures(urn, context.previous_runs()))
         sample_bytes = SAMPLE_BYTES * (_MORE_AFTER_FAILURE if has_failed else 1)
         base, allow = self._context.base_dir, self._context.allow
         paths = [path if "://" in path else os.path.join(base, path) for path in files]  # noqa: PTH118  # keeps the text

@@ -407,7 +407,9 @@ def test_json_columns_are_declared_with_shapes(tmp_path: Path) -> None:
 def test_json_field_that_comes_later_is_added_by_contract(tmp_path: Path) -> None:
     lake = of_json(tmp_path, '{"id": 1}\n')
     lake.run(schema_contract="evolve")
-    put(tmp_path, "in/a/9.csv", text='{"id": 2, "n": 2.5}\n')
+    for number in range(5):
+        put(tmp_path, f"in/a/{number}.csv", text='{"id": 2}\n')
+    put(tmp_path, "in/a/9.csv", text='{"id": 2}\n{"id": 2, "n": 2.5}\n')  # in the last row of all
     assert lake.run(schema_contract="evolve").failures == ()
     files = sorted((tmp_path / "lake").rglob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
     assert kinds(pq.read_table(files[-1], partitioning=None)) == {"id": "int64", "n": "double"}
