@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
-from itertools import pairwise
 from typing import Any
 
 from gobblin_dagster.cli.errors import describe
 from gobblin_dagster.cli.render.json_document import Printed, print_json
 from gobblin_dagster.core.errors import InvalidSpecError
 
-_OPTIONS = ("--output", "-o")
+_OUTPUT = re.compile(r"(?:--output(?:=|$)|-y*o=?)(.*)")
+"""`--output json`, `--output=json`, `-o json`, `-ojson`, and `-yo json`: short options may stand together."""
 
 
 def begin() -> None:
@@ -22,9 +23,11 @@ def wants_json(arguments: Sequence[str]) -> bool:
     """Return whether a command line asks for JSON, even if the parser refuses its other words."""
     words = list(arguments)
     words = words[: words.index("--")] if "--" in words else words
-    joined = {f"{option}{sign}json" for option, sign in (("--output", "="), ("-o", "="), ("-o", ""))}
-    pairs = pairwise(words)
-    return not joined.isdisjoint(words) or any(name in _OPTIONS and value == "json" for name, value in pairs)
+    asked = ""  # the last one counts, as for the parser
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if found := _OUTPUT.fullmatch(word):
+            asked = found[1] or following
+    return asked == "json"
 
 
 def error_view(error: BaseException) -> dict[str, Any]:
