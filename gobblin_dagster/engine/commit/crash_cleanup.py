@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 
@@ -29,10 +30,7 @@ def tidy_ended(*, job: str, store: StateStore, storage: Storage, output_root: st
     leases = [lease for lease in store.load_leases(job).values() if not isinstance(lease, DamagedLease)]
     if not (over := [lease for lease in leases if not lease.is_held(now)]):
         return
-    try:
-        delete_staging_of(over, job=job, store=store, storage=storage, output_root=output_root)
-    except OSError as error:
-        log.warning("The staging of a run that has ended cannot be deleted now: %s", error)
+    delete_staging_of(over, job=job, store=store, storage=storage, output_root=output_root)
     end_records(over, job=job, store=store, now=now)
 
 
@@ -41,21 +39,22 @@ def delete_staging_of(
 ) -> None:
     """Delete the staged files of runs that have certainly ended, and did not do so themselves.
 
+    Files that the storage does not let go stay, and are told in the log: `gobblin clean` tries again.
+
     Args:
         over: as in `end_records`.
         job: the job's name.
         store: the state store.
         storage: the storage of the output.
         output_root: absolute path of the output.
-
-    Raises:
-        OSError: the storage refused; nothing is lost, `gobblin clean` tries again.
     """
     # A run leaves its leases at its very end; its process may go on, as one that Dagster ends or a notebook does.
     ended = {lease.owner.run_id for lease in over if lease.is_left or lease.owner.is_provably_dead()}
     if over:
         # Whose leases a person's change, or a recovery that was killed, took over: no lease names these runs any more.
-        staged = {*storage.list_names(staging_dir(output_root))}
+        staged: set[str] = set()
+        with _refusal_is_told(staging_dir(output_root)):
+            staged |= {*storage.list_names(staging_dir(output_root))}
         stopped = _recent_runs(job, store, RunStatus.RUNNING, RunStatus.INTERRUPTED) & staged - ended
         ended |= _without_lease(stopped, job, store)
     _delete_staging(ended, job=job, store=store, storage=storage, output_root=output_root)
@@ -66,7 +65,8 @@ def delete_staging_without_lease(
 ) -> None:
     """Delete the staged files of runs whose stored sequences came to an end, if these runs hold no lease any more.
 
-    A recovery that was stopped took their leases over, and had to leave their files.
+    A recovery that was stopped took their leases over, and had to leave their files. Those that the storage does not
+    let go stay, as in `delete_staging_of`.
 
     Args:
         run_ids: the runs.
@@ -74,9 +74,6 @@ def delete_staging_without_lease(
         store: the state store.
         storage: the storage of the output.
         output_root: absolute path of the output.
-
-    Raises:
-        OSError: as `delete_staging_of`.
     """
     # Where nobody knows whose a lease is, `gobblin clean` asks the records of runs.
     without = _without_lease({*run_ids}, job, store)
@@ -89,7 +86,21 @@ def _delete_staging(run_ids: set[str], *, job: str, store: StateStore, storage: 
     # A sequence that waits for recovery or for a person still needs its staged files.
     waiting = store.load_sequences(job, states=WAITING)
     for run_id in run_ids - {sequence.run_id for sequence in waiting}:
-        storage.delete_tree(staging_dir(output_root, run_id))
+        with _refusal_is_told(staging_dir(output_root, run_id)):
+            storage.delete_tree(staging_dir(output_root, run_id))
+
+
+@contextmanager
+def _refusal_is_told(folder: str) -> Iterator[None]:
+    """Go on if the storage refuses: nothing is lost, and a job must not stop for what another run left."""
+    try:
+        yield
+    except OSError as error:
+        log.warning(
+            "What a run that has ended left in %s cannot be deleted now: %s. `gobblin clean` tries again.",
+            folder,
+            error.strerror or error,
+        )
 
 
 def end_records(over: Collection[Lease], *, job: str, store: StateStore, now: datetime) -> None:

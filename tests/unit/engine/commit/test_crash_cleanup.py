@@ -142,6 +142,32 @@ def test_staging_that_cannot_be_deleted_keeps_no_record_from_its_end(
     assert "Permission denied" in caplog.text
 
 
+@pytest.mark.parametrize("operation", ["delete_tree", "list_names"])
+def test_staging_that_cannot_be_deleted_stops_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, operation: str
+) -> None:
+    """The recovery of each run failed, so nothing new was read any more: with files of another user, for ever."""
+    job = _job(16)
+    run(tmp_path, job)
+    _kill_a_run(tmp_path, job)
+    right = getattr(LocalStorage, operation)
+
+    def refuse(self: LocalStorage, path: str) -> object:
+        if "/_gobblin/staging" in path:
+            raise PermissionError(13, "Permission denied", "a-name")
+        return right(self, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, operation, refuse)
+        with pytest.raises(KeyboardInterrupt):
+            run_job(project(tmp_path, _job(18)), _job(18), runner=InlineRunner(), commit_listener=_Stop("prepared"))
+        done = run(tmp_path, _job(20))
+    assert (done.status, [one.state for one in done.recovered]) == (RunStatus.SUCCEEDED, ["committed"])
+    assert f"{tmp_path}/lake/_gobblin/staging" in caplog.text
+    with project(tmp_path, job).use_store() as store:
+        assert RunStatus.RUNNING not in {one.status for one in store.load_runs(job.job, 10)}
+
+
 class _Stop(SilentListener):
     """Interrupts a commit, or its recovery."""
 
