@@ -29,8 +29,8 @@ _SHORTEST_UNNAMED = 6
 """The same, and no plain words, for values that no file of the project refers to."""
 _SECRET_NAME = re.compile(
     r"passw|passphrase|secret|credential|token(?!iz)|(?:^|_)(?:pass|pwd|salt)(?:_|$)|connection_?string"
-    r"|(?:account|access|api|sas|private|master)_?key|store_key$|key_pem$|(?:^|_)(?:authorization|cookie)$"
-    r"|auth_user_info$|bearer_config$|^sig$|amz_signature$"
+    r"|(?:account|access|api|sas|private|master|subscription|functions)_?key|store_key$|key_pem$"
+    r"|(?:^|_)(?:authorization|cookie|jwt)$|auth_user_info$|bearer_config$|^sig$|^signature$|amz_signature$"
 )
 """Names of secrets, in small letters with `_` between words.
 
@@ -55,6 +55,15 @@ _SETTING = re.compile(r"[?&;]\s*([\w.-]+)=([^&;]+)")
 """A setting in a URL (`?user=u&password=p`), or in a line of settings (`AccountName=a;AccountKey=k`)."""
 _SQLITE_KEY = re.compile(r"^\s*(?:jdbc:)?sqlite[+\w]*:[^?]*\?.*?\b(?:pragma_|hex_?|text_?)?key=([^&#]+)", re.IGNORECASE)
 """The key of a database of SQLite that is encrypted, in its URL."""
+_MAYBE_SECRET = frozenset({"key", "code", "auth", "appid"})
+"""Settings of URLs that hold a secret if their value looks like one."""
+_RANDOM = re.compile(r"(?=.*\d)(?=.*[a-z])(?=.*[A-Z])[\w.~%+/=-]{20,}|[0-9a-f]{32,}|[0-9A-F]{32,}")
+_KEY_FORM = re.compile(
+    r"\b(?:AIza[\w-]{35}|gh[oprsu]_[A-Za-z0-9]{36}|github_pat_\w{22,}|glpat-[\w-]{20}|[rs]k_live_[A-Za-z0-9]{20,}"
+    r"|xox[abeprs]-[A-Za-z0-9-]{10,}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,})"
+    r"|(?<=hooks\.slack\.com/services/)\w+/\w+/\w{20,}|-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----\s*[A-Za-z0-9+/=][^\0]*"
+)
+"""Keys that are known by their form, wherever they stand."""
 _OF_JAAS = re.compile(r"""(\w+)\s*=\s*("[^"]*"|'[^']*'|[^\s;]+)""")
 _LOGIN = re.compile(r"://[^:/]*:([^@]*)@")
 """The password of a URL as SQLAlchemy reads it: it may hold `/`, `?` and `#`."""
@@ -314,6 +323,8 @@ def _secret_settings(text: str) -> Iterator[str]:
     if "LoginModule" in text:
         pairs += _OF_JAAS.findall(text)
     for name, value in pairs:
-        if is_secret_name(name) and value.lower() not in _WORDS:
+        is_random = name.lower() in _MAYBE_SECRET and _RANDOM.fullmatch(value.partition("#")[0]) is not None
+        if (is_random or is_secret_name(name)) and value.lower() not in _WORDS:
             yield value.strip("\"'")
+    yield from _KEY_FORM.findall(text)
     yield from _SQLITE_KEY.findall(text)

@@ -175,6 +175,7 @@ def test_names_of_secrets_are_known_however_they_are_written() -> None:
     X-Api-Key Authorization header.Authorization Set-Cookie account_key fs.azure.account.key.shop.dfs.core.windows.net
     AZURE_STORAGE_ACCESS_KEY fs.s3a.secret.key s3.secret-access-key private_key pem_private_key ssl.keystore.key
     ssl.key.pem sasl.oauthbearer.config adls.connection-string basic.auth.user.info client_secret VAULT_SECRET_ID salt
+    Ocp-Apim-Subscription-Key x-functions-key jwt signature
     """
     shown = """
     key primary_key sort_key keyspace key.deserializer access_key_id AWS_ACCESS_KEY_ID fs.s3a.access.key ssl_key keytab
@@ -211,6 +212,13 @@ def test_passwords_that_stand_in_a_text_are_told_from_what_only_looks_alike() ->
         "jdbc:oracle:thin:scott/word@//h:1521/d",
         "AccountName=shop;AccountKey=word",
         "https://h/x?sv=1&sig=word",
+        f"https://h/x?key=AIza{'Sy1' * 11}Za",
+        "https://h/x?code=aB3" + "x" * 20 + "==",
+        "https://h/x?appid=" + "0f" * 16,
+        f"https://ghp_{'aB3' * 12}@h/x",
+        f"Bearer eyJ{'h' * 10}.eyJ{'i' * 10}.{'j' * 10}",
+        f"https://hooks.slack.com/services/T0/B0/{'x' * 24}",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIE",
         "sqlite:///shop.db?key=word",
         "sqlite+pysqlcipher:////shop.db?cipher=x&pragma_key=word",
         "jdbc:sqlite:shop.db?hexkey=00ff",
@@ -231,6 +239,9 @@ def test_passwords_that_stand_in_a_text_are_told_from_what_only_looks_alike() ->
         "sqlite:///file:shop.db?monkey=x&uri=true",
         "lake/part?/key=7/*.csv",
         "AccountName=shop;AccountKey=${KEY}",
+        "https://h/x?key=country_code_and_2020_year&code=7&appid=shop&auth=basic",
+        "https://h/x?key=${KEY}&code=aB3${CODE}",
+        "-----BEGIN PRIVATE KEY-----\n${KEY}\n-----END PRIVATE KEY-----",
         JAAS,
     ]
     assert [one for one in literal if not has_literal_password(one)] == []
