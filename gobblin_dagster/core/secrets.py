@@ -60,17 +60,18 @@ _MAYBE_SECRET = frozenset({"key", "code", "auth", "appid"})
 _RANDOM = re.compile(r"(?=.*\d)(?=.*[a-z])(?=.*[A-Z])[\w.~%+/=-]{20,}|[0-9a-f]{32,}|[0-9A-F]{32,}")
 _KEY_FORM = re.compile(
     r"\b(?:AIza[\w-]{35}|gh[oprsu]_[A-Za-z0-9]{36}|github_pat_\w{22,}|glpat-[\w-]{20}|[rs]k_live_[A-Za-z0-9]{20,}"
-    r"|xox[abeprs]-[A-Za-z0-9-]{10,}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,})"
+    r"|xox[abeprs]-[A-Za-z0-9-]{10,}|eyJ[\w-]{10,999}\.eyJ[\w-]{10,}\.[\w-]{10,})"
     r"|(?<=hooks\.slack\.com/services/)\w+/\w+/\w{20,}|-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----\s*[A-Za-z0-9+/=][^\0]*"
 )
 """Keys that are known by their form, wherever they stand."""
-_OF_JAAS = re.compile(r"""(\w+)\s*=\s*("[^"]*"|'[^']*'|[^\s;]+)""")
-_LOGIN = re.compile(r"://[^:/]*:([^@]*)@")
+_OF_JAAS = re.compile(r"""\b(\w+)\s*=\s*("[^"]*"|'[^']*'|[^\s;]+)""")
+# Bounded, so that texts of any length are searched in linear time.
+_LOGIN = re.compile(r"://[^:/]*:([^@]{,2048})@")
 """The password of a URL as SQLAlchemy reads it: it may hold `/`, `?` and `#`."""
-_LITERAL_LOGIN = re.compile(r"://[^/?#]*:([^/@]+)@|://[^:/\s\[]*:(?!\d+(?:[/?#,]|$))([^@\s]+)@")
+_LITERAL_LOGIN = re.compile(r"://[^/?#]{,255}:([^/@]{1,255})@|://[^:/\s\[]*:(?!\d+(?:[/?#,]|$))([^@\s]{1,2048})@")
 """The same in a text of which nobody knows yet whether it is a URL: `http://host:80/x@y` has none."""
-_ORACLE = re.compile(r"\bjdbc:oracle:\w+:[^/@]+/([^@]+)@")
-_REFERENCE = re.compile(r"(\$)\$|\$\{[^{}:]*(?::-([^{}]*)|[^{}]*)\}")
+_ORACLE = re.compile(r"\bjdbc:oracle:\w+:[^/@]+/([^@]{1,2048})@")
+_REFERENCE = re.compile(r"(\$)\$|\$\{[^{}:]*+(?::-([^{}]*)|[^{}]*)\}")
 """A plain dollar sign, which is written twice; a reference, and its default."""
 
 _ENCODED = re.compile("%[0-9A-F]{2}")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 from urllib.parse import quote, quote_plus, urlencode
 
 import pytest
@@ -246,3 +247,10 @@ def test_passwords_that_stand_in_a_text_are_told_from_what_only_looks_alike() ->
     ]
     assert [one for one in literal if not has_literal_password(one)] == []
     assert [one for one in fine if has_literal_password(one)] == []
+
+
+@pytest.mark.parametrize("text", ["://a:", "-eyJ", "://:", "LoginModule" + "a" * 40])
+def test_texts_of_any_length_are_searched_in_linear_time(text: str) -> None:
+    begin = time.process_time()
+    has_literal_password(text * (50_000 // len(text)))
+    assert time.process_time() - begin < 1
