@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -155,18 +156,37 @@ class PathPattern:
         """Return the levels below `root`, compiled."""
         return tuple(_compiled(level, self.hidden) for level in self.levels[self._root_depth() :])
 
+    def text_below_root(self) -> str:
+        """Return the text of the levels below `root`."""
+        return self.text.split("/", self._root_depth())[-1]
+
     def matches_below_root(self, names: Sequence[str]) -> bool:
         """Return True if the folders and the file below the root match; any date matches."""
+        return bool(self._dates_below_root(names))
+
+    def start_below_root(self, names: Sequence[str]) -> datetime | None:
+        """Return the beginning of a path's date, NO_DATE without dates; None if it does not match below the root."""
+        for text in sorted(self._dates_below_root(names)):
+            with suppress(ValueError):
+                return self.start_of(text)
+        return None
+
+    def _dates_below_root(self, names: Sequence[str]) -> set[str]:
+        """Return the texts that may be the date of a path below the root; empty if it does not match."""
         levels = self.below_root()
-        at = {0, 1} if levels[0].is_deep else {0}
+        at = {(0, ""), (1, "")} if levels[0].is_deep else {(0, "")}
         for name in names:
-            following: set[int] = set()
-            for index in at - {len(levels)}:
-                if levels[index].strict.fullmatch(name):
-                    following |= {index} if levels[index].is_tree or levels[index].is_deep else set()
-                    following.add(index + 1)
-            at = following | {one + 1 for one in following if one < len(levels) and levels[one].is_deep}
-        return len(levels) in at
+            following: set[tuple[int, str]] = set()
+            for index, dates in at:
+                match = levels[index].strict.fullmatch(name) if index < len(levels) else None
+                if match is None:
+                    continue
+                if levels[index].is_tree or levels[index].is_deep:
+                    following.add((index, dates))
+                date = match.groupdict().get("date")
+                following.add((index + 1, dates if date is None else f"{dates}/{date}".removeprefix("/")))
+            at = following | {(one + 1, dates) for one, dates in following if one < len(levels) and levels[one].is_deep}
+        return {dates for index, dates in at if index == len(levels)}
 
     def _root_depth(self) -> int:
         plain = (all(token.kind == "text" for token in level) for level in self.levels[:-1])

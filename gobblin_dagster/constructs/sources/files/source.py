@@ -24,6 +24,7 @@ from gobblin_dagster.constructs.sources.files.by_name import ByName
 from gobblin_dagster.constructs.sources.files.checksums import Checksums, Compare
 from gobblin_dagster.constructs.sources.files.discovery import Discovery, FilesPlan, Gate, Limits
 from gobblin_dagster.constructs.sources.files.extractor import FilesExtractor, translated_errors
+from gobblin_dagster.constructs.sources.files.former_path import FormerPath
 from gobblin_dagster.constructs.sources.files.inferred_types import (
     SAMPLE_BYTES,
     InferredTypes,
@@ -89,6 +90,7 @@ class FilesSource:
         self._format: FileFormat = registry.create(ConstructKind.FORMAT, options.format, context)
         self._discovery = self._make_discovery(self._limits())
         self._stored_dates = StoredDates(options.pattern) if options.order is NewFiles.DATE else None
+        self._former_path = FormerPath(options.pattern, self._name, self._label)
 
     identity = ("path",)
 
@@ -304,9 +306,10 @@ class FilesSource:
         problem = problem or state_problem(state, self._discovery.watermark_type, "files")
         if self._stored_dates is not None:
             problem = problem or self._stored_dates.problem(state)
+        files = listing.files.get(urn, [])
+        problem = problem or self._former_path.problem(state, files)
         if problem:
             return DatasetOffer(printable(urn), None, None, problem=problem, notes=shared)
-        files = listing.files.get(urn, [])
         plan = self._planned(urn, files, context, gate)
         notes = [*shared, *_skip_notes(listing, urn, self._options.pattern, self._label), *plan.notes]
         if plan.waiting and self._options.lead_time is None:
@@ -323,6 +326,8 @@ class FilesSource:
             notes.append(f"its {len(files)} file(s) are dated before `start` and are not read.")
         if not files and state is not None:
             notes.append(f"all of its files are gone; it is committed up to {state.watermark}.")
+        if state is not None:
+            notes += self._former_path.notes(state, files, self._discovery.was_read(state.committed))
         mark = state.watermark if state is not None else None
         if plan.problem or not plan.work_units:
             return DatasetOffer(urn, mark, mark, problem=plan.problem, notes=notes, is_absent=not files)
@@ -341,7 +346,10 @@ class FilesSource:
             plan.expected_high,
             units,
             notes=notes,
-            origin=self._stored_dates.origin if self._stored_dates is not None else {},
+            origin={
+                **self._former_path.origin,
+                **(self._stored_dates.origin if self._stored_dates is not None else {}),
+            },
             inferred=inferred.types,
             type_notes=inferred.notes,
         )

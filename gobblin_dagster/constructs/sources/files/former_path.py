@@ -1,0 +1,143 @@
+"""FormerPath: notice what another `path` does to a dataset that was read with a former one.
+
+Positions are dates, or names of files below the first folders of `path`, the ones without a placeholder. If `path`
+changes, a file may get another name or date, and be read twice or never; and files that did not match before, at
+positions that are committed, are never read.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+
+from gobblin_dagster.constructs.sources.files.by_modified_time import known_files
+from gobblin_dagster.constructs.sources.files.discovery import Label
+from gobblin_dagster.constructs.sources.files.listing import Examples, FoundFile, printable
+from gobblin_dagster.constructs.sources.files.pattern import Hidden, PathPattern
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.watermark import NameWatermark, TimestampWatermark
+from gobblin_dagster.core.watermark.file_set import LINE
+
+_BELOW = "path below its first folders"
+_HIDDEN = "hidden names of the path"
+_MEND = (
+    "Give the source the `path` that it had, and what is new a job of its own. Or let `gobblin state reset` forget the "
+    "positions: the next run reads all files, or from where `gobblin startpoint set` says after it."
+)
+
+
+class FormerPath:
+    """Compares the pattern that a dataset was read with, as its state tells, with the pattern of now."""
+
+    def __init__(self, pattern: PathPattern, key: Label, label: Label) -> None:
+        """Make one for a source.
+
+        Args:
+            pattern: the pattern of now.
+            key: returns a file's name, its path below the root of the pattern.
+            label: returns a file's path for messages.
+        """
+        self._now, self._key, self._label = pattern, key, label
+        self._formers: dict[tuple[str, str], PathPattern | None] = {}
+
+    @property
+    def origin(self) -> Mapping[str, str]:
+        """The `DatasetOffer.origin` of datasets that are read with the pattern of now."""
+        return {_BELOW: self._now.text_below_root(), _HIDDEN: str(self._now.hidden)}
+
+    def problem(self, state: DatasetState | None, files: Sequence[FoundFile]) -> str:
+        """Return why files cannot be read on from the stored positions; empty if they can, or if nobody knows.
+
+        Args:
+            state: the dataset's state; states of earlier versions do not say what the path was.
+            files: all files of the dataset that the pattern of now matches.
+        """
+        former = self._former(state)
+        if state is None or former is None:
+            return ""
+        if other := _other_name(_remembered(state), {self._key(file.path): file.size_bytes for file in files}):
+            before, after = map(printable, other)
+            return (
+                f"the file that was read as {before} is {after} now, as `path` begins with other folders than when the "
+                f"dataset was committed: files would be read twice or never. {_MEND}"
+            )
+        if former.date_format in ("", self._now.date_format):
+            return ""
+        for file in files:
+            start = self._start_by(former, file)
+            if start is not None and start != file.start:
+                return (
+                    f"{self._label(file.path)} is of the date {TimestampWatermark(file.start)} now, and was of "
+                    f"{TimestampWatermark(start)} by `path` as it was when the dataset was committed: files would "
+                    f"be read twice or never. {_MEND}"
+                )
+        return ""
+
+    def notes(
+        self, state: DatasetState | None, files: Sequence[FoundFile], is_committed: Callable[[FoundFile], bool | None]
+    ) -> list[str]:
+        """Return a note on files that match now and did not before, at positions that are committed.
+
+        Args:
+            state: the dataset's state.
+            files: all files of the dataset.
+            is_committed: tells whether a file's position is committed.
+        """
+        former = self._former(state)
+        if state is None or former is None:
+            return []
+        never, updated = Examples(), state.updated_at.timestamp()
+        for file in files:
+            # Those that came since are told as late ones.
+            if file.changed_at <= updated and is_committed(file) and self._start_by(former, file) is None:
+                never.add(self._label(file.path))
+        if not never.count:
+            return []
+        return [
+            f"{never.count} file(s) did not match `path` as it was when the dataset was committed "
+            f"(`{state.origin[_BELOW]}`), and lie at positions that are committed; they are not read: {never}. To load "
+            "their rows, give them a job of their own."
+        ]
+
+    def _start_by(self, former: PathPattern, file: FoundFile) -> datetime | None:
+        return former.start_below_root(self._key(file.path).split("/"))
+
+    def _former(self, state: DatasetState | None) -> PathPattern | None:
+        """Return the pattern below its root that a dataset was read with; None if it is the one of now, or unknown."""
+        known = (state.origin.get(_BELOW, ""), state.origin.get(_HIDDEN, "")) if state is not None else ("", "")
+        if not known[0] or known == tuple(self.origin.values()):
+            return None
+        if known not in self._formers:
+            try:
+                self._formers[known] = PathPattern.parse(known[0], self._now.timezone.key, Hidden(known[1]))
+            except ValueError:  # of a later version
+                self._formers[known] = None
+        return self._formers[known]
+
+
+def _remembered(state: DatasetState) -> Mapping[str, int | None]:
+    """Return the files that a state holds, with their sizes: all that were read, or the last in the order of names."""
+    if state.committed.watermark_type is not NameWatermark:
+        return {name: version.size_bytes for name, version in known_files(state.committed).items()}
+    ends = (str(high) for _, high in state.committed.ranges.get(LINE, ()))
+    return dict.fromkeys(end.removesuffix(NameWatermark.after("").value) for end in ends)
+
+
+def _other_name(before: Mapping[str, int | None], now: Mapping[str, int]) -> tuple[str, str] | None:
+    """Return a file's name before and now, if all files have got folders in front of their names, or lost some.
+
+    Args:
+        before: sizes by name, None if unknown.
+        now: sizes by name.
+    """
+    if not before.keys().isdisjoint(now):
+        return None
+    alike = defaultdict(list)
+    for name in sorted(now):
+        alike[name.rpartition("/")[2]].append(name)
+    for name, size in sorted(before.items()):
+        for other in alike[name.rpartition("/")[2]]:
+            if size in (None, now[other]) and (other.endswith(f"/{name}") or name.endswith(f"/{other}")):
+                return name, other
+    return None
