@@ -58,8 +58,9 @@ TAIL = """
   the same.
 - Each branch's rows are published below its own `data.publisher.final.dir`: `output.path` becomes the folder that all
   of them share, `path` of the branch the rest. Quarantine, staging and manifests are in the shared folder.
-- `TextFileBasedSource` and `AvroFileSource` read all files of the folder and of those below it, whatever their ends,
-  and read a file again that was replaced or has grown, as Gobblin's snapshot does (`read_changed: again`). All but
+- `TextFileBasedSource` and `AvroFileSource` read all files of the folder and of those below it, whatever their ends. As
+  there, only `TextFileBasedSource` reads a file again that was replaced or has grown (`read_changed: again`).
+  `SimpleJsonSource` reads its files once; there, each run reads them all. All but
   `HadoopTextInputSource`, which leaves out names that begin with a dot or an underscore, read hidden files (`hidden`).
   Other than Gobblin, no source reads [unfinished files](sources.md), and no line ends in a carriage return. A text
   writer writes only the value of Kafka's messages.

@@ -341,6 +341,12 @@ FILES = (
     ),
     Key("date.partitioned.source.max.workunits.per.job", "execution.max_work_units", values.count),
     _refused(
+        "source.hadoop.*",
+        "each run of Gobblin's reads all of these files; name their folder in source.filebased.data.directory, whose "
+        "files are read once, or write extract.is.full=true beside it",
+        _RARE,
+    ),
+    _refused(
         "date.partitioned.source.lookback.time",
         "each run would read the files of that time again, and none before it; convert the job to YAML and give the "
         "source `start` and `lookback`, which reads late files once",

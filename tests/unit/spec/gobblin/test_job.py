@@ -624,6 +624,12 @@ def test_first_folder_within_a_day_is_a_fault_instead_of_the_whole_day(tmp_path:
     assert "expected the last folder of a day, got '2013/01/05/00': Gobblin begins behind it, at 01:00" in fault
 
 
+def test_files_that_gobblin_reads_in_each_run_are_a_fault(tmp_path: Path) -> None:
+    text = TEXT.replace("filebased.TextFileBasedSource", "hadoop.HadoopTextInputSource")
+    (fault,) = faults(tmp_path, f"{text}source.hadoop.file.input.paths=/in\n")
+    assert "without it other data would be read or written: each run of Gobblin's reads all of these files" in fault
+
+
 CASE_STUDY = KAFKA + (
     "writer.builder.class=org.apache.gobblin.writer.SimpleDataWriterBuilder\nwriter.file.path.type=tablename\n"
     "writer.destination.type=HDFS\nwriter.output.format=txt\n"
