@@ -15,6 +15,7 @@ import os
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from gobblin_dagster.core.known_settings import DATABASE, SQLITE, Settings, kind_of
@@ -396,9 +397,21 @@ def names_below(path: str, root: str, base_dir: str) -> tuple[str, ...] | None:
     """
     whole = (_HADOOPS_FILE.sub("file:///", _HADOOPS_S3.sub("s3://", one)) for one in (path, root))
     place, above = (_place(one, base_dir) for one in whole)
-    if place is None or above is None or not _is_below(place, above):
+    if place is None or above is None:
         return None
-    return place[len(_trimmed(above)) :]
+    top = _trimmed(above)
+    start, names = place[: len(top)], place[len(top) :]
+    return names if start == top or _is_one_folder(start, top) else None
+
+
+def _is_one_folder(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """True if two folders whose names differ in case only are one, as on file systems that ignore case."""
+    if one[0] != "file" or [part.casefold() for part in one] != [part.casefold() for part in other]:
+        return False
+    try:
+        return Path("/", *one[1:]).samefile(Path("/", *other[1:]))
+    except OSError:
+        return False
 
 
 def _is_below(place: tuple[str, ...], root: tuple[str, ...] | None) -> bool:

@@ -22,6 +22,7 @@ from gobblin_dagster.core.constructs import (
 )
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.traits import PublisherTraits, SourceTraits, traits_of
+from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.commit.steps import check_own_step
 from gobblin_dagster.engine.task.publishers import each_publisher
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, ConstructSpec, JobSpec
@@ -80,10 +81,13 @@ def _refuse_own_output(job: JobSpec, root: Path, source: ReadsPaths) -> None:
     writers = {branch.name: job.writer_of(branch) for branch in job.fork.branches}
     if job.has_quarantine:
         writers[QUARANTINE_BRANCH] = QUARANTINE_WRITER
-    # Any name, that of a source without names, and those that the paths spell out.
-    datasets = ("dataset", f"{job.extract.namespace}.{job.extract.table}", *source.named_datasets())
+    # Any name, that of a source without names, and those that the paths spell out: of very many, those that come first
+    # are like the others, and the plan looks at the files themselves.
+    named = source.named_datasets()[: max(_FEW, _PAIRS // len(writers))]
+    datasets = ("dataset", f"{job.extract.namespace}.{job.extract.table}", *named)
+    folders = {name: f"{output.rstrip('/')}/{job.folder_of_datasets(name)}" for name in writers}
     for (name, writer), dataset in itertools.product(writers.items(), datasets):
-        folder = f"{output.rstrip('/')}/{job.dataset_folder(name, dataset)}"
+        folder = f"{folders[name]}/{DatasetUrn(dataset).path_segment}"
         files = [f"{folder}/{file}" for file in _published_names(job.job, name, writer)]
         if name in tables:
             parent, segment = posixpath.split(folder)
@@ -95,6 +99,10 @@ def _refuse_own_output(job: JobSpec, root: Path, source: ReadsPaths) -> None:
                 "again and again.",
                 hint="Choose an `output.path` outside of the folders that the source's `path` matches.",
             )
+
+
+_FEW, _PAIRS = 10, 2_000
+"""Named datasets that are always tried, and pairs of dataset and branch that are tried at most beyond those."""
 
 
 def _published_names(job: str, branch: str, writer: ConstructSpec) -> Iterator[str]:

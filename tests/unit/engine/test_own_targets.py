@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,10 @@ SQL = {"type": "query", "watermark": {"column": "id", "type": "long"}}
 TOPIC = {"type": "kafka_topic", "brokers": "127.0.0.1:9092,b:1", "topic": "orders"}
 
 
-def check(root: Path, source: dict[str, Any], publisher: dict[str, Any]) -> None:
+def check(root: Path, source: dict[str, Any], publisher: dict[str, Any], branches: Sequence[str] = ()) -> None:
     body = {"job": "j", "source": source, "publisher": publisher, "output": {"path": "lake"}}
+    if branches:
+        body["fork"] = {"operator": {"type": "round_robin"}, "branches": [{"name": name} for name in branches]}
     check_parts(JobSpec.model_validate(body | {"extract": {"namespace": "n", "table": "t"}}), root)
 
 
@@ -145,3 +149,28 @@ def test_spark_reads_no_partitions_that_the_job_publishes(tmp_path: Path) -> Non
 )
 def test_other_tables_and_topics_are_read(tmp_path: Path, source: dict[str, Any], publisher: dict[str, Any]) -> None:
     check(tmp_path, source, publisher)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"type": "files", "format": "parquet", "path": "LAKE/{dataset:**}/*"},
+        {"type": "spark", "format": "parquet", "path": "LAKE/n/t/main/n.t"} | {"watermark": SQL["watermark"]},
+    ],
+    ids=["files", "spark"],
+)
+def test_output_is_known_in_other_case_where_the_file_system_ignores_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: dict[str, Any]
+) -> None:
+    check(tmp_path, source, {"type": "append"})  # two folders
+    monkeypatch.setattr(Path, "samefile", lambda one, other: str(one).lower() == str(other).lower())
+    with pytest.raises(UsageError, match="would read what branch 'main' publishes"):
+        check(tmp_path, source, {"type": "append"})
+
+
+def test_check_takes_no_time_for_each_pair_of_dataset_and_branch(tmp_path: Path) -> None:
+    names = ",".join(f"d{number}" for number in range(300))
+    source = {"type": "files", "format": "parquet", "path": f"in/{{dataset:{names}}}/*"}
+    begin = time.process_time()
+    check(tmp_path, source, {"type": "append"}, branches=[f"b{number}" for number in range(300)])
+    assert time.process_time() - begin < 3
