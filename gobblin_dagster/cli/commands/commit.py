@@ -160,7 +160,8 @@ def recover(
     with plan_only_spark(project) as spark:
         outcomes = for_each_job(chosen, lambda job: _recover(project, job, spark))
     datasets = [dataset for job in outcomes.results for dataset in job]
-    left = [dataset for dataset in datasets if dataset.state not in {SequenceState.COMMITTED, SequenceState.ABORTED}]
+    ended = {SequenceState.COMMITTED, SequenceState.ABORTED}
+    left = [dataset for dataset in datasets if dataset.state not in ended or dataset.manifest == "missing"]
     code: int = outcomes.code
     if left and not code:
         code = ExitCode.BUSY if all(dataset.is_busy for dataset in left) else ExitCode.FAILED

@@ -80,7 +80,7 @@ def _bytes(text: str) -> int:
 
 def _line(one: Compaction, *, dry_run: bool) -> str:
     name = dataset_name(one.dataset_urn)
-    if one.problem:
+    if one.problem and not one.snapshot:
         return f"{name}: left as it is: {one.problem}"
     size = bytes_of(sum(merge.size_bytes for merge in one.merges))
     merged = "would become" if dry_run else "became"
@@ -90,7 +90,7 @@ def _line(one: Compaction, *, dry_run: bool) -> str:
         parts.append(f"{count(one.files, 'file')} ({size}) {merged} {len(one.merges):,}{after}")
     if one.files_elsewhere:
         parts.append(f"{count(one.files_elsewhere, 'small file')} in a former output left as they are")
-    return f"{name}: {'; '.join(parts)}"
+    return f"{name}: {'; '.join(filter(None, (*parts, one.problem)))}"
 
 
 def _view(one: Compaction) -> dict[str, Any]:

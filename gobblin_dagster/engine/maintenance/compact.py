@@ -71,7 +71,7 @@ class Compaction:
     snapshot: int = 0
     """Number of the snapshot with the merged files; 0 if nothing was published."""
     problem: str = ""
-    """Why the dataset was not changed; empty if it was."""
+    """Why the dataset was not changed, or why readers of manifests do not see its new `snapshot` yet; else empty."""
     is_busy: bool = False
     """Whether the problem is only that another run holds the dataset."""
     files_elsewhere: int = 0
@@ -246,7 +246,9 @@ class _Compactor:
         # Readers see the same rows as before, so Dagster need not report it.
         self._store.mark_reported([sequence.id])
         bytes_after = sum(file.size_bytes for file in sequence.files)
-        return replace(compaction, bytes_after=bytes_after, snapshot=sequence.after.snapshot)
+        unseen = self._committer.unseen.get(state.dataset_urn)
+        problem = "" if unseen is None else str(unseen)
+        return replace(compaction, bytes_after=bytes_after, snapshot=sequence.after.snapshot, problem=problem)
 
     def _merge(self, merge: Merge, rewriting: Rewriting, number: int) -> list[Move]:
         where = WriterContext(
