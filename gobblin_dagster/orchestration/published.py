@@ -21,6 +21,7 @@ from gobblin_dagster.engine.snapshots.formats import (
     arrow_dataset,
     folder_levels,
     reader_groups,
+    require_present_options,
     spark_fields,
     stored_types,
 )
@@ -137,6 +138,7 @@ class PublishedDatasets:
             # Spark would guess types from the names of folders, and read 007 as 7.
             told = {**kind.spark_types(types), **{level: types.get(level) or pa.string() for level in levels}}
             names = kind.column_names(types, levels)
+            require_present_options(kind, paths, names, found.fieldNames(), types)
             frame = reader.schema(found.fromJson(spark_fields(found.jsonValue(), told, names))).load(paths)
             frames.append(frame.withColumn(self.urn_column, _literal(urn)) if self.urn_column else frame)
         if not frames:

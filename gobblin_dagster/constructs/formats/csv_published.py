@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Self
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _BLOCK_BYTES = 16 << 20
 """Bytes that pyarrow reads at once; no row may be longer."""
+_LINE_BYTES = 1 << 20
+"""Bytes in which the names of the columns end."""
 _TRIES = 1000
 """Sizes of blocks that are tried for files with line ends everywhere."""
 
@@ -124,6 +127,18 @@ class PublishedCsv(DatasetFormat, MergesBytes):
                 column_types=told, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
             ),
         )
+
+    def written_otherwise(self, filesystem: pafs.FileSystem, paths: Sequence[str], names: Sequence[str]) -> str:
+        """Return a file without a header if all should have one, or the reverse, or with another delimiter."""
+        for path in paths:
+            with filesystem.open_input_stream(path) as stream:
+                line = stream.read(_LINE_BYTES).partition(b"\n")[0].decode(errors="replace")
+            first = next(csv.reader([line], delimiter=self._delimiter), [])
+            if not names or not first:
+                continue
+            if {*first}.isdisjoint(names) if self._has_header else [*first] == [*names][: len(first)]:
+                return path
+        return ""
 
     def spark_options(self) -> dict[str, str]:
         # Spark replaces an empty field by `nullValue`, and reads that text as null: it must not occur as a text.

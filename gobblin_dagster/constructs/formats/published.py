@@ -116,6 +116,16 @@ class DatasetFormat(PublishedFormat):
         """Return the schema that pyarrow must use to read the files; `found` is the one that it found."""
         return found
 
+    def written_otherwise(self, filesystem: pafs.FileSystem, paths: Sequence[str], names: Sequence[str]) -> str:
+        """Return the path of a file that was written with other options than the present ones; empty if none was.
+
+        Args:
+            filesystem: where the files are.
+            paths: those of the file system.
+            names: names of the columns that files may have.
+        """
+        return ""
+
     def spark_options(self) -> dict[str, str]:
         """Return the options that Spark needs to read the files as they were written."""
         return {"mergeSchema": "true"}

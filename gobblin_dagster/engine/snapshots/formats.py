@@ -146,7 +146,8 @@ def _arrow_factory(
         )
     levels = folder_levels(urn, paths)
     filesystem, inside = arrow_files(paths)
-    reading = kind.fitted(filesystem, inside).arrow_format(kind.column_names(types, levels), types)
+    names = kind.column_names(types, levels)
+    reading = kind.fitted(filesystem, inside).arrow_format(names, types)
     if not types.keys() >= {*levels}:  # then look into the files for columns that are not folder names
         held = ds.FileSystemDatasetFactory(filesystem, inside, reading).inspect(fragments=1).names
         levels = [level for level in levels if level in types or level not in held]
@@ -159,8 +160,34 @@ def _arrow_factory(
         # Some files are older than a wider type that pyarrow does not find itself: times for days, texts of JSON.
         alone = [ds.FileSystemDatasetFactory(filesystem, [path], reading, options).inspect() for path in inside]
         schema = _unified([_as_stored(plain_schema(kind.arrow_schema(one, types)), types) for one in alone])
+    require_present_options(kind, paths, names, schema.names, types)
     # A column that is null in all of these files; a dictionary of an earlier version.
     return factory, pa.schema([_typed(field, types) for field in plain_schema(schema)])
+
+
+def require_present_options(
+    kind: DatasetFormat, paths: Sequence[str], names: Sequence[str], found: Sequence[str], types: Types
+) -> None:
+    """Raise UsageError if a file was written with other options than the writer has now: its values would be wrong.
+
+    The options are stored nowhere, so that the first line of a file must tell.
+
+    Args:
+        kind: the format, with the present options.
+        paths: the files.
+        names: as of `column_names`.
+        found: names of the columns that a reader finds in the files.
+        types: as of `stored_types`.
+    """
+    if not types or not (names or {*found} - types.keys()):
+        return
+    filesystem, inside = arrow_files(paths)
+    if other := kind.written_otherwise(filesystem, inside, names or [*types]):
+        raise UsageError(
+            problem=f"{other} was written with other options (`header`, `delimiter`) than its writer has now, or all "
+            "of its columns have other names now.",
+            hint="Give `paths` to a reader that is told the options with which it was written.",
+        )
 
 
 def _unified(schemas: Sequence[pa.Schema]) -> pa.Schema:

@@ -275,6 +275,22 @@ def test_types_that_text_does_not_tell_come_from_the_state(tmp_path: Path) -> No
     assert rows == [{"id": f"00{n}", "empty": "", "price": Decimal("0.10"), "day": "b;c"} for n in range(2)]
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [({"header": False}, {}), ({}, {"header": False}), ({"delimiter": ";"}, {}), ({}, {"delimiter": ";"})],
+    ids=str,
+)
+def test_file_that_was_written_with_other_options_is_not_misread(
+    tmp_path: Path, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """A first row would become the names of columns, or the names a row."""
+    run(tmp_path, _shaped("'00' || id AS id, 'x' AS b", 2, type="csv", **before))
+    job = _shaped("'00' || id AS id, 'x' AS b", 4, type="csv", **after)
+    run(tmp_path, job)
+    with pytest.raises(UsageError, match=r"was written with other options \(`header`, `delimiter`\) than its writer"):
+        load_published(project(tmp_path, job), job, "a").to_arrow("all")
+
+
 def test_column_that_is_in_files_and_folders_keeps_its_type(tmp_path: Path) -> None:
     run(tmp_path, _shaped("id, id::SMALLINT AS p", 2, partition_by=["p"], keep_partition_columns=True))
     table = read_published(tmp_path / "lake", "numbers", "a").to_arrow("all").to_table()
