@@ -188,15 +188,18 @@ def test_recovery_that_was_ended_does_not_say_that_nothing_is_unfinished(
 def test_recover_tells_a_quarantined_dataset_that_another_run_holds(cli: Cli, killed: Path) -> None:
     """It said "No unfinished commit sequence.", with exit code 0."""
     with open_project(killed).use_store() as store:
-        held, free = store.load_sequences("numbers")
-        for stored in (held, free):
+        held, *free = store.load_sequences("numbers")  # the run was killed as the second one was stored, or after
+        for stored in (held, *free):
             store.quarantine(stored.id, "by a test")
         other = LeaseOwner.current("other")
         (lease,) = store.acquire_leases("numbers", [held.dataset_urn], other, timedelta(minutes=1)).granted.values()
         called = cli("commit", "recover", "--output", "json")
         found = {one["dataset"]: (one["state"], one["reason"]) for one in called.json()["recovered"]}
         assert called.code == called.json()["exit_code"] == 5
-        assert (found[free.dataset_urn][0], found[held.dataset_urn][0]) == ("committed", "quarantined")
+        assert {urn: state for urn, (state, _) in found.items()} == {
+            held.dataset_urn: "quarantined",
+            **{stored.dataset_urn: "committed" for stored in free},
+        }
         assert "held by run other" in found[held.dataset_urn][1]
         assert f"of {held.dataset_urn} is quarantined: Dataset" in cli("commit", "recover").out
         store.release_leases("numbers", [lease])
@@ -208,8 +211,8 @@ def test_recover_passes_over_what_another_process_finished_meanwhile(
 ) -> None:
     """It ended as a conflict, without a word on the other datasets."""
     with open_project(killed).use_store() as store:
-        first, second = store.load_sequences("numbers")
-        for stored in (first, second):
+        first, *others = store.load_sequences("numbers")
+        for stored in (first, *others):
             store.quarantine(stored.id, "by a test")
     acquire = LeaseKeeper.acquire
 
@@ -220,7 +223,8 @@ def test_recover_passes_over_what_another_process_finished_meanwhile(
 
     monkeypatch.setattr(LeaseKeeper, "acquire", after_another_one)
     called = cli("commit", "recover", "--output", "json")
-    assert (called.code, [one["dataset"] for one in called.json()["recovered"]]) == (0, [second.dataset_urn])
+    recovered = [one["dataset"] for one in called.json()["recovered"]]
+    assert (called.code, recovered) == (0, [stored.dataset_urn for stored in others])
 
 
 def test_recovery_that_readers_of_manifests_do_not_see_has_failed(
