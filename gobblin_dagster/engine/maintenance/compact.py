@@ -9,6 +9,7 @@ compared before anything is published; it merges files and removes no duplicates
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -35,6 +36,7 @@ from gobblin_dagster.engine.snapshots.lost_store import StoreCheck
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
 from gobblin_dagster.state.store import StateStore
 
+log = logging.getLogger(__name__)
 TARGET_BYTES = 128 << 20
 """Default size of merged files: a size that Spark and Trino read well in one task."""
 MIN_FILES = 2
@@ -244,7 +246,12 @@ class _Compactor:
 
         sequence = rewriting.commit(self._committer, self._storage, epoch, stage)
         # Readers see the same rows as before, so Dagster need not report it.
-        self._store.mark_reported([sequence.id])
+        try:
+            self._store.mark_reported([sequence.id])
+        except GobblinDagsterError as error:
+            log.warning(
+                "Dataset %r is compacted, and Dagster will report it as published: %s", state.dataset_urn, error
+            )
         bytes_after = sum(file.size_bytes for file in sequence.files)
         unseen = self._committer.unseen.get(state.dataset_urn)
         problem = "" if unseen is None else str(unseen)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from gobblin_dagster.core.commit import CommitStep, SequenceState, StoredSequence
 from gobblin_dagster.core.constructs import NotedCommit
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import StorageError, UsageError
+from gobblin_dagster.core.errors import CorruptRecordError, StorageError, UsageError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
@@ -206,9 +206,8 @@ def unknown_commits(
             for urn, one in given_up.items()
         }
         strange |= {
-            urn: f"{asked.ledger} notes {_name(commits[0])} of this dataset, which the state store "
-            f"{opened.store.url} does not know: the store, or the state of this dataset alone, was lost or restored "
-            "from an older copy, or the store is another one. Restore the newest copy, point `state:` at the former "
+            urn: f"{asked.ledger} notes {_name(commits[0])} of this dataset, "
+            f"{known.why_unknown(commits[0], opened.store.url)}. Restore the newest copy, point `state:` at the former "
             "store, or import its last export (`gobblin state import`). Else set a startpoint after the rows that are "
             "there (`gobblin startpoint set`); to begin again from the first row, delete those rows and set the "
             "startpoint `oldest`."
@@ -418,6 +417,8 @@ class _Known:
     """Datasets with an unfinished sequence, of those whose commits have no id."""
     begun: Mapping[str, datetime]
     """As in `unknown_commits`."""
+    damaged: Mapping[str, str]
+    """What is wrong with the records of sequences that cannot be read, by commit id."""
 
     @classmethod
     def of(
@@ -430,11 +431,30 @@ class _Known:
         job, store = opened.job, opened.store
         ids = sorted({one.commit_id for commits in noted.values() for one in commits if one.commit_id is not None})
         nameless = [urn for urn, commits in noted.items() if any(one.commit_id is None for one in commits)]
+        damaged: dict[str, str] = {}
+
+        def load(commit_id: str) -> StoredSequence | None:
+            try:
+                return store.load_sequence(commit_id)
+            except CorruptRecordError as error:
+                damaged[commit_id] = error.problem
+                return None
+
         return cls(
             store.load_dataset_states(job.job, list(urns)),
-            dict(zip(ids, in_parallel(store.load_sequence, ids, job.commit.parallelism), strict=True)),
+            dict(zip(ids, in_parallel(load, ids, job.commit.parallelism), strict=True)),
             {one.dataset_urn for one in store.load_sequences(job.job, urns=nameless)} if nameless else (),
             begun,
+            damaged,
+        )
+
+    def why_unknown(self, commit: NotedCommit, store: str) -> str:
+        """Return what the store says of a commit that it does not know, or whose record cannot be read."""
+        if fault := self.damaged.get(commit.commit_id or ""):
+            return f"whose record in the state store {store} is damaged ({fault})"
+        return (
+            f"which the state store {store} does not know: the store, or the state of this dataset alone, was lost or "
+            "restored from an older copy, or the store is another one"
         )
 
     def version_after(self, urn: str, commits: Iterable[NotedCommit]) -> int | None:
@@ -463,7 +483,7 @@ class _Known:
         An abandoned commit is none of the dataset, though the store knows it.
         """
         state = self.states.get(urn)
-        if commit.commit_id is None:
+        if commit.commit_id is None or commit.commit_id in self.damaged:
             is_there = state is not None and commit.published_at is not None and state.updated_at >= commit.published_at
             return is_there or urn in self.waiting
         sequence = self.sequences[commit.commit_id]

@@ -62,6 +62,14 @@ _COLUMNS = tuple(field.name for field in fields(StoredSequence))
 _BLOCKING = select(sequences.c.dataset_urn, sequences.c.id).where(
     sequences.c.job == bindparam("of_job"), is_among(sequences.c.dataset_urn, texts("urns")), is_blocking
 )
+# Whether a sequence with a damaged state waits is not known if it begins where a new one does. Found by the index of
+# versions.
+_UNREADABLE = select(sequences.c.dataset_urn, sequences.c.id, sequences.c.version_read, sequences.c.state).where(
+    sequences.c.job == bindparam("of_job"),
+    sequences.c.version_read.in_(bindparam("versions", expanding=True)),
+    is_among(sequences.c.dataset_urn, texts("urns")),
+    sequences.c.state.not_in([state.value for state in SequenceState]),
+)
 _AMONG_IDS = is_among(sequences.c.id, texts("ids"))
 # All transactions lock in the same order, so that they cannot deadlock.
 _LOCKED = select(sequences).where(_AMONG_IDS).order_by(sequences.c.number).with_for_update()
@@ -82,12 +90,27 @@ def prepare(connection: Connection, items: Sequence[tuple[StoredSequence, int]])
             raise WatermarkMovedError(dataset_urn=urn, expected=sequence.version_read, found=found)
     for urn, sequence_id in connection.execute(_BLOCKING, {"of_job": job, "urns": as_list(by_urn)}):
         raise UnfinishedSequenceError(dataset_urn=urn, sequence_id=sequence_id)
+    _require_readable(connection, job, by_urn)
     rows = []
     for urn, sequence in by_urn.items():
         values = {name: getattr(sequence, name) for name in _COLUMNS}
         body = parts.store_apart(connection, job, urn, sequence.body)
         rows.append(values | {"body": body, "state": SequenceState.PREPARED.value})
     connection.execute(plain_insert(sequences), rows)
+
+
+def _require_readable(connection: Connection, job: str, by_urn: Mapping[str, StoredSequence]) -> None:
+    """Raise CorruptRecordError if a sequence, of which nobody can say whether it is finished, begins where one does."""
+    begun = {(urn, sequence.version_read) for urn, sequence in by_urn.items()}
+    asked = {"of_job": job, "urns": as_list(by_urn), "versions": sorted({version for _, version in begun})}
+    for urn, sequence_id, version, state in connection.execute(_UNREADABLE, asked):
+        if (urn, version) in begun:
+            raise CorruptRecordError(
+                what=f"The state of commit sequence {sequence_id} of dataset {urn!r}",
+                problem=f"it is {str(state)[:80]!r}, so nobody knows whether its rows are published. Restore the state "
+                f"store; or write {SequenceState.PREPARED.value!r} in its place (table {sequences.name}): the next run "
+                "finishes or undoes it",
+            )
 
 
 def adopt(connection: Connection, sequence: StoredSequence, epoch: int, effect: CommitEffect, places: Places) -> None:
@@ -370,4 +393,7 @@ def _sequence(row: RowMapping) -> StoredSequence:
     values = {name: row[name] for name in _COLUMNS}
     # A damaged number must not stop those who sort by it; that it is not the body's tells of the damage.
     values |= {name: -1 for name in ("version_read", "redo_failures") if not isinstance(row[name], int)}
-    return StoredSequence(**{**values, "state": SequenceState(row["state"])})
+    try:
+        return StoredSequence(**{**values, "state": SequenceState(row["state"])})
+    except ValueError as error:
+        raise CorruptRecordError(what=f"Commit sequence {row['id']}", problem=str(error)) from error

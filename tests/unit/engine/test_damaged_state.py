@@ -33,6 +33,7 @@ from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.state import StateStore
 from gobblin_dagster.state.lookup import find_damage
+from gobblin_dagster.state.sql.store import SqlStateStore
 from gobblin_dagster.state.startpoints import StartpointManager
 from gobblin_dagster.testing.inline_runner import InlineRunner
 
@@ -393,6 +394,40 @@ def test_damaged_column_of_a_waiting_sequence_stops_no_other_dataset(
     with closing(project.open_store()) as store:
         assert history(store, "numbers", "a")
     assert verify(project, job).is_whole
+
+
+def test_damaged_state_of_a_commit_that_a_table_notes_stops_its_dataset_alone_if_it_may_not_be_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(rows: int) -> RunResult:
+        publisher = {"type": "sql_table", "url": "sqlite:///w.db", "table": "t"}
+        fork = {"branches": [{"name": "all", "publisher": publisher}]}
+        job = job_spec({urn: {"rows": rows} for urn in ("a", "b")}, fork=fork)
+        return run_job(_project(tmp_path, "sqlite:///state.db", job), job, runner=InlineRunner())
+
+    def damage() -> None:
+        with closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
+            database.execute("update gobblin_sequences set state = 'x' where dataset_urn = 'a'")
+
+    run(3)
+    damage()
+    assert run(4).status is RunStatus.SUCCEEDED
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlStateStore, "commit", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(5)
+    damage()
+    result = run(6)
+    assert result.status is RunStatus.PARTIAL
+    (failure,) = by_urn(result)["a"].failures
+    assert "whose record in the state store" in failure.message
+    assert "is damaged ('x' is not a valid SequenceState)" in failure.message
+    with closing(sqlite3.connect(tmp_path / "w.db")) as database:
+        assert database.execute("select count(*) from t").fetchone() == (5 + 6,)
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def take(store: StateStore, urn: str) -> list[Lease]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from contextlib import redirect_stdout
 from datetime import timedelta
 from io import StringIO
@@ -10,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.core.errors import StorageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.engine.project import open_project
+from gobblin_dagster.state.sql.store import SqlStateStore
 from gobblin_dagster.storage import LocalStorage
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.cli.conftest import Cli, write_job
@@ -74,6 +77,19 @@ def test_compact_refuses_what_cannot_be(cli: Cli, three_files: Path, arguments: 
     refused = cli("compact", *arguments)
     assert (refused.code, refused.out) == (2, "")
     assert problem in refused.err
+
+
+def test_store_that_fails_after_the_commit_leaves_no_dataset_as_it_was(
+    cli: Cli, three_files: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(store: SqlStateStore, sequence_ids: Collection[str]) -> None:
+        raise StorageError(operation="write", path="state.db", problem="the disk is full")
+
+    monkeypatch.setattr(SqlStateStore, "mark_reported", full)
+    done = cli("compact", "numbers")
+    assert re.fullmatch(r"a: 3 files .* became 1 .*, snapshot 4\n", done.out)
+    assert done.code == 0
+    assert "Dataset 'a' is compacted, and Dagster will report it as published" in caplog.text
 
 
 def test_compact_of_a_damaged_file_fails_and_leaves_the_dataset(cli: Cli, three_files: Path) -> None:
