@@ -278,6 +278,11 @@ def is_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(words) is not None and _NO_SECRET_NAME.search(words) is None
 
 
+def is_secret(name: str, value: str) -> bool:
+    """Return whether a setting holds a secret by its name, or by a name that others have too and a random value."""
+    return is_secret_name(name) or (name.lower() in _MAYBE_SECRET and _RANDOM.fullmatch(value) is not None)
+
+
 def has_literal_password(text: str) -> bool:
     """Return whether a text has a password, in a URL or among settings, that is not taken from a `${NAME}`.
 
@@ -324,8 +329,7 @@ def _secret_settings(text: str) -> Iterator[str]:
     if "LoginModule" in text:
         pairs += _OF_JAAS.findall(text)
     for name, value in pairs:
-        is_random = name.lower() in _MAYBE_SECRET and _RANDOM.fullmatch(value.partition("#")[0]) is not None
-        if (is_random or is_secret_name(name)) and value.lower() not in _WORDS:
+        if is_secret(name, value.partition("#")[0]) and value.lower() not in _WORDS:
             yield value.strip("\"'")
     yield from _KEY_FORM.findall(text)
     yield from _SQLITE_KEY.findall(text)

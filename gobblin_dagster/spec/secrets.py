@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gobblin_dagster.core.secrets import has_literal_password, has_reference, is_secret_name, passwords
+from gobblin_dagster.core.secrets import has_literal_password, has_reference, is_secret, passwords
 from gobblin_dagster.spec.document import Document, Loc
 
 _SHOWN = frozenset(
@@ -16,6 +16,8 @@ _SHOWN = frozenset(
 _OPTIONS = frozenset({"options", "params", "newest_params", "body"})
 """Keys whose mappings are handed on as they are. Constructs check `config`, `catalog` and `storage_options` themselves,
 because they name the key that takes a variable. In other mappings (`columns`) names are those of data."""
+_DATA = frozenset({"columns", "rename", "types", "schema"})
+"""Keys of the user's own classes whose mappings are named by columns."""
 _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 """The type of a construct that is the user's own class."""
 _REFUSED = "must not hold a password; take it from the environment: ${NAME}"
@@ -71,25 +73,30 @@ def named_variables(node: Any, *, is_name: bool = False) -> Iterator[str]:
             yield node
 
 
-def literal_secrets(loc: Loc, node: Any, written: Mapping[Loc, str]) -> Iterator[tuple[Loc, str]]:
+def literal_secrets(
+    loc: Loc, node: Any, written: Mapping[Loc, str], *, names_secrets: bool = False
+) -> Iterator[tuple[Loc, str]]:
     """Yield (place, problem) for each literal password at any depth: in a URL, as an option, or for a user's own class.
 
     Args:
         loc: place of the node in the document.
         node: a part of the document, with references replaced.
         written: by place, the text of values that held references.
+        names_secrets: whether the node is inside of options that are handed on as they are.
     """
     if isinstance(node, list):
         for number, part in enumerate(node):
-            yield from literal_secrets((*loc, number), part, written)
+            yield from literal_secrets((*loc, number), part, written, names_secrets=names_secrets)
     elif isinstance(node, dict):
-        names_secrets = bool(loc and loc[-1] in _OPTIONS) or _TARGET.fullmatch(str(node.get("type", ""))) is not None
+        names_secrets |= bool(loc and loc[-1] in _OPTIONS) or _TARGET.fullmatch(str(node.get("type", ""))) is not None
         for key, value in node.items():
             here = (*loc, key)
             is_given = isinstance(value, str | int) and not isinstance(value, bool) and value != ""
-            if names_secrets and is_given and is_secret_name(str(key)) and not has_reference(written.get(here, "")):
+            is_free = not (names_secrets and is_given) or has_reference(written.get(here, ""))
+            if not is_free and is_secret(str(key), str(value)):
                 yield here, _REFUSED
             else:
-                yield from literal_secrets(here, value, written)
+                inside = names_secrets and key not in _DATA
+                yield from literal_secrets(here, value, written, names_secrets=inside)
     elif isinstance(node, str) and has_literal_password(written.get(loc, node)):
         yield loc, _REFUSED

@@ -98,6 +98,15 @@ JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required usernam
             "source.params.api_key",
         ),
         ({"type": "rest", "url": "https://h", "datasets": ["x?token=word"]}, "source.datasets[0]"),
+        (
+            {"type": "rest", "url": "https://h", "datasets": ["x"], "params": {"key": "aB3word" * 3}},
+            "source.params.key",
+        ),
+        (
+            {"type": "rest", "url": "https://h", "method": "POST", "body": {"auth": [{"secret": "word"}]}},
+            "source.body.auth[0].secret",
+        ),
+        ({"type": "shop:Orders", "login": {"token": "word"}, "columns": {"token": "string"}}, "source.login.token"),
         ({"type": "shop:Orders", "passwd": 12345}, "source.passwd"),
         ({"type": "shop:Orders", "passwd": "${PW:-word}"}, "source.passwd"),
         (
@@ -114,6 +123,7 @@ def test_password_that_stands_in_a_job_file_is_refused_and_not_shown(
     called = cli("check", "-o", "json")
     faults = {fault["path"]: fault["problem"] for file in called.json()["files"] for fault in file["faults"]}
     assert faults[place] == "must not hold a password; take it from the environment: ${NAME}"
+    assert "source.columns.token" not in faults
     assert "word" not in called.out.replace("password", "")
 
 
