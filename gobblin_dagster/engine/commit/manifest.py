@@ -270,6 +270,15 @@ def schemas_in(content: bytes, number: int) -> Mapping[str, str] | None:
     return schemas
 
 
+def files_in(content: bytes, output_root: str, number: int) -> list[PublishedFile]:
+    """Return the files that the manifest of a snapshot lists itself.
+
+    Raises:
+        CorruptRecordError: the manifest is damaged.
+    """
+    return _files(output_root, number, _parse(content, f"of snapshot {number}", number))
+
+
 def version_of(content: bytes, number: int) -> int:
     """Return the version of the form in which the manifest of a snapshot is written; a newer one is greater.
 

@@ -166,6 +166,22 @@ def test_record_of_a_file_that_was_edited_is_refused_for_its_dataset_alone(tmp_p
     assert [one.differences[0].what for one in done.datasets if one.differences] == [Differs.RECORD_DAMAGED]
 
 
+def test_record_of_a_file_that_was_deleted_is_named_and_no_manifest_is_written_by_what_is_left(tmp_path: Path) -> None:
+    url = "sqlite:///state.db"
+    for rows in (3, 4, 5):
+        _run(tmp_path, url, rows)
+    job = job_spec({"a": {"rows": 5}, "b": {"rows": 5}})
+    manifests = {path: path.read_bytes() for path in tmp_path.rglob("manifests/**/*.json")}
+    with closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
+        database.execute("delete from gobblin_snapshot_files where dataset_urn = 'a' and snapshot = 2")
+    done = verify(_project(tmp_path, url, job), job, repair=True)
+    (a, b) = done.datasets
+    assert {one.what for one in a.differences} == {Differs.RECORD_MISSING, Differs.MANIFEST_EDITED}
+    assert b.differences == ()
+    assert (done.is_whole, done.extra) == (False, ())
+    assert {path: path.read_bytes() for path in manifests} == manifests
+
+
 def test_record_of_a_file_that_was_edited_stops_no_other_dataset_and_is_written_again_by_an_import(
     tmp_path: Path,
 ) -> None:
