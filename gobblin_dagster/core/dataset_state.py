@@ -13,6 +13,9 @@ from gobblin_dagster.core.watermark import Position, Watermark
 from gobblin_dagster.core.watermark.fields import AnyRanges
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 
+PLACE = "folder of the path"
+"""Name in `DatasetState.origin` of where a dataset was read: data may be moved, so this is no identity."""
+
 
 @dataclass(frozen=True, slots=True)
 class Totals:
@@ -160,6 +163,11 @@ class DatasetState(ShownAsFacts):
         Delta tables and ledgers take the commit with the greatest time for the newest.
         """
         return max(now, self.updated_at + timedelta(milliseconds=1))
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """The `origin` without the place."""
+        return {name: identity for name, identity in self.origin.items() if name != PLACE}
 
     def is_other(self, name: str, identity: str) -> bool:
         """Return whether a topic or table was deleted and created again since it was read.

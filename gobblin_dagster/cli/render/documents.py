@@ -174,8 +174,8 @@ def _audit(audit: Audit) -> dict[str, Any]:
 def origin_text(state: DatasetState) -> str:
     """Return some of the ids of what a dataset was read from; empty if the source gives none."""
     ids = [f"{name} ({identity})" for name, identity in sorted(state.origin.items())]
-    more = [f"{len(ids) - 3:,} more"] if len(ids) > 3 else []
-    return ", ".join([*ids[:3], *more])
+    more = [f"{len(ids) - 4:,} more"] if len(ids) > 4 else []
+    return ", ".join([*ids[:4], *more])
 
 
 def state_view(state: DatasetState) -> dict[str, Any]:

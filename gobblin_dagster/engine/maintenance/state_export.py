@@ -453,7 +453,7 @@ class Difference:
     @property
     def is_other_origin(self) -> bool:
         """True if both have a state, but the ids of what was read differ."""
-        return self.here is not None and self.there is not None and self.here.origin != self.there.origin
+        return self.here is not None and self.there is not None and self.here.identity != self.there.identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,7 +479,7 @@ def diff_states(here: Standing, there: Standing) -> list[Difference]:
 
 
 def _position(state: DatasetState | None) -> object:
-    return None if state is None else (state.committed, state.settled, state.snapshot, state.origin)
+    return None if state is None else (state.committed, state.settled, state.snapshot, state.identity)
 
 
 def _wish(startpoint: Startpoint | None) -> object:

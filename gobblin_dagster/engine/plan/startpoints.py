@@ -23,7 +23,7 @@ from gobblin_dagster.core.constructs import (
     SourceContext,
     StartpointResolver,
 )
-from gobblin_dagster.core.dataset_state import DatasetState, with_committed
+from gobblin_dagster.core.dataset_state import PLACE, DatasetState, with_committed
 from gobblin_dagster.core.errors import GobblinDagsterError, StartpointError, UsageError
 from gobblin_dagster.core.startpoint import (
     DamagedStartpoint,
@@ -176,7 +176,7 @@ def other_place(startpoint: Startpoint, origin: Mapping[str, str]) -> str:
     topic = startpoint.partition.rpartition("-")[0]
     known = {topic: startpoint.origin[topic]} if topic in startpoint.origin else startpoint.origin
     for name, identity in known.items():
-        if origin.get(name, identity) != identity:
+        if name != PLACE and origin.get(name, identity) != identity:
             problem = (
                 f"{name} was created again or changed since then, so the position means nothing: it was "
                 f"{identity}, now it is {origin[name]}"

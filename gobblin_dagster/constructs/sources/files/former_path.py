@@ -15,7 +15,7 @@ from gobblin_dagster.constructs.sources.files.by_modified_time import known_file
 from gobblin_dagster.constructs.sources.files.discovery import Label
 from gobblin_dagster.constructs.sources.files.listing import Examples, FoundFile, printable
 from gobblin_dagster.constructs.sources.files.pattern import Hidden, PathPattern
-from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.dataset_state import PLACE, DatasetState
 from gobblin_dagster.core.watermark import NameWatermark, TimestampWatermark
 from gobblin_dagster.core.watermark.file_set import LINE
 
@@ -30,21 +30,22 @@ _MEND = (
 class FormerPath:
     """Compares the pattern that a dataset was read with, as its state tells, with the pattern of now."""
 
-    def __init__(self, pattern: PathPattern, key: Label, label: Label) -> None:
+    def __init__(self, pattern: PathPattern, root: str, key: Label, label: Label) -> None:
         """Make one for a source.
 
         Args:
             pattern: the pattern of now.
+            root: its root, for messages.
             key: returns a file's name, its path below the root of the pattern.
             label: returns a file's path for messages.
         """
-        self._now, self._key, self._label = pattern, key, label
+        self._now, self._root, self._key, self._label = pattern, root, key, label
         self._formers: dict[tuple[str, str], PathPattern | None] = {}
 
     @property
     def origin(self) -> Mapping[str, str]:
         """The `DatasetOffer.origin` of datasets that are read with the pattern of now."""
-        return {_BELOW: self._now.text_below_root(), _HIDDEN: str(self._now.hidden)}
+        return {_BELOW: self._now.text_below_root(), _HIDDEN: str(self._now.hidden), PLACE: self._root}
 
     def problem(self, state: DatasetState | None, files: Sequence[FoundFile]) -> str:
         """Return why files cannot be read on from the stored positions; empty if they can, or if nobody knows.
@@ -77,7 +78,7 @@ class FormerPath:
     def notes(
         self, state: DatasetState | None, files: Sequence[FoundFile], is_committed: Callable[[FoundFile], bool | None]
     ) -> list[str]:
-        """Return a note on files that match now and did not before, at positions that are committed.
+        """Return a note on files at committed positions that did not match before, or lie in another place.
 
         Args:
             state: the dataset's state.
@@ -85,19 +86,27 @@ class FormerPath:
             is_committed: tells whether a file's position is committed.
         """
         former = self._former(state)
-        if state is None or former is None:
+        place = state.origin.get(PLACE, self._root) if state is not None else self._root
+        if state is None or (former is None and place == self._root):
             return []
-        never, updated = Examples(), state.updated_at.timestamp()
+        passed, updated = Examples(), state.updated_at.timestamp()
         for file in files:
-            # Those that came since are told as late ones.
-            if file.changed_at <= updated and is_committed(file) and self._start_by(former, file) is None:
-                never.add(self._label(file.path))
-        if not never.count:
+            is_told = file.changed_at > updated  # as a late one
+            is_known = place == self._root and former is not None and self._start_by(former, file) is not None
+            if not is_told and not is_known and is_committed(file):
+                passed.add(self._label(file.path))
+        if not passed.count:
             return []
+        if place != self._root:
+            return [
+                f"`path` began with the folder {place} when the dataset was committed, and begins with {self._root} "
+                f"now. {passed.count} file(s) there lie at positions that are committed, and count as read: {passed}. "
+                "If they are others than those that were read, give them a job of their own."
+            ]
         return [
-            f"{never.count} file(s) did not match `path` as it was when the dataset was committed "
-            f"(`{state.origin[_BELOW]}`), and lie at positions that are committed; they are not read: {never}. To load "
-            "their rows, give them a job of their own."
+            f"{passed.count} file(s) did not match `path` as it was when the dataset was committed "
+            f"(`{state.origin[_BELOW]}`), and lie at positions that are committed; they are not read: {passed}. To "
+            "load their rows, give them a job of their own."
         ]
 
     def _start_by(self, former: PathPattern, file: FoundFile) -> datetime | None:
@@ -106,7 +115,7 @@ class FormerPath:
     def _former(self, state: DatasetState | None) -> PathPattern | None:
         """Return the pattern below its root that a dataset was read with; None if it is the one of now, or unknown."""
         known = (state.origin.get(_BELOW, ""), state.origin.get(_HIDDEN, "")) if state is not None else ("", "")
-        if not known[0] or known == tuple(self.origin.values()):
+        if not known[0] or known == (self._now.text_below_root(), str(self._now.hidden)):
             return None
         if known not in self._formers:
             try:

@@ -90,7 +90,7 @@ class FilesSource:
         self._format: FileFormat = registry.create(ConstructKind.FORMAT, options.format, context)
         self._discovery = self._make_discovery(self._limits())
         self._stored_dates = StoredDates(options.pattern) if options.order is NewFiles.DATE else None
-        self._former_path = FormerPath(options.pattern, self._name, self._label)
+        self._former_path = FormerPath(options.pattern, self._label(self._base), self._name, self._label)
 
     identity = ("path",)
 
@@ -326,7 +326,7 @@ class FilesSource:
             notes.append(f"its {len(files)} file(s) are dated before `start` and are not read.")
         if not files and state is not None:
             notes.append(f"all of its files are gone; it is committed up to {state.watermark}.")
-        if state is not None:
+        if state is not None and self._options.order is not NewFiles.MODIFIED:  # which knows each file
             notes += self._former_path.notes(state, files, self._discovery.was_read(state.committed))
         mark = state.watermark if state is not None else None
         if plan.problem or not plan.work_units:

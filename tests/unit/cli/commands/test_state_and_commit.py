@@ -110,7 +110,7 @@ def test_state_show_and_diff_tell_what_a_dataset_was_read_from(
     export.write_text(cli("state", "export").out)
     declare(6, **{f"t{n}": "id-1" for n in range(5)})
     cli("run")
-    assert "orders (id-1), t0 (id-1), t1 (id-1), 4 more" in cli("state", "show", "a").out
+    assert "orders (id-1), t0 (id-1), t1 (id-1), t2 (id-1), 3 more" in cli("state", "show", "a").out
     assert "read from orders (id-1), users (id-2)" in " ".join(cli("state", "diff", str(export)).out.split())
 
 

@@ -54,6 +54,19 @@ def test_folders_that_move_with_their_files_are_read_on(tmp_path: Path, order: s
     assert (offer.problem, [unit.files for unit in offer.work_units]) == ("", [1])
 
 
+@pytest.mark.parametrize("options", [{}, {"lookback": 1}], ids=["date", "lookback"])
+def test_files_of_another_folder_that_count_as_read_are_named(tmp_path: Path, options: dict[str, Any]) -> None:
+    """The folder may have moved with its files, or be another one."""
+    for folder in ("eu", "us"):
+        put(tmp_path, *(f"data/{folder}/a/2013-01-0{number}.csv" for number in range(1, 5)), text=f"{folder}\n1\n")
+    paths = [f"data/{folder}/{{dataset}}/{{date:%Y-%m-%d}}.csv" for folder in ("eu", "us")]
+    (note,) = (note for note in go_on(tmp_path, *paths, **options).notes if "began with" in note)
+    assert note.startswith(
+        "`path` began with the folder data/eu when the dataset was committed, and begins with data/us"
+    )
+    assert "data/us/a/2013-01-01.csv" in note
+
+
 @pytest.mark.parametrize(
     ("before", "after", "options", "passed"),
     [
