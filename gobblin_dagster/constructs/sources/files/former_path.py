@@ -7,17 +7,14 @@ positions that are committed, are never read.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-from gobblin_dagster.constructs.sources.files.by_modified_time import known_files
 from gobblin_dagster.constructs.sources.files.discovery import Label
-from gobblin_dagster.constructs.sources.files.listing import Examples, FoundFile, printable
+from gobblin_dagster.constructs.sources.files.listing import Examples, FoundFile
 from gobblin_dagster.constructs.sources.files.pattern import Hidden, PathPattern
 from gobblin_dagster.core.dataset_state import PLACE, DatasetState
-from gobblin_dagster.core.watermark import NameWatermark, TimestampWatermark
-from gobblin_dagster.core.watermark.file_set import LINE
+from gobblin_dagster.core.watermark import TimestampWatermark
 
 _BELOW = "path below its first folders"
 _HIDDEN = "hidden names of the path"
@@ -57,11 +54,13 @@ class FormerPath:
         former = self._former(state)
         if state is None or former is None:
             return ""
-        if other := _other_name(_remembered(state), {self._key(file.path): file.size_bytes for file in files}):
-            before, after = map(printable, other)
+        place = state.origin.get(PLACE, self._root)
+        is_by_name = state.committed.watermark_type is not TimestampWatermark
+        if is_by_name and place != self._root and former.dataset_level != self._now.dataset_level:
             return (
-                f"the file that was read as {before} is {after} now, as `path` begins with other folders than when the "
-                f"dataset was committed: files would be read twice or never. {_MEND}"
+                "files are known by their names below the first folders of `path`. These were "
+                f"{place} when the dataset was committed, and are {self._root} now: a file would have another name, "
+                f"and be read twice or never. {_MEND}"
             )
         if former.date_format in ("", self._now.date_format):
             return ""
@@ -123,30 +122,3 @@ class FormerPath:
             except ValueError:  # of a later version
                 self._formers[known] = None
         return self._formers[known]
-
-
-def _remembered(state: DatasetState) -> Mapping[str, int | None]:
-    """Return the files that a state holds, with their sizes: all that were read, or the last in the order of names."""
-    if state.committed.watermark_type is not NameWatermark:
-        return {name: version.size_bytes for name, version in known_files(state.committed).items()}
-    ends = (str(high) for _, high in state.committed.ranges.get(LINE, ()))
-    return dict.fromkeys(end.removesuffix(NameWatermark.after("").value) for end in ends)
-
-
-def _other_name(before: Mapping[str, int | None], now: Mapping[str, int]) -> tuple[str, str] | None:
-    """Return a file's name before and now, if all files have got folders in front of their names, or lost some.
-
-    Args:
-        before: sizes by name, None if unknown.
-        now: sizes by name.
-    """
-    if not before.keys().isdisjoint(now):
-        return None
-    alike = defaultdict(list)
-    for name in sorted(now):
-        alike[name.rpartition("/")[2]].append(name)
-    for name, size in sorted(before.items()):
-        for other in alike[name.rpartition("/")[2]]:
-            if size in (None, now[other]) and (other.endswith(f"/{name}") or name.endswith(f"/{other}")):
-                return name, other
-    return None

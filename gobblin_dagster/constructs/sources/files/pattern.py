@@ -156,6 +156,13 @@ class PathPattern:
         """Return the levels below `root`, compiled."""
         return tuple(_compiled(level, self.hidden) for level in self.levels[self._root_depth() :])
 
+    @property
+    def dataset_level(self) -> int:
+        """The number of levels between `root` and the one that names the dataset, or after the file if none does."""
+        below = self.levels[self._root_depth() :]
+        named = (n for n, level in enumerate(below) if any(token.kind in ("dataset", "tree") for token in level))
+        return next(named, len(below))
+
     def text_below_root(self) -> str:
         """Return the text of the levels below `root`."""
         return self.text.split("/", self._root_depth())[-1]

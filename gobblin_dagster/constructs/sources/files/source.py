@@ -90,7 +90,9 @@ class FilesSource:
         self._format: FileFormat = registry.create(ConstructKind.FORMAT, options.format, context)
         self._discovery = self._make_discovery(self._limits())
         self._stored_dates = StoredDates(options.pattern) if options.order is NewFiles.DATE else None
-        self._former_path = FormerPath(options.pattern, self._label(self._base), self._name, self._label)
+        self._former_path = FormerPath(
+            options.pattern, self._label(self._below).removesuffix("/") or ".", self._name, self._label
+        )
 
     identity = ("path",)
 
