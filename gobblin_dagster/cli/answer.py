@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 from typing import Any
 
 from gobblin_dagster.cli.errors import describe
@@ -24,7 +25,7 @@ def wants_json(arguments: Sequence[str]) -> bool:
     words = list(arguments)
     words = words[: words.index("--")] if "--" in words else words
     asked = ""  # the last one counts, as for the parser
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in pairwise([*words, ""]):
         if found := _OUTPUT.fullmatch(word):
             asked = found[1] or following
     return asked == "json"
