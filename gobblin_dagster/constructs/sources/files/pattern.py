@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -180,7 +181,7 @@ class PathPattern:
 
     def _dates_below_root(self, names: Sequence[str]) -> set[str]:
         """Return the texts that may be the date of a path below the root; empty if it does not match."""
-        levels = self.below_root()
+        levels = _below_root(self)
         at = {(0, ""), (1, "")} if levels[0].is_deep else {(0, "")}
         for name in names:
             following: set[tuple[int, str]] = set()
@@ -333,6 +334,12 @@ def _levels(tokens: list[Token]) -> Iterator[tuple[Token, ...]]:
             yield tuple(level)
             level = [Token(token.kind, part)] if part else []
     yield tuple(level)
+
+
+@lru_cache(maxsize=16)
+def _below_root(pattern: PathPattern) -> tuple[Level, ...]:
+    """Return `below_root`, remembered: whoever asks about a path asks about thousands."""
+    return pattern.below_root()
 
 
 def _compiled(level: tuple[Token, ...], hidden: Hidden) -> Level:
