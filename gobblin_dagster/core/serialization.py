@@ -35,7 +35,13 @@ _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
 def _adapter(cls: type[Any]) -> TypeAdapter[Any]:
     adapter = _ADAPTERS.get(cls)
     if adapter is None:
-        adapter = _ADAPTERS[cls] = TypeAdapter(cls)
+        try:
+            adapter = _ADAPTERS[cls] = TypeAdapter(cls)
+        except pydantic_core.SchemaError as error:
+            # pydantic makes an error of its own of what the handler of a signal raises meanwhile.
+            if KeyboardInterrupt.__name__ in str(error):
+                raise KeyboardInterrupt from error
+            raise
     return adapter
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import signal
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -81,3 +83,32 @@ def test_document_of_an_older_format_is_read_where_the_reader_says_so() -> None:
 def test_document_that_is_torn_or_lacks_a_field_is_refused(text: str, problem: str) -> None:
     with pytest.raises(CorruptRecordError, match=f"A stored Mug .*{problem}"):
         from_json(Cup, text)
+
+
+_STRUCK: list[int] = []
+"""Signals that wait; the handler raises when Python looks at the next value."""
+
+
+class Kind(Enum):
+    ONE = "one"
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "value" and _STRUCK:
+            raise KeyboardInterrupt
+        return super().__getattribute__(name)
+
+
+@dataclass(frozen=True)
+class Struck:
+    format_name: ClassVar[str] = "Struck/1"
+
+    kind: Kind
+
+
+def test_signal_while_pydantic_prepares_a_class_is_no_error_of_the_class() -> None:
+    """It makes a SchemaError of what the handler raises; a run that was stopped would end as a bug of the program."""
+    _STRUCK.append(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        to_document(Struck(Kind.ONE))
+    _STRUCK.clear()
+    assert to_document(Struck(Kind.ONE)) == {"format": "Struck/1", "kind": "one"}
