@@ -268,9 +268,8 @@ class _Verifier:
                 listed.update(one.path for one in files_in(self._storage.read(path), self._root, number))
         known = self.known[state.dataset_urn]
         unknown = listed - {self.path_now(file.path) for file in known}
-        unknown = {
-            path for path in unknown if self._storage.size(path) is not None
-        }  # `gobblin clean` deletes expired ones
+        # `gobblin clean` deletes files of expired snapshots, and then their records.
+        unknown = {path for path in unknown if self._storage.size(path) is not None}
         if not unknown:
             return []
         lost: list[Difference] = []

@@ -5,10 +5,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.storage import LocalStorage
 from tests.unit.cli.conftest import write_project
 
 KILLED = """
@@ -39,3 +42,18 @@ def killed(project: Path, _left_behind: Path) -> Path:
     """A project whose run was killed after its first commit step."""
     shutil.copytree(_left_behind, project, dirs_exist_ok=True)
     return project
+
+
+@contextmanager
+def no_manifests() -> Iterator[None]:
+    """Let no manifest be written, as a folder of another user's does."""
+    put = LocalStorage.put_if_absent
+
+    def refuse(self: LocalStorage, path: str, content: bytes) -> bool:
+        if "/manifests/" in path:
+            raise PermissionError(13, "Permission denied", path)
+        return put(self, path, content)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalStorage, "put_if_absent", refuse)
+        yield

@@ -15,8 +15,8 @@ from gobblin_dagster.core.errors import StorageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.engine.project import open_project
 from gobblin_dagster.state.sql.store import SqlStateStore
-from gobblin_dagster.storage import LocalStorage
 from gobblin_dagster.testing.inline_runner import InlineRunner
+from tests.unit.cli.commands.conftest import no_manifests
 from tests.unit.cli.conftest import Cli, write_job
 
 PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "compact.md"
@@ -117,19 +117,9 @@ def test_compact_of_a_held_dataset_is_busy_unless_another_one_fails(cli: Cli, th
     assert cli("compact", "numbers").code == 1
 
 
-def test_compact_says_that_readers_of_manifests_do_not_see_it_yet(
-    cli: Cli, three_files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compact_says_that_readers_of_manifests_do_not_see_it_yet(cli: Cli, three_files: Path) -> None:
     """It ended with 0 and said nothing, unlike `rollback` and `quarantine replay`."""
-    put = LocalStorage.put_if_absent
-
-    def refuse(self: LocalStorage, path: str, content: bytes) -> bool:
-        if "/manifests/" in path:
-            raise PermissionError(13, "Permission denied", path)
-        return put(self, path, content)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LocalStorage, "put_if_absent", refuse)
+    with no_manifests():
         done = cli("compact", "numbers")
     assert done.code == 1
     assert re.match(r"a: 3 files .* snapshot 4; .*cannot write the manifest of snapshot 4", done.out)

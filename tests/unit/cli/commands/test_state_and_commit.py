@@ -15,8 +15,8 @@ from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.project import Project, open_project
 from gobblin_dagster.state.store import LeaseGrant
-from gobblin_dagster.storage import LocalStorage
 from gobblin_dagster.testing.inline_runner import InlineRunner
+from tests.unit.cli.commands.conftest import no_manifests
 from tests.unit.cli.conftest import Cli, write_job
 
 
@@ -227,19 +227,9 @@ def test_recover_passes_over_what_another_process_finished_meanwhile(
     assert (called.code, recovered) == (0, [stored.dataset_urn for stored in others])
 
 
-def test_recovery_that_readers_of_manifests_do_not_see_has_failed(
-    cli: Cli, killed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recovery_that_readers_of_manifests_do_not_see_has_failed(cli: Cli, killed: Path) -> None:
     """It ended with 0."""
-    put = LocalStorage.put_if_absent
-
-    def refuse(self: LocalStorage, path: str, content: bytes) -> bool:
-        if "/manifests/" in path:
-            raise PermissionError(13, "Permission denied", path)
-        return put(self, path, content)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LocalStorage, "put_if_absent", refuse)
+    with no_manifests():
         called = cli("commit", "recover", "--output", "json")
     assert called.code == called.json()["exit_code"] == 1
     assert {(one["state"], one["manifest"]) for one in called.json()["recovered"]} == {("committed", "missing")}
