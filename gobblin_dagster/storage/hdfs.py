@@ -218,26 +218,23 @@ class HdfsStorage:
             self.connect().delete(self._name(path))
 
     def delete_tree(self, path: str) -> None:
+        self._delete_folder(path, recursive=True)
+
+    def delete_empty(self, path: str) -> None:
+        try:
+            self._delete_folder(path, recursive=False)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+
+    def _delete_folder(self, path: str, *, recursive: bool) -> None:
         status = self._status(path)
         if status is None:
             return
         if not status.isdir:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         with hdfs_errors(path):
-            self.connect().delete(self._name(path), recursive=True)
-
-    def delete_empty(self, path: str) -> None:
-        status = self._status(path)
-        if status is None:
-            return
-        if not status.isdir:
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-        try:
-            with hdfs_errors(path):
-                self.connect().delete(self._name(path), recursive=False)
-        except OSError as error:
-            if error.errno != errno.ENOTEMPTY:
-                raise
+            self.connect().delete(self._name(path), recursive=recursive)
 
 
 class HdfsScheme(Scheme):

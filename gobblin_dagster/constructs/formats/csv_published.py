@@ -134,9 +134,8 @@ class PublishedCsv(DatasetFormat, MergesBytes):
             with filesystem.open_input_stream(path) as stream:
                 line = stream.read(_LINE_BYTES).partition(b"\n")[0].decode(errors="replace")
             first = next(csv.reader([line], delimiter=self._delimiter), [])
-            if not names or not first:
-                continue
-            if {*first}.isdisjoint(names) if self._has_header else [*first] == [*names][: len(first)]:
+            is_other = {*first}.isdisjoint(names) if self._has_header else first == [*names][: len(first)]
+            if first and is_other:
                 return path
         return ""
 

@@ -54,7 +54,7 @@ def delete_staging_of(
         # Whose leases a person's change, or a recovery that was killed, took over: no lease names these runs any more.
         staged: set[str] = set()
         with _refusal_is_told(staging_dir(output_root)):
-            staged |= {*storage.list_names(staging_dir(output_root))}
+            staged = {*storage.list_names(staging_dir(output_root))}
         stopped = _recent_runs(job, store, RunStatus.RUNNING, RunStatus.INTERRUPTED) & staged - ended
         ended |= _without_lease(stopped, job, store)
     _delete_staging(ended, job=job, store=store, storage=storage, output_root=output_root)

@@ -38,11 +38,13 @@ class FormerPath:
         """
         self._now, self._root, self._key, self._label = pattern, root, key, label
         self._formers: dict[tuple[str, str], PathPattern | None] = {}
-
-    @property
-    def origin(self) -> Mapping[str, str]:
+        # Made once, because the plan asks for each of thousands of datasets.
+        self.origin: Mapping[str, str] = {
+            _BELOW: pattern.text_below_root(),
+            _HIDDEN: str(pattern.hidden),
+            PLACE: root,
+        }
         """The `DatasetOffer.origin` of datasets that are read with the pattern of now."""
-        return {_BELOW: self._now.text_below_root(), _HIDDEN: str(self._now.hidden), PLACE: self._root}
 
     def problem(self, state: DatasetState | None, files: Sequence[FoundFile]) -> str:
         """Return why files cannot be read on from the stored positions; empty if they can, or if nobody knows.
@@ -114,7 +116,7 @@ class FormerPath:
     def _former(self, state: DatasetState | None) -> PathPattern | None:
         """Return the pattern below its root that a dataset was read with; None if it is the one of now, or unknown."""
         known = (state.origin.get(_BELOW, ""), state.origin.get(_HIDDEN, "")) if state is not None else ("", "")
-        if not known[0] or known == (self._now.text_below_root(), str(self._now.hidden)):
+        if not known[0] or known == (self.origin[_BELOW], self.origin[_HIDDEN]):
             return None
         if known not in self._formers:
             try:

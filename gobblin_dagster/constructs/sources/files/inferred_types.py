@@ -55,8 +55,7 @@ def infer_types(
     """
     sample = file_format.sample({*known, *texts})
     # If types are known, a file is opened for its names only, and read on if it has a new one.
-    may_vary = not known or traits_of(file_format, FormatTraits, "fields_vary").fields_vary
-    for path in _spread(files)[: _MOST_FILES if may_vary else 1]:
+    for path in _spread(files)[: _MOST_FILES if may_find_columns(file_format, known) else 1]:
         if sample.bytes_read >= sample_bytes:
             break
         sample.look(InputFile(path), max(sample_bytes // min(len(files), 8), 1))
@@ -67,6 +66,11 @@ def infer_types(
     sampled = f"{count(sample.rows, 'row')} of {count(sample.files, 'file')}{of_files}"
     notes = [f"{TYPES_INFERRED}{sampled}: {listed_types(found)}.", *sample.hints()]
     return InferredTypes({**known, **found}, notes)
+
+
+def may_find_columns(file_format: InfersTypes, known: Mapping[str, str]) -> bool:
+    """Return whether new columns may come in any of the new files, and not in the first alone."""
+    return not known or traits_of(file_format, FormatTraits, "fields_vary").fields_vary
 
 
 def widen_types(

@@ -155,7 +155,7 @@ class PathPattern:
 
     def below_root(self) -> tuple[Level, ...]:
         """Return the levels below `root`, compiled."""
-        return tuple(_compiled(level, self.hidden) for level in self.levels[self._root_depth() :])
+        return _compiled_below_root(self)
 
     @property
     def dataset_level(self) -> int:
@@ -181,7 +181,7 @@ class PathPattern:
 
     def _dates_below_root(self, names: Sequence[str]) -> set[str]:
         """Return the texts that may be the date of a path below the root; empty if it does not match."""
-        levels = _below_root(self)
+        levels = self.below_root()
         at = {(0, ""), (1, "")} if levels[0].is_deep else {(0, "")}
         for name in names:
             following: set[tuple[int, str]] = set()
@@ -337,9 +337,9 @@ def _levels(tokens: list[Token]) -> Iterator[tuple[Token, ...]]:
 
 
 @lru_cache(maxsize=16)
-def _below_root(pattern: PathPattern) -> tuple[Level, ...]:
+def _compiled_below_root(pattern: PathPattern) -> tuple[Level, ...]:
     """Return `below_root`, remembered: whoever asks about a path asks about thousands."""
-    return pattern.below_root()
+    return tuple(_compiled(level, pattern.hidden) for level in pattern.levels[pattern._root_depth() :])
 
 
 def _compiled(level: tuple[Token, ...], hidden: Hidden) -> Level:

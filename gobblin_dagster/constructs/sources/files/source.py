@@ -29,6 +29,7 @@ from gobblin_dagster.constructs.sources.files.inferred_types import (
     SAMPLE_BYTES,
     InferredTypes,
     infer_types,
+    may_find_columns,
     widen_types,
 )
 from gobblin_dagster.constructs.sources.files.listing import (
@@ -370,7 +371,7 @@ class FilesSource:
             return InferredTypes(known)
         texts = {name for schema in schemas for name in type_texts(schema)}
         may_widen = bool(context.widens and known) and isinstance(file_format, WidensTypes)
-        may_grow = may_widen or not known or traits_of(file_format, FormatTraits, "fields_vary").fields_vary
+        may_grow = may_widen or may_find_columns(file_format, known)
         has_failed = may_grow and bool(_failures(urn, context.previous_runs()))
         sample_bytes = SAMPLE_BYTES * (_MORE_AFTER_FAILURE if has_failed else 1)
         base, allow = self._context.base_dir, self._context.allow
