@@ -92,9 +92,10 @@ class FormerPath:
             return []
         passed, updated = Examples(), state.updated_at.timestamp()
         for file in files:
-            is_told = file.changed_at > updated  # as a late one
+            if file.changed_at > updated or not is_committed(file):
+                continue  # told as a late one, or read now
             is_known = place == self._root and former is not None and self._start_by(former, file) is not None
-            if not is_told and not is_known and is_committed(file):
+            if not is_known:
                 passed.add(self._label(file.path))
         if not passed.count:
             return []
