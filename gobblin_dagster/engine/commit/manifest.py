@@ -249,25 +249,28 @@ def derive_manifests(
         yield contents[0].number, [_encode(root, job, dataset_urn, content) for content in named]
 
 
-def manifest_fault(content: bytes, expected: Sequence[bytes], output_root: str, number: int) -> str:
-    """Return how a manifest differs from all of its expected contents; empty if it does not."""
+@dataclass(frozen=True, slots=True)
+class ComparedManifest:
+    """What a manifest says, and how it differs from what the store says."""
+
+    fault: str = ""
+    """How it differs from all of its expected contents; empty if it does not."""
+    version: int = 0
+    """The version of its form; a newer one is greater."""
+    schemas: Mapping[str, str] | None = None
+    """Arrow schemas by branch, as text; None if an older version wrote it."""
+
+
+def compare_manifest(content: bytes, expected: Sequence[bytes], output_root: str, number: int) -> ComparedManifest:
+    """Compare the manifest of a snapshot with its expected contents; it should be one of them."""
     try:
         body, *wanted = (_parse(one, f"of snapshot {number}", number) for one in (content, *expected))
-        if _facts(output_root, number, body) in [_facts(output_root, number, one) for one in wanted]:
-            return ""
+        facts = _facts(output_root, number, body)
+        is_expected = facts in [_facts(output_root, number, one) for one in wanted]
     except CorruptRecordError as error:
-        return f"it cannot be read: {error.problem}"
-    return "it lists other files than the state store does, or is that of another dataset"
-
-
-def schemas_in(content: bytes, number: int) -> Mapping[str, str] | None:
-    """Return the Arrow schemas by branch, as text, of the manifest of a snapshot; None if an older version wrote it.
-
-    Raises:
-        CorruptRecordError: the manifest is damaged.
-    """
-    schemas: Mapping[str, str] | None = _parse(content, f"of snapshot {number}", number).get("schemas")
-    return schemas
+        return ComparedManifest(f"it cannot be read: {error.problem}")
+    fault = "" if is_expected else "it lists other files than the state store does, or is that of another dataset"
+    return ComparedManifest(fault, _FORMATS.index(body["format"]), body.get("schemas"))
 
 
 def files_in(content: bytes, output_root: str, number: int) -> list[PublishedFile]:
@@ -277,15 +280,6 @@ def files_in(content: bytes, output_root: str, number: int) -> list[PublishedFil
         CorruptRecordError: the manifest is damaged.
     """
     return _files(output_root, number, _parse(content, f"of snapshot {number}", number))
-
-
-def version_of(content: bytes, number: int) -> int:
-    """Return the version of the form in which the manifest of a snapshot is written; a newer one is greater.
-
-    Raises:
-        CorruptRecordError: the manifest is damaged.
-    """
-    return _FORMATS.index(_parse(content, f"of snapshot {number}", number)["format"])
 
 
 def _facts(output_root: str, number: int, body: dict[str, Any]) -> tuple[Any, ...]:

@@ -24,19 +24,17 @@ from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
 from gobblin_dagster.engine.commit.links import folders_above, paths_inside, ways_out
 from gobblin_dagster.engine.commit.manifest import (
+    compare_manifest,
     derive_manifests,
     expiry_marker,
     files_in,
     files_of_strangers,
     list_all_manifests,
     manifest_dir,
-    manifest_fault,
     manifest_path,
-    schemas_in,
-    version_of,
 )
 from gobblin_dagster.engine.commit.step_runner import folders_of
-from gobblin_dagster.engine.layout import internal_dir, staging_dir
+from gobblin_dagster.engine.layout import MANIFEST_DIR, internal_dir, staging_dir
 from gobblin_dagster.engine.maintenance.table_files import commit_id_of, names_in_tables
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import file_listers
@@ -63,6 +61,8 @@ class Differs(StrEnum):
     """Readers of manifests take other snapshots as expired than the store does."""
     FOLDER_OUTSIDE = "folder outside"
     """A folder is a link that leads outside of the output, where runs refuse to write."""
+    FOLDER_UNREAD = "folder unread"
+    """A folder cannot be listed, so nobody knows whether something else is in it."""
     COMMIT_MISSING = "commit missing"
     """A table or topic lacks the newest commit that the store knows."""
     TARGET_UNREAD = "target unread"
@@ -75,8 +75,17 @@ class Differs(StrEnum):
 
 _TRIES = 3
 """How often a dataset is compared again while runs commit."""
-_OF_ONE_FILE = (errno.ELOOP, errno.EACCES, errno.EPERM, errno.EIO)
-"""Errors of a single file: all others can still be compared."""
+_OF_ONE_FILE = (
+    errno.ELOOP,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.ENOTDIR,
+    errno.ESTALE,
+    errno.EUCLEAN,
+    errno.EBADMSG,
+)
+"""Errors of a single file or folder: all others can still be compared."""
 _UNREAD = (StorageError, StepRefusedError, EnvironmentFaultError)
 """Errors of a table or topic that cannot be asked: files can still be compared."""
 _MANIFESTS = (Differs.MANIFEST_MISSING, Differs.MANIFEST_CUT, Differs.MANIFEST_EDITED)
@@ -197,6 +206,8 @@ class _Verifier:
         self.known: dict[str, list[PublishedFile]] = {}
         """Every file that any snapshot ever added, by dataset.urn."""
         self._folds_case = isinstance(self._storage, FoldingStorage) and self._storage.folds_case(self._root)
+        self._unlisted: dict[str, Difference] = {}
+        """Folders of the output that cannot be listed."""
         self._in_table: dict[str, bool] = {}
         """By folder: whether it is, or lies in, the folder of a Delta or Iceberg table."""
 
@@ -250,7 +261,7 @@ class _Verifier:
         files = [one.file for one in history if _is_readable(state, one)]
         faults = in_parallel(self._file_fault, files, self._job.commit.parallelism)
         differences = [*filter(None, faults), *self._manifest_faults(state)]
-        differences += self._marker_faults(state, differences)
+        differences += self._faults_in_folder(state, differences)
         if lost := self._lost_records(state, differences):
             # The manifests may be right, and must not be written from what the store has left.
             differences = [*lost, *(replace(one, can_be_repaired=False) for one in differences)]
@@ -341,25 +352,42 @@ class _Verifier:
                 detail = f"it cannot be read: {error.strerror}"
                 yield Difference(Differs.MANIFEST_CUT, path, detail, can_be_repaired=True)
                 continue
-            fault = manifest_fault(content, expected, self._root, number)
-            if not fault and number == state.snapshot and not self._has_schemas(state, content):
+            found = compare_manifest(content, expected, self._root, number)
+            fault = found.fault
+            if not fault and number == state.snapshot and not self._has_schemas(state, found.schemas):
                 fault = "it tells readers other types of columns than the state store does"
-            version = 0 if fault else version_of(content, number)
-            if not fault and number == state.snapshot and version < newest_version:
+            if not fault and number == state.snapshot and found.version < newest_version:
                 fault = "it has the form of an older version than a manifest below it"
-            newest_version = max(version, newest_version)
+            newest_version = max(0 if fault else found.version, newest_version)
             if fault:
                 what = Differs.MANIFEST_CUT if fault.startswith("it cannot be read") else Differs.MANIFEST_EDITED
                 yield Difference(what, path, fault, can_be_repaired=True)
-        for number in list_all_manifests(self._storage, self._root, job, urn)[0]:
-            if number > state.snapshot:
-                detail = f"the newest snapshot that the state store knows is {state.snapshot}"
-                yield Difference(Differs.MANIFEST_UNKNOWN, manifest_path(self._root, job, urn, number), detail)
 
-    def _marker_faults(self, state: DatasetState, others: Collection[Difference]) -> Iterator[Difference]:
+    def _faults_in_folder(self, state: DatasetState, others: Collection[Difference]) -> Iterator[Difference]:
+        """Yield what lies too much in the folder of manifests, or is missing beside them."""
+        job, urn = state.job, state.dataset_urn
+        try:
+            numbers, markers = list_all_manifests(self._storage, self._root, job, urn)
+        except OSError as error:
+            yield _unlisted(manifest_dir(self._root, job, urn), error)
+            return
+        unknown = [
+            Difference(
+                Differs.MANIFEST_UNKNOWN,
+                manifest_path(self._root, job, urn, number),
+                f"the newest snapshot that the state store knows is {state.snapshot}",
+            )
+            for number in numbers
+            if number > state.snapshot
+        ]
+        yield from unknown
+        yield from self._marker_faults(state, numbers, markers, [*others, *unknown])
+
+    def _marker_faults(
+        self, state: DatasetState, numbers: Sequence[int], markers: Sequence[int], others: Collection[Difference]
+    ) -> Iterator[Difference]:
         """Yield the markers of expired snapshots that hide too many, and the one that is missing."""
         job, urn, oldest = state.job, state.dataset_urn, state.oldest_snapshot
-        numbers, markers = list_all_manifests(self._storage, self._root, job, urn)
         too_high = [number for number in markers if number > oldest]
         # A `clean` that was stopped has written its marker, and is finished by the next run.
         if too_high and oldest < (waiting := self._oldest_of_waiting(state)):
@@ -380,9 +408,8 @@ class _Verifier:
         after = [decode_sequence(one, self._store.places, skip_unknown_steps=True).after for one in stored]
         return max((one.oldest_snapshot for one in after), default=0)
 
-    def _has_schemas(self, state: DatasetState, content: bytes) -> bool:
+    def _has_schemas(self, state: DatasetState, found: Mapping[str, str] | None) -> bool:
         """True if the newest manifest, which tells the types of all, tells those of its commit."""
-        found = schemas_in(content, state.snapshot)
         if found is None or found == state.schemas:
             return True
         # Commits without files have changed them since.
@@ -488,10 +515,12 @@ class _Verifier:
             owned.update(map(self._name_of, self._owned()))
         if not owned.issuperset(found.values()):  # another project, with a store of its own, may publish here too
             ours = [self._job.job, *self._store.list_jobs()]
-            owned.update(map(self._name_of, files_of_strangers(self._storage, self._root, ours)))
-        return [
-            Difference(Differs.FILE_EXTRA, path, self._told(path)) for path, name in found.items() if name not in owned
-        ]
+            try:
+                owned.update(map(self._name_of, files_of_strangers(self._storage, self._root, ours)))
+            except OSError as error:
+                self._note_unlisted(error.filename or internal_dir(self._root, MANIFEST_DIR), error)
+        extra = (path for path, name in found.items() if name not in owned)
+        return [*self._unlisted.values(), *(Difference(Differs.FILE_EXTRA, path, self._told(path)) for path in extra)]
 
     def _name_of(self, path: str) -> str:
         """Return a path as file systems compare it that ignore case: a folder has the case of who made it."""
@@ -511,15 +540,48 @@ class _Verifier:
 
     def _visible(self, folders: Collection[str] | None) -> Iterator[str]:
         if folders is None:
-            paths: Iterable[str] = self._storage.walk_files(self._root)
+            paths: Iterable[str] = self._walked(self._root)
         else:
             inside = [folder for folder in folders if f"{folder}/".startswith(f"{self._root}/")]
-            names = ((folder, name) for folder in inside for name in self._storage.list_names(folder))
-            joined = (posixpath.join(folder, name) for folder, name in names)
-            paths = (path for path in joined if self._storage.size(path) is not None)
-        for path in paths:
-            if not any(part.startswith((".", "_")) for part in path.removeprefix(f"{self._root}/").split("/")):
+            joined = (path for folder in inside for path in self._listed(folder))
+            paths = (path for path in joined if self._is_file(path))
+        return filter(self._is_visible, paths)
+
+    def _is_visible(self, path: str) -> bool:
+        return not any(part.startswith((".", "_")) for part in path.removeprefix(f"{self._root}/").split("/"))
+
+    def _walked(self, folder: str) -> Iterator[str]:
+        """Yield all files below a folder; if a folder cannot be listed, those of the others, and some of them twice."""
+        try:
+            yield from self._storage.walk_files(folder)
+        except OSError as error:
+            if error.errno not in _OF_ONE_FILE:
+                raise
+        else:
+            return
+        for path in filter(self._is_visible, self._listed(folder)):
+            if self._is_file(path):
                 yield path
+            else:
+                yield from self._walked(path)
+
+    def _listed(self, folder: str) -> list[str]:
+        try:
+            return [posixpath.join(folder, name) for name in self._storage.list_names(folder)]
+        except OSError as error:
+            self._note_unlisted(folder, error)
+            return []
+
+    def _note_unlisted(self, folder: str, error: OSError) -> None:
+        self._unlisted[folder] = _unlisted(folder, error)
+
+    def _is_file(self, path: str) -> bool:
+        try:
+            return self._storage.size(path) is not None
+        except OSError as error:
+            if error.errno not in _OF_ONE_FILE:
+                raise
+            return True  # a link to itself
 
     def _is_of_a_table(self, path: str) -> bool:
         """Return whether the log of a Delta or Iceberg table tells its readers about a file, whose name is not ours."""
@@ -585,6 +647,13 @@ def _with(found: VerifiedDataset, lacking: str) -> VerifiedDataset:
     if not lacking:
         return found
     return replace(found, differences=(*found.differences, Difference(Differs.COMMIT_MISSING, "", lacking)))
+
+
+def _unlisted(folder: str, error: OSError) -> Difference:
+    """Return that a folder cannot be listed; raise an error that may be one of all folders, as of a server."""
+    if error.errno not in _OF_ONE_FILE:
+        raise error
+    return Difference(Differs.FOLDER_UNREAD, folder, f"it cannot be listed: {error.strerror}")
 
 
 def _is_unread(found: Difference) -> bool:

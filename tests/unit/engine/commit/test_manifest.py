@@ -161,7 +161,7 @@ def _altered(change: dict[str, object]) -> tuple[World, str]:
     content = world.storage.read(path)
     world.storage.delete(path)
     world.storage.put_if_absent(path, json.dumps(json.loads(content) | change).encode())
-    return world, manifest.manifest_fault(world.storage.read(path), [content], ROOT, 1)
+    return world, manifest.compare_manifest(world.storage.read(path), [content], ROOT, 1).fault
 
 
 @pytest.mark.parametrize("number", [1, 2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -527,3 +528,54 @@ def test_dataset_whose_files_are_in_a_former_output_is_whole_and_says_so(lake: P
     assert [one.note for one in done.datasets] == ["", ""]
     files = read_published(lake / "other", "numbers", "a", former_roots=[lake / "lake"]).files
     assert sum(file.rows for file in files if file.branch == "all") == 8
+
+
+def test_folder_that_cannot_be_listed_keeps_no_other_from_being_compared(lake: Path) -> None:
+    """One such folder of manifests kept all datasets of the job from being compared."""
+    manifests, files = lake / "lake/_gobblin/manifests/numbers", lake / "lake/test/numbers/all"
+    (manifests / "b%2F1/0000000001.json").unlink()
+    next((files / "a").iterdir()).with_name("stranger").write_text("who am I?")
+    for folder in (manifests / "a", files / "b%2F1"):
+        shutil.rmtree(folder)
+        folder.symlink_to(folder)
+    done = check(lake)
+    assert found(done) == {
+        ("a", "folder unread"),
+        ("a", "manifest cut"),
+        ("b/1", "manifest missing"),
+        ("b/1", "file altered"),
+        ("", "file extra"),
+    }
+    for folder in (manifests / "a", files / "b%2F1"):
+        folder.unlink()
+        folder.write_text("a file")
+    assert found(check(lake)) == found(done)
+    assert found(check(lake, "a")) == {("a", "folder unread"), ("a", "manifest cut"), ("", "file extra")}
+    done = check(lake, repair=True)
+    assert found(done) == found(check(lake)) | {("b/1", "manifest missing")}
+    assert "Not a directory" in done.datasets[0].note
+
+
+def test_extra_files_are_found_beside_a_folder_that_cannot_be_listed(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One such folder kept the whole job from being compared."""
+    broken = {str(lake / "lake/test/numbers/all/a")}
+    next((lake / "lake/test/numbers/all/b%2F1").iterdir()).with_name("stranger").write_text("who am I?")
+
+    def unless_broken(call: Callable[..., Any]) -> Callable[..., Any]:
+        def listed(path: Any) -> Any:
+            if str(path) in broken:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+            return call(path)
+
+        return listed
+
+    monkeypatch.setattr(os, "scandir", unless_broken(os.scandir))
+    monkeypatch.setattr(os, "listdir", unless_broken(os.listdir))
+    done = check(lake)
+    assert [(one.what, Path(one.path).name, one.detail) for one in done.extra] == [
+        (Differs.FOLDER_UNREAD, "a", "it cannot be listed: Input/output error"),
+        (Differs.FILE_EXTRA, "stranger", "no snapshot lists it"),
+    ]
+    assert not any(one.differences for one in done.datasets)
