@@ -653,7 +653,10 @@ class UnfinishedSequenceError(CommitConflictError):
     """The dataset has a stored commit sequence that is not finished."""
 
     code: ClassVar[str] = "sequence-unfinished"
-    remedy: ClassVar[str] = "The next `gobblin run` finishes it first; or use `gobblin commit recover`."
+    remedy: ClassVar[str] = (
+        "The next `gobblin run` finishes it first; or use `gobblin commit recover`. If it can never be finished, "
+        "because its target is gone for good, `gobblin commit abandon {sequence_id}` gives it up."
+    )
     sequence_id: str
     reason: str = ""
     """Why it could not be finished, if that was tried."""

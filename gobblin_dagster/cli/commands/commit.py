@@ -194,7 +194,8 @@ def _print_strangers(out: Console, jobs: list[str]) -> None:
         shown = ", ".join(jobs[:MAX_ROWS]) + ", ..." * (len(jobs) > MAX_ROWS)
         out.print(
             f"Sequences left as they are, because the project has no job file of their jobs: {shown}. "
-            "`gobblin commit list` shows them.",
+            "`gobblin commit list` shows them. They are finished once the job files are back, or given up by `gobblin "
+            "commit abandon`.",
             style="yellow",
         )
 

@@ -19,7 +19,7 @@ from gobblin_dagster.engine.layout import internal_dir
 from gobblin_dagster.engine.maintenance.table_files import names_in_tables
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import load_step_types
-from gobblin_dagster.spec.job import QUARANTINE_BRANCH
+from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
 from gobblin_dagster.state.store import StateStore
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ def abandon_sequence(
         StorageError: a run may be loading the rows into a table now, see `CanBeForbidden`.
     """
     stored = _load(store, sequence_id)
-    job = project.job(stored.job)
+    job = _job_of(project, stored)
     load_step_types(job)
     orphans = _orphans(project, store, stored) if stored.state is SequenceState.QUARANTINED else ()
     said = f"abandoned by {who}" + (f" ({why})" if why else "")
@@ -164,11 +164,25 @@ def _load(store: StateStore, sequence_id: str) -> StoredSequence:
     return stored
 
 
+def _job_of(project: Project, stored: StoredSequence) -> JobSpec:
+    """Return the job of a sequence; of its spec only the output and the names of classes of its own are used."""
+    found = next((job for job in project.jobs if job.job == stored.job), None)
+    if found is None:
+        raise UsageError(
+            problem=f"Commit sequence {stored.id} is one of job {stored.job!r}, which this project does not have any "
+            "more.",
+            hint="Bring its job file back, or write one of that name with the former `output` and any source, then "
+            "abandon the sequence again; the file can be deleted after that. Jobs of flows are found with `--flow "
+            "GROUP/NAME`.",
+        )
+    return found
+
+
 def _in_tables(
     project: Project, store: StateStore, stored: StoredSequence, orphans: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Return the files that a step adds to a table as they are, whether or not it has done so."""
-    names = names_in_tables(store, project.job(stored.job), stored)
+    names = names_in_tables(store, _job_of(project, stored), stored)
     return tuple(path for path in orphans if posixpath.basename(path) in names)
 
 
@@ -178,7 +192,7 @@ def _orphans(project: Project, store: StateStore, stored: StoredSequence) -> tup
     If the sequence cannot be read, these are the files in the job's output whose names begin with its id, as those of
     each published file do.
     """
-    job = project.job(stored.job)
+    job = _job_of(project, stored)
     storage = project.storage(job)
     try:
         targets = [rename.target for rename in renames_of(decode_sequence(stored, store.places).steps)]

@@ -248,6 +248,21 @@ def test_recover_names_jobs_without_a_job_file_whose_sequences_wait(cli: Cli, ki
         assert "No unfinished" not in called.out
 
 
+def test_sequence_of_a_job_without_a_job_file_is_given_up_by_one_of_its_name_and_output(cli: Cli, killed: Path) -> None:
+    """The message named no way out."""
+    (killed / "jobs/numbers.yaml").unlink()
+    (first, *others) = cli("commit", "list", "-o", "json").json()["sequences"]
+    for dry_run in ((), ("--dry-run",)):
+        refused = cli("commit", "abandon", first["id"], "--yes", *dry_run)
+        assert refused.code == 2
+        assert "write one of that name with the former `output` and any source" in refused.err
+    write_job(killed, {"z": {"rows": 1}})
+    for one in (first, *others):
+        assert cli("commit", "abandon", one["id"], "--yes").code == 0
+    (killed / "jobs/numbers.yaml").unlink()
+    assert cli("commit", "list", "-o", "json").json()["sequences"] == []
+
+
 @pytest.mark.parametrize("command", [("verify",), ("commit", "recover")])
 def test_json_names_all_jobs_while_the_store_is_away(
     cli: Cli, killed: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
