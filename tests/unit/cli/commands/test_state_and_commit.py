@@ -253,12 +253,12 @@ def test_sequence_of_a_job_without_a_job_file_is_given_up_by_one_of_its_name_and
     (killed / "jobs/numbers.yaml").unlink()
     (first, *others) = cli("commit", "list", "-o", "json").json()["sequences"]
     for dry_run in ((), ("--dry-run",)):
-        refused = cli("commit", "abandon", first["id"], "--yes", *dry_run)
+        refused = cli("commit", "abandon", first["sequence"], "--yes", *dry_run)
         assert refused.code == 2
         assert "write one of that name with the former `output` and any source" in refused.err
     write_job(killed, {"z": {"rows": 1}})
     for one in (first, *others):
-        assert cli("commit", "abandon", one["id"], "--yes").code == 0
+        assert cli("commit", "abandon", one["sequence"], "--yes").code == 0
     (killed / "jobs/numbers.yaml").unlink()
     assert cli("commit", "list", "-o", "json").json()["sequences"] == []
 
