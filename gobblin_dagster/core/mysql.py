@@ -7,7 +7,16 @@ _STRICT = (
     "ERROR_FOR_DIVISION_BY_ZERO"
 )
 """Without it, values are cut, and `0` is stored where a column needs a value."""
-_WITHOUT_PADDING = "trim(BOTH ',' FROM replace(concat(',', @@sql_mode, ','), ',PAD_CHAR_TO_FULL_LENGTH,', ','))"
+
+
+def _mode_without(*names: str) -> str:
+    mode = "concat(',', @@sql_mode, ',')"
+    for name in names:
+        mode = f"replace({mode}, ',{name},', ',')"
+    return f"trim(BOTH ',' FROM {mode})"
+
+
+_WITHOUT_PADDING = _mode_without("PAD_CHAR_TO_FULL_LENGTH")
 """The server's mode, by which queries of jobs are understood, but texts of CHAR get no blanks at their end."""
 _COMMON = {
     "sql_select_limit": "18446744073709551615",  # the server's value for no limit: rows behind it would be left out
@@ -28,6 +37,9 @@ def _session(settings: dict[str, str]) -> tuple[str, ...]:
 
 SESSION = _session({"sql_mode": _WITHOUT_PADDING})
 """Statements for each session, before anything else."""
+TYPES_AS_THEY_ARE = f"SET SESSION sql_mode = {_mode_without('ORACLE', 'MAXDB')}"
+"""Before tables are described: in these modes MariaDB writes `mariadb_schema.date` for DATE and the like, which
+SQLAlchemy knows as no type."""
 SESSION_THAT_WRITES = _session(
     {
         "sql_mode": f"'{_STRICT}'",

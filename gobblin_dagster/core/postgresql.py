@@ -19,6 +19,7 @@ _SETTINGS = {
     "bytea_output": "hex",
     "array_nulls": "on",  # else `NULL` in the text of an array is a text
     "transform_null_equals": "off",
+    "quote_all_identifiers": "off",  # else names of types that are asked for are in quotes, and none is known
 }
 _COMMITS_REACH_DISK = (
     "set_config('synchronous_commit', coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on'), true)"

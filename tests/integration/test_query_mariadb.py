@@ -306,17 +306,17 @@ def test_watermark_that_is_no_date_is_told(mariadb_server: MariadbServer, databa
 def test_settings_of_the_server_and_the_url_change_and_hide_nothing(
     mariadb_server: MariadbServer, database: str, tmp_path: Path
 ) -> None:
-    """Rows behind a limit, all columns but that of the watermark, and rows that are new were left out."""
+    """Rows behind a limit, columns beside that of the watermark, and new rows were left out; days were texts."""
     settings = {
         "sql_select_limit": "1",
         "sql_quote_show_create": "0",
-        "sql_mode": "'PAD_CHAR_TO_FULL_LENGTH,ANSI_QUOTES'",
+        "sql_mode": "'PAD_CHAR_TO_FULL_LENGTH,ORACLE,MAXDB'",
         "system_versioning_asof": "'2000-01-01'",
         "tx_isolation": "'READ-UNCOMMITTED'",
         "init_connect": "'SET autocommit = 0, time_zone = \"+09:00\"'",
     }
-    columns = "id bigint, c char(5), v varchar(9), at timestamp"
-    rows = "(1, 'ab', 'a😀', '2020-01-01 05:00:00'), (2, '', '', '2020-01-01 06:00:00')"
+    columns = "id bigint, c char(5), v varchar(9), at timestamp, day date"
+    rows = "(1, 'ab', 'a😀', '2020-01-01 05:00:00', '2020-01-01'), (2, '', '', '2020-01-01 06:00:00', NULL)"
     mariadb_server.execute(
         f"CREATE TABLE t ({columns}) WITH SYSTEM VERSIONING", f"INSERT INTO t VALUES {rows}", database=database
     )
@@ -327,8 +327,8 @@ def test_settings_of_the_server_and_the_url_change_and_hide_nothing(
     finally:
         mariadb_server.execute(*(f"SET GLOBAL {name} = DEFAULT" for name in settings))
     assert published(tmp_path).to_pylist() == [
-        {"id": 1, "c": "ab", "v": "a😀", "at": datetime(2020, 1, 1, 10, tzinfo=UTC)},
-        {"id": 2, "c": "", "v": "", "at": datetime(2020, 1, 1, 11, tzinfo=UTC)},
+        {"id": 1, "c": "ab", "v": "a😀", "at": datetime(2020, 1, 1, 10, tzinfo=UTC), "day": date(2020, 1, 1)},
+        {"id": 2, "c": "", "v": "", "at": datetime(2020, 1, 1, 11, tzinfo=UTC), "day": None},
     ]
 
 

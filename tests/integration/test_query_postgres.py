@@ -538,12 +538,12 @@ def test_settings_of_the_database_change_no_value(
         "intervalstyle = iso_8601",
         "bytea_output = escape",
     )
-    for setting in (*writes, "client_encoding = 'LATIN1'"):
+    for setting in (*writes, "client_encoding = 'LATIN1'", "quote_all_identifiers = on"):
         postgres_server.execute(f"ALTER DATABASE {name} SET {setting}")
     columns = (
         "1 AS id, daterange('2020-02-01', '2020-03-01') AS days, "
         "ARRAY[0.1 + 0.2::float8] AS sums, 0.1 + 0.2::float8 AS sum, '1 day 02:03:04'::interval AS span, "
-        "ARRAY['A'::bytea] AS raws"
+        "ARRAY['A'::bytea] AS raws, 'A'::bytea AS raw, '2020-02-01'::date AS day"
     )
     owner = connect()
     with owner.cursor() as cursor:
@@ -560,6 +560,8 @@ def test_settings_of_the_database_change_no_value(
         "sum": 0.1 + 0.2,
         "span": "1 day 02:03:04",
         "raws": '{"\\\\x41"}',
+        "raw": b"A",
+        "day": date(2020, 2, 1),
         "times": '{"2020-02-01 05:00:00+00"}',
     }
 

@@ -28,7 +28,7 @@ from sqlalchemy.exc import (
 from gobblin_dagster.constructs.clients.sql import MYSQL, column_name, error_number, make_engine, parse_url
 from gobblin_dagster.constructs.sources.query.types import Column, described_columns, reflected_column
 from gobblin_dagster.core.errors import SourceError, TransientError
-from gobblin_dagster.core.mysql import SESSION
+from gobblin_dagster.core.mysql import SESSION, TYPES_AS_THEY_ARE
 from gobblin_dagster.core.postgresql import postgresql_may_recover, transaction_settings
 from gobblin_dagster.core.utils.sqlite import is_locked
 
@@ -198,6 +198,8 @@ class Database:
             warnings.filterwarnings("ignore", "Did not recognize type", SAWarning)
             # A column that it cannot read in MySQL's text of a table (its name has a line break) would be missing.
             warnings.filterwarnings("error", "Unknown column definition", SAWarning)
+            if self.backend in MYSQL:
+                connection.exec_driver_sql(TYPES_AS_THEY_ARE)
             inspector = sa.inspect(connection)
             found: dict[str, Table] = {}
             for schema in schemas if schemas is not None else _user_schemas(inspector):

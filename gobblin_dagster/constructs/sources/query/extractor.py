@@ -188,18 +188,28 @@ def _open(
             import adbc_driver_postgresql as driver  # noqa: PLC0415 - its other part
         except ModuleNotFoundError:
             return _FetchingReader(database, statement, options.fetch_rows, schema, fail, require_clocks)
-        return _AdbcReader(database, statement, context.block_bytes, fail, require_clocks, adbc, driver.connect)
+        reader = _AdbcReader(database, statement, context.block_bytes, fail, require_clocks, adbc, driver.connect)
+        if reader.knows_types:
+            return reader
+        reader.close()
     return _FetchingReader(database, statement, options.fetch_rows, schema, fail, require_clocks)
 
 
 @cache
-def _adbc_database(connect: Callable[[str], Any], url: str) -> Any:
-    """Return ADBC's database, from which connections are opened; it keeps none itself.
+def _adbc_database(adbc: Any, connect: Callable[[str], Any], url: str) -> tuple[Any, bool]:
+    """Return ADBC's database, from which connections are opened, and whether it knows types; it keeps none itself.
 
     It queries all types of the server, which takes six times as long as a connection. So it is made once per process.
     Types that are created later do no harm: types that are not built in are read as text (`Column.as_text`).
+    Where the server quotes all names (`quote_all_identifiers`) it knows none, and all values would be bytes: that could
+    be set for its connection only, by a parameter with which PgBouncer refuses to connect.
     """
-    return connect(url)
+    found = connect(url)
+    with adbc.AdbcConnection(found) as connection, adbc.AdbcStatement(connection) as statement:
+        statement.set_sql_query("SELECT 1")
+        stream, _ = statement.execute_query()
+        with pa.RecordBatchReader.from_stream(stream) as reader:
+            return found, pa.types.is_integer(reader.schema.types[0])
 
 
 class _AdbcReader:
@@ -224,7 +234,8 @@ class _AdbcReader:
         dialect = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]  # SQLAlchemy has no type
         self._sql = str(statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
         with self._errors():
-            self._connection = adbc.AdbcConnection(_adbc_database(connect, _libpq_url(database.url)))
+            found, self.knows_types = _adbc_database(adbc, connect, _libpq_url(database.url))
+            self._connection = adbc.AdbcConnection(found)
             self._connection.set_autocommit(False)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
