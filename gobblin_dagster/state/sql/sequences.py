@@ -24,6 +24,7 @@ from sqlalchemy import (
     Table,
     and_,
     bindparam,
+    or_,
     select,
     update,
 )
@@ -70,6 +71,13 @@ _UNREADABLE = select(sequences.c.dataset_urn, sequences.c.id, sequences.c.versio
     is_among(sequences.c.dataset_urn, texts("urns")),
     sequences.c.state.not_in([state.value for state in SequenceState]),
 )
+# Sequences of other runs that wait in a row of our job, or of one of our datasets. Written so that SQLite finds them by
+# the small index of those that wait.
+_WAITING_BESIDE = (
+    select(sequences.c.id, sequences.c.job, sequences.c.dataset_urn, sequences.c.body)
+    .where(is_blocking, sequences.c.run_id != bindparam("of_run"))
+    .where(or_(sequences.c.job.concat("") == bindparam("of_job"), is_among(sequences.c.dataset_urn, texts("urns"))))
+)
 _AMONG_IDS = is_among(sequences.c.id, texts("ids"))
 # All transactions lock in the same order, so that they cannot deadlock.
 _LOCKED = select(sequences).where(_AMONG_IDS).order_by(sequences.c.number).with_for_update()
@@ -91,6 +99,7 @@ def prepare(connection: Connection, items: Sequence[tuple[StoredSequence, int]])
     for urn, sequence_id in connection.execute(_BLOCKING, {"of_job": job, "urns": as_list(by_urn)}):
         raise UnfinishedSequenceError(dataset_urn=urn, sequence_id=sequence_id)
     _require_readable(connection, job, by_urn)
+    _require_in_place(connection, job, by_urn)
     rows = []
     for urn, sequence in by_urn.items():
         values = {name: getattr(sequence, name) for name in _COLUMNS}
@@ -111,6 +120,27 @@ def _require_readable(connection: Connection, job: str, by_urn: Mapping[str, Sto
                 f"store; or write {SequenceState.PREPARED.value!r} in its place (table {sequences.name}): the next run "
                 "finishes or undoes it",
             )
+
+
+def _require_in_place(connection: Connection, job: str, by_urn: Mapping[str, StoredSequence]) -> None:
+    """Raise CorruptRecordError if a waiting sequence of ours stands in the row of another job or dataset.
+
+    Recovery did not find it there, or could not read it, and its rows may be published.
+    """
+    run_id = next(iter(by_urn.values())).run_id
+    asked = {"of_job": job, "urns": as_list(by_urn), "of_run": run_id}
+    for sequence_id, its_job, its_urn, body in connection.execute(_WAITING_BESIDE, asked):
+        with suppress(ValueError, KeyError, TypeError):
+            identity = json.loads(body)["identity"]
+            urn = identity["dataset_urn"]
+            if identity["job"] == job and urn in by_urn and (its_job, its_urn) != (job, urn):
+                raise CorruptRecordError(
+                    what=f"The row of commit sequence {sequence_id} of dataset {urn!r} of job {job!r}",
+                    problem=f"it says job {its_job!r}, dataset {its_urn!r}: another program changed it, and its rows "
+                    "may be published. Restore the state store; or write the job and the dataset back (table "
+                    f"{sequences.name}), its state too if it is {SequenceState.QUARANTINED.value!r} "
+                    f"({SequenceState.PREPARED.value!r}): the next run finishes it",
+                )
 
 
 def adopt(connection: Connection, sequence: StoredSequence, epoch: int, effect: CommitEffect, places: Places) -> None:

@@ -412,6 +412,38 @@ def test_damaged_column_of_a_waiting_sequence_stops_no_other_dataset(
     assert verify(project, job).is_whole
 
 
+def test_waiting_sequence_that_was_written_to_another_job_or_dataset_keeps_its_own_from_publishing(
+    tmp_path: Path,
+) -> None:
+    """Nothing found it there, so its rows came twice."""
+    url = "sqlite:///state.db"
+    _run(tmp_path, url, 3)
+    # One thread prepares both in one transaction.
+    job = job_spec({urn: {"rows": 4} for urn in ("a", "b")}, commit={"parallelism": 1})
+    project = _project(tmp_path, url, job)
+
+    class Killed(SilentListener):
+        def prepared(self, sequence: CommitSequence) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_job(project, job, runner=InlineRunner(), commit_listener=Killed())
+
+    def edit(statement: str) -> None:
+        with closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
+            assert database.execute(f"update gobblin_sequences set {statement}").rowcount
+
+    edit("job = 'x' where dataset_urn = 'a' and state = 'prepared'")
+    edit("dataset_urn = 'zz' where dataset_urn = 'b' and state = 'prepared'")
+    for rows in (5, 6):
+        failed = by_urn(_run(tmp_path, url, rows))
+        assert [failed[urn].failures[0].code for urn in ("a", "b")] == ["record-corrupt"] * 2
+    edit("job = 'numbers' where job = 'x'")
+    edit("dataset_urn = 'b', state = 'prepared' where dataset_urn = 'zz'")
+    assert _run(tmp_path, url, 7).status is RunStatus.SUCCEEDED
+    assert verify(project, job).is_whole
+
+
 def test_damaged_state_of_a_commit_that_a_table_notes_stops_its_dataset_alone_if_it_may_not_be_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
