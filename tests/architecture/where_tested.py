@@ -360,6 +360,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "state/sql/migrations/versions/r0005_body_parts.py": ("unit/state/sql/test_schema.py", "upgrade"),
     "state/sql/migrations/versions/r0006_startpoint_keys.py": ("unit/state/sql/test_schema.py", "upgrade"),
     "state/sql/migrations/versions/r0007_sequences_by_version.py": ("unit/state/sql/test_schema.py", "upgrade"),
+    "state/sql/migrations/versions/r0008_listed_files.py": ("unit/state/sql/test_schema.py", "upgrade"),
     "state/sql/parts.py": ("unit/state/test_parts.py", "gobblin_dagster.state > gobblin_dagster.state.sql.store"),
     "state/sql/pruning.py": ("unit/state/test_parts.py", "gobblin_dagster.state > gobblin_dagster.state.sql.store"),
     "state/sql/sequences.py": ("faults/test_planted_bugs_deeper.py", ""),

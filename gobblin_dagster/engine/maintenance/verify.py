@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from gobblin_dagster.core.commit import WAITING, FileHistory, PublishedFile, SequenceState
+from gobblin_dagster.core.commit import WAITING, FileHistory, PublishedFile, SequenceState, StoredSequence
 from gobblin_dagster.core.constructs import HeldFile, ListsTableFiles
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, EnvironmentFaultError, StepRefusedError, StorageError
@@ -27,7 +27,6 @@ from gobblin_dagster.engine.commit.manifest import (
     compare_manifest,
     derive_manifests,
     expiry_marker,
-    files_in,
     files_of_strangers,
     list_all_manifests,
     manifest_dir,
@@ -67,8 +66,6 @@ class Differs(StrEnum):
     """A table or topic lacks the newest commit that the store knows."""
     TARGET_UNREAD = "target unread"
     """A table or topic cannot be asked, so it was not compared."""
-    RECORD_MISSING = "record missing"
-    """The store has lost its record of a file, which a commit of it added and a manifest lists."""
     RECORD_DAMAGED = "record damaged"
     """The store's record of the dataset cannot be read, so nothing was compared."""
 
@@ -262,39 +259,9 @@ class _Verifier:
         faults = in_parallel(self._file_fault, files, self._job.commit.parallelism)
         differences = [*filter(None, faults), *self._manifest_faults(state)]
         differences += self._faults_in_folder(state, differences)
-        if lost := self._lost_records(state, differences):
-            # The manifests may be right, and must not be written from what the store has left.
-            differences = [*lost, *(replace(one, can_be_repaired=False) for one in differences)]
         size = sum(file.size_bytes for file in files)
         found = VerifiedDataset(state.dataset_urn, state.snapshot, len(files), size, tuple(differences))
         return found if self._shall_repair else self._without_former(found, files)
-
-    def _lost_records(self, state: DatasetState, differences: Iterable[Difference]) -> list[Difference]:
-        """Return the files that the commits and a manifest have, and the store's list has not; they become known."""
-        edited = [one.path for one in differences if one.what is Differs.MANIFEST_EDITED]
-        numbers = {int(posixpath.basename(path).removesuffix(".json")): path for path in edited}
-        listed: set[str] = set()
-        for number, path in numbers.items():
-            with suppress(CorruptRecordError, OSError):
-                listed.update(one.path for one in files_in(self._storage.read(path), self._root, number))
-        known = self.known[state.dataset_urn]
-        unknown = listed - {self.path_now(file.path) for file in known}
-        # `gobblin clean` deletes files of expired snapshots, and then their records.
-        unknown = {path for path in unknown if self._storage.size(path) is not None}
-        if not unknown:
-            return []
-        lost: list[Difference] = []
-        for stored in self._store.load_sequences(state.job, {SequenceState.COMMITTED}, [state.dataset_urn]):
-            with suppress(CorruptRecordError):
-                sequence = decode_sequence(stored, self._store.places, skip_unknown_steps=True)
-                files = [file for file in sequence.files if self.path_now(file.path) in unknown]
-                known += files
-                detail = (
-                    f"commit {stored.id} added it, and a manifest lists it; the state store has lost its record, so "
-                    "readers that ask the store miss its rows: restore the store"
-                )
-                lost += [Difference(Differs.RECORD_MISSING, file.path, detail) for file in files]
-        return lost
 
     def _without_former(self, found: VerifiedDataset, files: Sequence[PublishedFile]) -> VerifiedDataset:
         """Return the result without missing manifests, if all files are whole in a former output of the job.
@@ -604,19 +571,24 @@ class _Verifier:
         It is asked after the output was listed, because runs go on: unfinished sequences first, which may be committed
         while it is asked for what is.
         """
-        owned: set[str] = set()
-        for stored in self._store.load_sequences(None, WAITING):
-            try:
-                sequence = decode_sequence(stored, self._store.places, skip_unknown_steps=True)
-                owned.update(self.path_now(file.path) for file in sequence.files)
-            except CorruptRecordError:
-                continue  # it is quarantined, and `gobblin commit list` says so
+        owned = self._added_by(self._store.load_sequences(None, WAITING))
         for job in self._store.list_jobs():
             states, damaged = self._store.load_readable_states(job)
             for urn in (*states, *damaged):
-                with suppress(CorruptRecordError):
+                try:
                     owned.update(self.path_now(one.file.path) for one in self._store.load_history(job, urn))
+                except CorruptRecordError:
+                    owned |= self._added_by(self._store.load_sequences(job, {SequenceState.COMMITTED}, [urn]))
         return owned
+
+    def _added_by(self, found: Iterable[StoredSequence]) -> set[str]:
+        """Return the files of sequences; a damaged one is quarantined, and `gobblin commit list` says so."""
+        added: set[str] = set()
+        for stored in found:
+            with suppress(CorruptRecordError):
+                sequence = decode_sequence(stored, self._store.places, skip_unknown_steps=True)
+                added.update(self.path_now(file.path) for file in sequence.files)
+        return added
 
     def with_notes(self, found: Sequence[VerifiedDataset]) -> Iterator[VerifiedDataset]:
         """Add the runs that work on datasets with differences: they may be between two steps of a commit."""

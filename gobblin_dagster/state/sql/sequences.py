@@ -47,7 +47,7 @@ from gobblin_dagster.database.dialect import as_list, insert, is_among, texts
 from gobblin_dagster.state.parts import put_together
 from gobblin_dagster.state.sql import parts, startpoints
 from gobblin_dagster.state.sql.leases import require_epochs
-from gobblin_dagster.state.sql.snapshots import FILE_COLUMNS, file_digest
+from gobblin_dagster.state.sql.snapshots import FILE_COLUMNS, count_removals, file_digest
 from gobblin_dagster.state.sql.tables import (
     dataset_states,
     is_blocking,
@@ -168,7 +168,7 @@ def commit(connection: Connection, items: Sequence[tuple[StoredSequence, int, Co
     require_epochs(connection, job, {sequence.dataset_urn: epoch for sequence, epoch, _ in items})
     for sequence, _, effect in items:
         _require_successor(sequence, effect.after)
-    _swap_states(connection, [effect.after for _, _, effect in items])
+    _swap_states(connection, [effect for _, _, effect in items])
     _add_files(connection, items, places)
     for sequence, _, effect in items:
         _remove_files(connection, effect.after, effect.removed, places)
@@ -325,27 +325,29 @@ def _require_successor(sequence: StoredSequence, after: DatasetState) -> None:
         )
 
 
-def _swap_states(connection: Connection, states: Sequence[DatasetState]) -> None:
+def _swap_states(connection: Connection, effects: Sequence[CommitEffect]) -> None:
     """Replace each state if it has the version before (compare-and-swap); raises WatermarkMovedError."""
     columns = dataset_states.c
     first = []
-    for after in states:
+    for effect in effects:
+        after, files = effect.after, len(effect.files)
         whole = serialization.to_json(after)
         body = parts.store_apart(connection, after.job, after.dataset_urn, whole, is_state=True)
         values = {"version": after.version, "body": body, "digest": body_digest(whole)}
         if after.version == 1:
-            first.append({"job": after.job, "dataset_urn": after.dataset_urn, **values})
+            first.append({"job": after.job, "dataset_urn": after.dataset_urn, "files": files, **values})
             continue
         is_before = and_(columns.job == after.job, columns.dataset_urn == after.dataset_urn)
         is_before &= columns.version == after.version - 1
-        if connection.execute(update(dataset_states).where(is_before).values(values)).rowcount != 1:
+        more = {"files": columns.files + files}
+        if connection.execute(update(dataset_states).where(is_before).values(values | more)).rowcount != 1:
             raise _moved(connection, after)
     if first:
         statement = insert(connection, dataset_states).on_conflict_do_nothing().returning(columns.dataset_urn)
         inserted = {*connection.scalars(statement, first)}
-        for after in states:
-            if after.version == 1 and after.dataset_urn not in inserted:
-                raise _moved(connection, after)
+        for effect in effects:
+            if effect.after.version == 1 and effect.after.dataset_urn not in inserted:
+                raise _moved(connection, effect.after)
 
 
 def _moved(connection: Connection, after: DatasetState) -> WatermarkMovedError:
@@ -385,6 +387,7 @@ def _remove_files(connection: Connection, after: DatasetState, paths: Collection
         stored = [path for path in known if places.from_stored(path) in removed]
         rows = [(after.job, after.dataset_urn, path, after.snapshot) for path in stored]
         _insert_rows(connection, snapshot_removals, ("job", "dataset_urn", "path", "snapshot"), rows)
+        count_removals(connection, after, len(rows))
 
 
 _INSERTS: dict[tuple[str, Table, tuple[str, ...]], SQLCompiler] = {}

@@ -6,20 +6,44 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, exists, insert, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    ScalarSelect,
+    Table,
+    bindparam,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from gobblin_dagster.core.commit import FileHistory, PublishedFile, body_digest
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.places import Places
-from gobblin_dagster.state.sql.tables import snapshot_files, snapshot_removals
+from gobblin_dagster.state.sql.tables import dataset_states, snapshot_files, snapshot_removals
 from gobblin_dagster.state.store import damaged_files
 
 FILE_COLUMNS = tuple(field.name for field in fields(PublishedFile))
 _FILES = select(*(snapshot_files.c[name] for name in (*FILE_COLUMNS, "digest")))
 
 
+def _number_of(table: Table) -> ScalarSelect[int]:
+    of_dataset = (table.c.job == dataset_states.c.job, table.c.dataset_urn == dataset_states.c.dataset_urn)
+    return select(func.count()).select_from(table).where(*of_dataset).scalar_subquery()
+
+
+# One statement, so that no commit comes between the numbers that it compares.
+_LISTED = select(
+    dataset_states.c.files, _number_of(snapshot_files), dataset_states.c.removals, _number_of(snapshot_removals)
+).where(dataset_states.c.job == bindparam("of_job"), dataset_states.c.dataset_urn == bindparam("urn"))
+
+
 def load(connection: Connection, state: DatasetState, snapshot: int | None, places: Places) -> list[PublishedFile]:
     """Return the files that the snapshots of `state.chain` added and did not remove, ordered by branch and path."""
+    _require_all(connection, state.job, state.dataset_urn)
     chain = state.chain(snapshot)
 
     def is_on_chain(table: Table) -> ColumnElement[bool]:
@@ -42,6 +66,7 @@ def load(connection: Connection, state: DatasetState, snapshot: int | None, plac
 
 def load_history(connection: Connection, job: str, dataset_urn: str, places: Places) -> list[FileHistory]:
     """Return every file of a dataset, with the snapshots that removed it."""
+    _require_all(connection, job, dataset_urn)
     files, removals = snapshot_files.c, snapshot_removals.c
     removed: dict[str, list[int]] = {}
     query = select(removals.path, removals.snapshot).where(removals.job == job, removals.dataset_urn == dataset_urn)
@@ -69,6 +94,25 @@ def add_removals(connection: Connection, state: DatasetState, history: Iterable[
     ]
     if rows:
         connection.execute(insert(snapshot_removals), rows)
+        count_removals(connection, state, len(rows))
+
+
+def count_removals(connection: Connection, state: DatasetState, added: int) -> None:
+    """Store that the dataset has more rows of removals."""
+    columns = dataset_states.c
+    of_dataset = (columns.job == state.job, columns.dataset_urn == state.dataset_urn)
+    connection.execute(update(dataset_states).where(*of_dataset).values(removals=columns.removals + added))
+
+
+def _require_all(connection: Connection, job: str, dataset_urn: str) -> None:
+    """Raise CorruptRecordError if another program deleted rows of the dataset, or added some."""
+    for files, files_now, removals, removals_now in connection.execute(_LISTED, {"of_job": job, "urn": dataset_urn}):
+        for what, stored, found in (("files", files, files_now), ("removed files", removals, removals_now)):
+            if stored != found:
+                raise damaged_files(
+                    f"The list of {what} of dataset {dataset_urn!r} of job {job!r}",
+                    f"its commits wrote {stored} rows and {found} are there: another program changed it",
+                )
 
 
 def file_digest(*row: str | int) -> str:

@@ -36,6 +36,9 @@ dataset_states = Table(
     Column("body", StoredText, nullable=False),
     # NULL if an older program wrote the row.
     Column("digest", Text),
+    # How many rows `snapshot_files` and `snapshot_removals` have of the dataset, which shows that rows were deleted.
+    Column("files", BigInteger, nullable=False, server_default="0"),
+    Column("removals", BigInteger, nullable=False, server_default="0"),
 )
 
 leases = Table(

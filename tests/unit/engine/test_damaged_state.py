@@ -19,6 +19,7 @@ from gobblin_dagster.core.startpoint import ALL_JOBS, Oldest, StartpointKey
 from gobblin_dagster.engine.commit.listener import SilentListener
 from gobblin_dagster.engine.listener import RunListener
 from gobblin_dagster.engine.maintenance.clean import clean
+from gobblin_dagster.engine.maintenance.compact import compact
 from gobblin_dagster.engine.maintenance.startpoint_history import startpoint_history
 from gobblin_dagster.engine.maintenance.state_change import apply_change, plan_reset
 from gobblin_dagster.engine.maintenance.state_export import export_state, plan_import, read_export, run_import
@@ -67,6 +68,14 @@ KINDS = {"sqlite:///state.db": _sqlite, "files:state": _files}
 
 def _project(root: Path, url: str, job: JobSpec) -> Project:
     return Project(root, ProjectSpec(project="tests", state=url), (job,))
+
+
+def _imported(root: Path, project: Project) -> Project:
+    """Return the project with a new state store, into which the old one's export was imported."""
+    other = _project(root, "sqlite:///new.db", project.jobs[0])
+    with closing(project.open_store()) as old, closing(other.open_store()) as new:
+        run_import(new, plan_import(new, read_export(list(export_state(old, ["numbers"], lambda _: True)))))
+    return other
 
 
 def _run(root: Path, url: str, rows: int) -> RunResult:
@@ -166,20 +175,44 @@ def test_record_of_a_file_that_was_edited_is_refused_for_its_dataset_alone(tmp_p
     assert [one.differences[0].what for one in done.datasets if one.differences] == [Differs.RECORD_DAMAGED]
 
 
-def test_record_of_a_file_that_was_deleted_is_named_and_no_manifest_is_written_by_what_is_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("delete from gobblin_snapshot_files where dataset_urn = 'a' and snapshot = 2", "files .* 8 rows and 6 "),
+        ("delete from gobblin_snapshot_removals where dataset_urn = 'a'", "removed files .* 6 rows and 0 "),
+    ],
+)
+def test_records_of_files_that_were_deleted_are_missed_until_an_import_writes_them_again(
+    tmp_path: Path, statement: str, what: str
+) -> None:
     url = "sqlite:///state.db"
     for rows in (3, 4, 5):
         _run(tmp_path, url, rows)
     job = job_spec({"a": {"rows": 5}, "b": {"rows": 5}})
+    project = _project(tmp_path, url, job)
+    compact(project, job)
+    with closing(project.open_store()) as store:
+        whole = store.load_snapshot("numbers", "a")
     manifests = {path: path.read_bytes() for path in tmp_path.rglob("manifests/**/*.json")}
     with closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
-        database.execute("delete from gobblin_snapshot_files where dataset_urn = 'a' and snapshot = 2")
-    done = verify(_project(tmp_path, url, job), job, repair=True)
+        database.execute(statement)
+    with closing(project.open_store()) as store:
+        for load in (store.load_snapshot, store.load_history):
+            with pytest.raises(CorruptRecordError, match=what):
+                load("numbers", "a")
+        assert store.load_snapshot("numbers", "b")
+    done = verify(project, job, repair=True)
     (a, b) = done.datasets
-    assert {one.what for one in a.differences} == {Differs.RECORD_MISSING, Differs.MANIFEST_EDITED}
+    assert [one.what for one in a.differences] == [Differs.RECORD_DAMAGED]
     assert b.differences == ()
     assert (done.is_whole, done.extra) == (False, ())
     assert {path: path.read_bytes() for path in manifests} == manifests
+    _run(tmp_path, url, 6)
+    other = _imported(tmp_path, project)
+    with closing(other.open_store()) as store:
+        assert store.load_snapshot("numbers", "a", 4) == whole
+        assert sum(file.rows for file in store.load_snapshot("numbers", "a")) == 6
+    assert verify(other, job).is_whole
 
 
 def test_record_of_a_file_that_was_edited_stops_no_other_dataset_and_is_written_again_by_an_import(
@@ -202,11 +235,7 @@ def test_record_of_a_file_that_was_edited_stops_no_other_dataset_and_is_written_
     assert (result["a"].outcome, result["b"].outcome) == (DatasetOutcome.FAILED, DatasetOutcome.COMMITTED)
     assert "`gobblin state import`" in result["a"].failures[0].message
 
-    with closing(project.open_store()) as store:
-        exported = list(export_state(store, ["numbers"], lambda _: True))
-    other = _project(tmp_path, "sqlite:///new.db", job)
-    with closing(other.open_store()) as store:
-        run_import(store, plan_import(store, read_export(exported)))
+    other = _imported(tmp_path, project)
     assert by_urn(run_job(other, job, runner=InlineRunner()))["a"].rows_read == 3
     assert verify(other, job).is_whole
 

@@ -260,4 +260,5 @@ def test_audit_of_a_branch_that_once_had_a_table_counts_pruned_commits_too(tmp_p
 def forget_files_of(feed: Feed, upto: int) -> None:
     """Change the store as if the first snapshots had been published to a table."""
     with closing(sqlite3.connect(feed.root / "state.db")) as connection, connection:
-        connection.execute("DELETE FROM gobblin_snapshot_files WHERE snapshot <= ?", (upto,))
+        deleted = connection.execute("DELETE FROM gobblin_snapshot_files WHERE snapshot <= ?", (upto,)).rowcount
+        connection.execute("UPDATE gobblin_dataset_states SET files = files - ?", (deleted,))
