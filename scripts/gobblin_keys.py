@@ -62,8 +62,9 @@ TAIL = """
   there, only `TextFileBasedSource` reads a file again that was replaced or has grown (`read_changed: again`).
   `SimpleJsonSource` reads its files once; there, each run reads them all. All but
   `HadoopTextInputSource`, which leaves out names that begin with a dot or an underscore, read hidden files (`hidden`).
-  Other than Gobblin, no source reads [unfinished files](sources.md), and no line ends in a carriage return. A text
-  writer writes only the value of Kafka's messages.
+  Other than Gobblin, no source reads [unfinished files](sources.md), and no line ends in a carriage return. As there,
+  `TextFileBasedSource` leaves out an empty line at the beginning of a file, and for the other sources of lines a single
+  carriage return ends a line. A text writer writes only the value of Kafka's messages.
 - Classes are Gobblin's own, by full or last name, or `module:Class` in Python. For your own Java classes, declare
   constructs to use instead in `classes` of gobblin.yaml; publishers and partitioners too:
   ```yaml

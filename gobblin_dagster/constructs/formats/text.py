@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import io
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Literal
 
 import pyarrow as pa
 from pydantic import Field
@@ -26,6 +28,10 @@ class TextOptions(SpecModel):
     """Name of the column; it has the lines without their ends (`\\n` or `\\r\\n`)."""
     encoding: EncodingName = "utf-8"
     """Encoding of the text, by its Python name."""
+    line_end: Literal["line_feed", "any"] = "line_feed"
+    """`line_feed`: lines end with `\\n`, or with `\\r\\n`; `any`: with a single `\\r` too, as in Java."""
+    empty_first_line: bool = True
+    """Whether an empty line at the beginning of a file is a row; Gobblin's `TextFileBasedSource` leaves it out."""
 
 
 class TextFormat:
@@ -56,6 +62,8 @@ class TextReader:
         self.schema = pa.schema([(options.column, pa.string())])
         self._block_bytes = block_bytes
         self._encoding = without_signature(options.encoding)
+        self._ends_with_any = options.line_end == "any"
+        self._has_empty_first = options.empty_first_line
         self._text = file.open_text()
 
     @property
@@ -72,6 +80,9 @@ class TextReader:
                     "long.",
                     rows + 1,
                 )
+            if not rows and lines[:1] == [""] and not self._has_empty_first:
+                del lines[0]
+                rows = 1
             rows += len(lines)
             if lines:
                 yield self._batch(lines)
@@ -82,7 +93,8 @@ class TextReader:
         self._text.close()
 
     def _decoded(self) -> Iterator[str]:
-        decoder = codecs.getincrementaldecoder(self._encoding)()
+        plain = codecs.getincrementaldecoder(self._encoding)()
+        decoder = io.IncrementalNewlineDecoder(plain, translate=self._ends_with_any)
         lines = 0
         while True:
             data = self._text.stream.read(self._block_bytes)

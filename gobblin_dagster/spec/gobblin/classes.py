@@ -106,12 +106,16 @@ _NULLS = ["", *map("".join, product("nN", "uU", "lL", "lL"))]
 """Texts that Gobblin's readers of CSV take for null: `null` in small and capital letters."""
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "TextFileBasedSource": {"format": {"type": "text"}, "read_changed": "again", "hidden": "none"},
-    "HadoopTextInputSource": {"format": {"type": "text"}, "hidden": "hadoop"},
+    "TextFileBasedSource": {
+        "format": {"type": "text", "empty_first_line": False},
+        "read_changed": "again",
+        "hidden": "none",
+    },
+    "HadoopTextInputSource": {"format": {"type": "text", "line_end": "any"}, "hidden": "hadoop"},
     "AvroFileSource": {"format": {"type": "avro"}, "hidden": "none"},
     "DatePartitionedAvroFileSource": {"format": {"type": "avro"}, "hidden": "none"},
-    "DatePartitionedJsonFileSource": {"format": {"type": "text"}, "hidden": "none"},
-    "SimpleJsonSource": {"format": {"type": "text"}},
+    "DatePartitionedJsonFileSource": {"format": {"type": "text", "line_end": "any"}, "hidden": "none"},
+    "SimpleJsonSource": {"format": {"type": "text", "line_end": "any"}},
     "CsvToJsonConverter": {"quote": None, "nulls": _NULLS, "short": True, "long": True},
     "CsvToJsonConverterV2": {"nulls": _NULLS},
     "SamplingConverter": {"ratio": 0.01},

@@ -92,14 +92,15 @@ class _Conversion:
         """For each branch, the part of its final folder after the part that all branches share."""
 
     def run(self, by_key: Mapping[str, Entry], referred: set[str]) -> None:
-        table = by_key.get("extract.table.name")
-        self._table = table.text if table is not None else ""
+        self._by_key = by_key
+        self._table = self._table_name()
         for entry in by_key.values():
             self._sort(entry, referred)
         self._branches = self._branch_count()
         self._source()
         self._plain_fields()
         self._without_watermark()
+        self._full_extract()
         self._table_type()
         self._zone()
         self._names()
@@ -108,6 +109,15 @@ class _Conversion:
         self._output()
         self._fork()
         self._tell_untaken()
+
+    def _table_name(self) -> str:
+        """Return Gobblin's name of the table, with which keys such as `<table>.remove.fields` begin."""
+        entry = self._by_key.get("source.class")
+        if entry is not None and entry.text.rpartition(".")[2].startswith("DatePartitioned"):
+            folder = self._by_key.get("source.filebased.data.directory")
+            return folder.text.rstrip("/").rpartition("/")[2] if folder is not None else ""
+        table = self._by_key.get("extract.table.name")
+        return table.text if table is not None else ""
 
     # Sorting keys
 
@@ -188,13 +198,13 @@ class _Conversion:
 
     def _source(self) -> None:
         entry = self._take("source.class", None)
-        self._source_type = ""
+        self._source_type = self._source_class = ""
         if entry is None:
             return
         found = self._construct("source", tables.SOURCES, entry.text, entry)
         if found is not None:
             self._put(("source",), found.declaration, entry)
-            self._source_type = str(found.declaration["type"])
+            self._source_type, self._source_class = str(found.declaration["type"]), found.known_as
 
     def _plain_fields(self) -> None:
         """Set the fields outside of constructs, and the options of the source."""
@@ -263,40 +273,60 @@ class _Conversion:
         return {option: entry.text for option, entry in found.items()}
 
     def _without_watermark(self) -> None:
-        """Read tables whole in each run where no column is named and each extract replaces the last."""
-        if self._source_type != "query" or "extract.delta.fields" in self._given[None]:
+        """Read tables whole in each run where Gobblin does, if each extract replaces the last; else add a fault.
+
+        Gobblin has a watermark only where its column and its type are both given.
+        """
+        if self._source_type != "query":
             return
+        needed = ["extract.delta.fields", *(["source.querybased.watermark.type"] if self._source_class else [])]
+        missing = [name for name in needed if name not in self._given[None]]
         source = self._job.data["source"]
-        if "column" in source.get("watermark", {}) or "without_watermark" in source or "table_options" in source:
-            return  # `classes` of gobblin.yaml says so already
+        column = self._job.origins.get(("source", "watermark", "column"))
+        has_own = "column" in source.get("watermark", {}) and column is None
+        if not missing or has_own or "without_watermark" in source or "table_options" in source:
+            return  # or `classes` of gobblin.yaml says so already
         asked = {"extract.table.type": "snapshot_only", "extract.is.full": "true"}
         found = [self._find(name, None) for name in asked]
         given = [
             entry for entry, value in zip(found, asked.values(), strict=True) if entry and entry.text.lower() == value
         ]
         source.pop("watermark", None)
-        entry = next(iter(given), None) or self._given[None]["source.class"]
+        entry = next(iter(given), None) or column or self._given[None]["source.class"]
         self._put(("source", "without_watermark"), "full", entry)
+        what = "name the column" if missing[0] == needed[0] else "write it"
         if not given:
             self._fault(
                 entry,
-                "extract.delta.fields is missing: Gobblin would append whole tables in each run; name the column, or "
-                "write extract.is.full=true, so that each extract replaces the last",
+                f"{missing[0]} is missing: Gobblin would append whole tables in each run; {what}, or write "
+                "extract.is.full=true, so that each extract replaces the last",
             )
+        elif column is not None:
+            self._warn(
+                column,
+                f"is no watermark: as in Gobblin, the table is read whole in each run without {needed[1]}",
+            )
+
+    def _full_extract(self) -> None:
+        """Read on from run to run where Gobblin does although the extract is called full."""
+        entry = self._job.origins.get(("extract", "is_full"))
+        if entry is None or self._source_type not in ("files", "kafka") or self._source_class in ("", *_WHOLE_FILES):
+            return
+        if self._job.data["extract"].pop("is_full") is not False:
+            self._warn(entry, "is not carried: as in Gobblin, each run of this source reads what is new")
 
     def _table_type(self) -> None:
         """Read on from run to run where Gobblin does, whatever the table is called: `extract.is.full` alone counts."""
         entry = self._job.origins.get(("extract", "type"))
         if entry is None or self._source_type not in _READ_ON:
             return
-        full = self._find("extract.is.full", None)
         is_whole = self._job.data["source"].get("without_watermark") == "full"
-        if entry.text.lower() != "snapshot_only" or is_whole or (full and full.text.lower() == "true"):
+        is_full = self._job.data["extract"].get("is_full") is True
+        if entry.text.lower() != "snapshot_only" or is_whole or is_full:
             return
         self._put(("extract", "type"), "snapshot_append", entry)
-        self._warn(
-            entry, "is snapshot_append here: as in Gobblin, each run reads what is new (extract.is.full=true: all)"
-        )
+        more = " (extract.is.full=true: all)" if self._source_type == "query" else ""
+        self._warn(entry, f"is snapshot_append here: as in Gobblin, each run reads what is new{more}")
 
     def _zone(self) -> None:
         """Set the zone that Gobblin takes for a source without one: in ours, other rows would be read."""
@@ -311,6 +341,7 @@ class _Conversion:
         extract = data.setdefault("extract", {})
         if self._source_type == "files":
             self._take("source.entity", None)  # it names the table, and chooses no files
+        self._fixed_names(extract)
         for origin in ("source.entity", "job.name"):
             if "table" not in extract and origin in given:
                 self._put(("extract", "table"), values.name(given[origin].text.rpartition(".")[2]), given[origin])
@@ -323,6 +354,26 @@ class _Conversion:
                 self._fault(entry, f"names take no variables; write the name instead of {entry.text}")
             elif entry is not None and value != entry.text:
                 self._warn(entry, f"is called {value!r} here")
+
+    def _fixed_names(self, extract: dict[str, Any]) -> None:
+        """Set namespace and table where Gobblin's source sets them itself, whatever the job's keys say."""
+        names: dict[str, str] = {}
+        if self._source_class.startswith("DatePartitioned"):
+            names = {"table": self._table} if self._table else {}
+        elif self._source_class == "SimpleJsonSource":
+            extract.setdefault("namespace", "ExampleNamespace")
+            names = {"table": "ExampleTable"}
+        elif self._source_type == "kafka" and self._source_class:
+            own = self._by_key.get("gobblin.kafka.extract.allowTableTypeAndNamspaceCustomization")
+            names = {} if own and own.text.lower() == "true" else {"namespace": "KAFKA"}
+        for part, name in names.items():
+            entry = self._job.origins.pop(("extract", part), None)
+            if "${" in name:
+                folder = self._by_key["source.filebased.data.directory"]
+                self._fault(folder, f"names the table too, and names take no variables; write it instead of {name}")
+            elif entry is not None and entry.text != name:
+                self._warn(entry, f"is not used: as in Gobblin, the {part} is {name!r} with this source")
+            extract[part] = values.name(name)
 
     # Constructs of the job or of a branch
 
@@ -415,6 +466,14 @@ class _Conversion:
                 option = name.rpartition(").")[2]
                 if option not in declaration or option in defaults:
                     self._set_field(name, (*at, index, option), scope)
+            entry = self._given[None].get(_OF_BRANCH)
+            is_without = scope is not None and _OF_BRANCH not in self._given.get(scope, {})
+            if class_name == "StringFilterConverter" and is_without and entry is not None:
+                self._fault(
+                    entry,
+                    f"a branch reads {_OF_BRANCH}.{scope} alone: without it, Gobblin leaves out all lines that are "
+                    "not empty; write it",
+                )
 
     def _writer(self, scope: Scope, at: Loc) -> None:
         if _WRITER_KEYS.isdisjoint(self._given.get(scope, {})) and (
@@ -671,6 +730,10 @@ _IGNORED = {
 """By field, why its keys do not count in a job of this kind."""
 _TYPING = frozenset({"JsonIntermediateToAvroConverter", "JsonIntermediateToParquetGroupConverter"})
 _SCHEMAS = frozenset({"source.schema", "gobblin.converter.schemaInjector.schema"})
+_OF_BRANCH = "converter.string.filter.pattern"
+"""A key that Gobblin reads in a branch only with the branch's index."""
+_WHOLE_FILES = frozenset({"HadoopTextInputSource", "SimpleJsonSource"})
+"""Sources of files whose runs all read all files in Gobblin; here those with `extract.is.full=true` do."""
 _READ_ON = frozenset({"files", "kafka", "query"})
 """Sources of Gobblin's that read in each run what is new."""
 _PATH_KEYS = ("writer.file.path", "writer.file.pathType", "writer.file.path.type")

@@ -169,7 +169,7 @@ JOB = (
 STATE = (
     _refused(
         "state.store.enabled",
-        "a job always has its state; `extract.is.full=true` reads everything in each run",
+        "a job always has its state; `extract.is.full=true` reads all of a database in each run",
         holds=("true",),
     ),
     _needless("state.store.dir", _STATE, _SEED),
@@ -198,12 +198,19 @@ QUERY = (
         values.patterns,
         note="leaves out those of `source.entities` that it matches whole",
     ),
-    Key("extract.namespace", "extract.namespace", values.name, _SEED, "dots and dashes become `_`"),
+    Key(
+        "extract.namespace",
+        "extract.namespace",
+        values.name,
+        _SEED,
+        "dots and dashes become `_`; of Kafka `KAFKA`, of `SimpleJsonSource` by default `ExampleNamespace`, as there",
+    ),
     Key(
         "extract.table.name",
         "extract.table",
         values.name,
-        note="default: `source.entity`, or the job's name",
+        note="default: `source.entity`, or the job's name; as there, `DatePartitioned...` sources take the name of "
+        "their folder, and `SimpleJsonSource` takes `ExampleTable`",
     ),
     Key("extract.table.name", "source(query).tables", note="without `source.entity` and `source.entities`"),
     Key(
@@ -214,11 +221,22 @@ QUERY = (
         "as there, it makes no extract full: SNAPSHOT_ONLY is `snapshot_append`, but for tables without a watermark, "
         "which are read whole in each run, and with `extract.is.full=true`",
     ),
-    Key("extract.delta.fields", "source(query).watermark.column", values.only, _SEED, "one column"),
+    Key(
+        "extract.delta.fields",
+        "source(query).watermark.column",
+        values.only,
+        _SEED,
+        "one column; as there, no watermark without `source.querybased.watermark.type`",
+    ),
     Key("extract.delta.fields", "extract.delta_fields", values.words, _SEED),
     Key("extract.primary.key.fields", "source(query).primary_key", values.words, _SEED),
     Key("extract.primary.key.fields", "extract.primary_keys", values.words, _SEED),
-    Key("extract.is.full", "extract.is_full", values.switch),
+    Key(
+        "extract.is.full",
+        "extract.is_full",
+        values.switch,
+        note="not of Kafka and of files that are read on from run to run, as there",
+    ),
     Key(
         "source.querybased.watermark.type", "source(query).watermark.type", values.watermark_type, note="simple: `long`"
     ),
@@ -303,7 +321,11 @@ KAFKA = (
         note="false: one dataset of all topics, named by `dataset.urn` or the job; default here: true",
     ),
     _refused("gobblin.kafka.allowPeriodInTopicName", "add `.*[.].*` to topic.blacklist", _RARE, holds=("true",)),
-    _needless("gobblin.kafka.extract.allowTableTypeAndNamspaceCustomization", "always allowed", _RARE),
+    _needless(
+        "gobblin.kafka.extract.allowTableTypeAndNamspaceCustomization",
+        "as there, the namespace is `KAFKA` unless it is true",
+        _RARE,
+    ),
     Key("mr.job.max.mappers", "execution.packs", values.count),
     Key("kafka.workunit.packer.type", "execution.packing", values.lower),
     Key("kafka.workunit.packer.customizedType", note="SINGLE_LEVEL or BI_LEVEL"),
@@ -437,7 +459,8 @@ CONVERTERS = (
         "converter.string.filter.pattern",
         "converters(StringFilterConverter).matches",
         values.pattern,
-        note="matched by RE2: `.` matches line ends too but for `\\n`, `(?i)` all letters, `\\b` knows ASCII",
+        note="matched by RE2: `.` matches line ends too but for `\\n`, `(?i)` all letters, `\\b` knows ASCII; a "
+        "branch's converter needs the branch's index, as there",
     ),
     Key("converter.string.splitter.delimiter", "converters(split).delimiter"),
 )

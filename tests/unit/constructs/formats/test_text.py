@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,34 @@ def lines(root: Path, name: str, block_bytes: int = 1 << 20, **options: Any) -> 
 def test_each_line_is_a_row(tmp_path: Path, content: bytes, expected: list[str], block_bytes: int) -> None:
     put(tmp_path, day_txt=content)
     assert lines(tmp_path, "day.txt", block_bytes) == expected
+
+
+@pytest.mark.parametrize("block_bytes", [1, 2, 3, 1 << 20])
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"\n", []),
+        (b"\na\n", ["a"]),
+        (b"\n\na\n\n", ["", "a", ""]),
+        (b"a\n\nb", ["a", "", "b"]),
+        (b"\r\na", ["", "a"]),
+        (b"a", ["a"]),
+    ],
+)
+def test_empty_line_at_the_beginning_may_be_left_out(
+    tmp_path: Path, content: bytes, expected: list[str], block_bytes: int
+) -> None:
+    put(tmp_path, day_txt=content)
+    assert lines(tmp_path, "day.txt", block_bytes, empty_first_line=False) == expected
+
+
+@pytest.mark.parametrize("block_bytes", [1, 2, 3, 1 << 20])
+@pytest.mark.parametrize("content", [b"", b"\r", b"a\rb\r\n\r\rc\n\r\nd\r", b"\r\n\n\xc3\xbc\rx"])
+def test_single_carriage_return_may_end_a_line(tmp_path: Path, content: bytes, block_bytes: int) -> None:
+    put(tmp_path, day_txt=content)
+    expected = list(io.TextIOWrapper(io.BytesIO(content), "utf-8"))
+    found = lines(tmp_path, "day.txt", block_bytes, line_end="any")
+    assert found == [line.removesuffix("\n") for line in expected]
 
 
 @given(

@@ -33,6 +33,7 @@ source.conn.password = ${SHOP_PASSWORD}
 source.querybased.schema = shop
 source.querybased.query = "SELECT * FROM "${extract.table.name}" WHERE "${where.column}" > "${limit}
 extract.delta.fields = ${where.column}
+source.querybased.watermark.type = simple
 """
 KAFKA = """
 gobblin.template.uri=FS:///shop/base.template
@@ -74,7 +75,7 @@ def test_properties_template_becomes_a_job_with_the_flows_values(catalog: Templa
     }
     job = compiled(catalog, uri, brokers="k1:9092,k2:9092", topics="orders,returns", extract__table__name="events")
     assert job["job"] == "g__n__topics"
-    assert (job["source"]["type"], job["extract"]) == ("kafka", {"namespace": "shop", "table": "events"})
+    assert (job["source"]["type"], job["extract"]) == ("kafka", {"namespace": "KAFKA", "table": "events"})
     assert job["output"] == {"path": "lake"}
 
 

@@ -176,24 +176,49 @@ def test_values_of_csv_are_those_of_gobblins_class(tmp_path: Path, quote: str, r
 
 
 @pytest.mark.parametrize(
-    ("source", "path"),
+    ("source", "path", "table"),
     [
-        ("DatePartitionedAvroFileSource", "/in/{date:%Y/%m/%d}/*.avro"),
-        ("DatePartitionedJsonFileSource", "/in/{date:%Y/%m/%d}/*.json"),
-        ("TextFileBasedSource", "/in/**/*"),
-        ("org.apache.gobblin.source.extractor.hadoop.AvroFileSource", "/in/**/*"),
-        ("HadoopTextInputSource", "/in/*"),
+        ("DatePartitionedAvroFileSource", "/in/{date:%Y/%m/%d}/*.avro", "in"),
+        ("DatePartitionedJsonFileSource", "/in/{date:%Y/%m/%d}/*.json", "in"),
+        ("TextFileBasedSource", "/in/**/*", "orders"),
+        ("org.apache.gobblin.source.extractor.hadoop.AvroFileSource", "/in/**/*", "orders"),
+        ("HadoopTextInputSource", "/in/*", "orders"),
     ],
 )
-def test_files_are_those_that_the_class_reads(tmp_path: Path, source: str, path: str) -> None:
+def test_files_are_those_that_the_class_reads(tmp_path: Path, source: str, path: str, table: str) -> None:
     text = (
         f"job.name=example\nsource.class={source}\nextract.namespace=shop\ndata.publisher.final.dir=/lake\n"
         "source.filebased.data.directory=/in\nsource.entity=orders\n"
     )
     text += "date.partitioned.source.partition.pattern=yyyy/MM/dd\n" if source.startswith("Date") else ""
     loaded = load(tmp_path, text)
-    assert (loaded.spec.source.options["path"], loaded.spec.extract.table) == (path, "orders")
+    assert (loaded.spec.source.options["path"], loaded.spec.extract.table) == (path, table)
     assert loaded.warnings == ()
+
+
+def test_folder_of_dated_files_names_the_table_whatever_the_keys_say(tmp_path: Path) -> None:
+    text = (
+        "job.name=example\nsource.class=gobblin.source.DatePartitionedAvroFileSource\nextract.namespace=shop\n"
+        "data.publisher.final.dir=/lake\nsource.filebased.data.directory=hdfs://nn/in/page-views/\n"
+    )
+    loaded = load(tmp_path, text)
+    assert (loaded.spec.extract.table, loaded.warnings) == ("page_views", ())
+    removed = "converter.classes=AvroProjectionConverter\npage-views.remove.fields=memberId\n"
+    loaded = load(tmp_path, text + "extract.table.name=orders\n" + removed)
+    assert (loaded.spec.extract.table, loaded.spec.converters[0].options["columns"]) == ("page_views", ["memberId"])
+    (told,) = loaded.warnings
+    assert (told.path, told.problem) == (
+        "extract.table.name",
+        "is not used: as in Gobblin, the table is 'page-views' with this source",
+    )
+    (found,) = faults(tmp_path, text.replace("page-views/", "${env:VIEWS}"), VIEWS="page-views")
+    assert "source.filebased.data.directory: names the table too, and names take no variables" in found
+
+
+def test_example_source_names_its_extract_itself(tmp_path: Path) -> None:
+    text = TEXT.format("/in/a").replace("extract.namespace=shop\n", "")
+    extract = load(tmp_path, text + "extract.table.name=orders\n").spec.extract
+    assert (extract.namespace, extract.table) == ("ExampleNamespace", "ExampleTable")
 
 
 @pytest.mark.parametrize(

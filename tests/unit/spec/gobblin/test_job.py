@@ -27,10 +27,17 @@ source.querybased.schema=shop
 source.entity=public.orders
 extract.namespace=shop
 extract.delta.fields=changed_at
+source.querybased.watermark.type=timestamp
 extract.table.type=SNAPSHOT_APPEND
 extract.primary.key.fields=id
 data.publisher.final.dir=/lake
 """
+
+
+def typed(lines: str) -> str:
+    """Return the job of a table with further lines, which may name another type of watermark."""
+    kept = QUERY.replace("source.querybased.watermark.type=timestamp\n", "") if "watermark.type" in lines else QUERY
+    return f"{kept}{lines}\n"
 
 
 def warnings(folder: Path, text: str, /, classes: Any = None, **environ: str) -> list[str]:
@@ -249,7 +256,7 @@ def test_database_is_read_by_url_table_and_column(tmp_path: Path) -> None:
     options = job.source.options
     assert options["url"] == "postgresql://reader:s3cr%40t@db.shop:5432/shop"
     assert options["tables"] == ["public.orders"]
-    assert options["watermark"] == {"column": "changed_at"}
+    assert options["watermark"] == {"column": "changed_at", "type": "timestamp"}
     assert options["primary_key"] == ["id"]
     assert (job.extract.namespace, job.extract.table, job.extract.type) == (
         "shop",
@@ -269,7 +276,7 @@ def test_database_is_read_by_url_table_and_column(tmp_path: Path) -> None:
     ids=["hours", "days", "daily", "numbers"],
 )
 def test_interval_has_the_unit_of_its_watermark(tmp_path: Path, lines: str, expected: object) -> None:
-    job = load(tmp_path, f"{QUERY}{lines}\n", DB_PASSWORD="x").spec
+    job = load(tmp_path, typed(lines), DB_PASSWORD="x").spec
     assert job.source.options["partition_interval"] == expected
 
 
@@ -312,7 +319,7 @@ def test_upper_bound_counts_where_gobblin_takes_it_and_else_is_told_not_to(
 
 
 def test_bounds_of_a_simple_watermark_are_numbers_whatever_they_look_like(tmp_path: Path) -> None:
-    text = QUERY + (
+    text = typed(
         "source.querybased.watermark.type=simple\nsource.querybased.start.value=20130131\n"
         "source.querybased.end.value=20140131\nextract.is.full=true\nsource.querybased.extract.type=APPEND_BATCH\n"
     )
@@ -467,7 +474,7 @@ def test_pattern_that_means_the_same_in_java_is_taken(tmp_path: Path, given: str
 
 def test_table_without_a_watermark_is_read_whole_where_each_extract_replaces_the_last(tmp_path: Path) -> None:
     text = QUERY.replace("extract.delta.fields=changed_at\n", "").replace("SNAPSHOT_APPEND", "SNAPSHOT_ONLY")
-    text += "source.querybased.watermark.type=timestamp\nconverter.classes=JsonIntermediateToAvroConverter\n"
+    text += "converter.classes=JsonIntermediateToAvroConverter\n"
     job = load(tmp_path, text, DB_PASSWORD="x").spec
     assert job.source.options["without_watermark"] == "full"
     assert "watermark" not in job.source.options
@@ -478,13 +485,26 @@ def test_table_without_a_watermark_is_read_whole_in_full_extracts(tmp_path: Path
     text = QUERY.replace("extract.delta.fields=changed_at\n", "")
     job = load(tmp_path, text + "extract.is.full=true\n", DB_PASSWORD="x").spec
     assert (job.source.options["without_watermark"], job.extract.is_full) == ("full", True)
-    for lines in ("", "extract.is.full=false\n", "source.querybased.watermark.type=timestamp\n"):
+    for lines in ("", "extract.is.full=false\n"):
         (found,) = faults(tmp_path, text + lines, DB_PASSWORD="x")
         assert found.startswith("2 source.class: extract.delta.fields is missing: Gobblin would append whole tables")
         assert "write extract.is.full=true" in found
     own = {"MyTables": {"type": "query", "url": "sqlite:///x", "watermark": {"column": "at"}}}
     job = load(tmp_path, re.sub("source.class=.*", "source.class=MyTables", text), own, DB_PASSWORD="x").spec
-    assert job.source.options["watermark"] == {"column": "at"}
+    assert job.source.options["watermark"]["column"] == "at"
+
+
+def test_column_without_a_type_is_no_watermark(tmp_path: Path) -> None:
+    text = QUERY.replace("source.querybased.watermark.type=timestamp\n", "")
+    (found,) = faults(tmp_path, text, DB_PASSWORD="x")
+    assert found.startswith("10 extract.delta.fields: source.querybased.watermark.type is missing: Gobblin would")
+    job = load(tmp_path, text + "extract.is.full=true\n", DB_PASSWORD="x")
+    assert (job.spec.source.options["without_watermark"], job.spec.extract.is_full) == ("full", True)
+    assert "watermark" not in job.spec.source.options
+    assert any("the table is read whole in each run without" in str(one) for one in job.warnings)
+    own = {"MyTables": {"type": "query", "url": "sqlite:///x"}}
+    job = load(tmp_path, re.sub("source.class=.*", "source.class=MyTables", text), own, DB_PASSWORD="x")
+    assert job.spec.source.options["watermark"] == {"column": "changed_at"}
 
 
 @pytest.mark.parametrize("text", [QUERY.replace("extract.table.type=SNAPSHOT_APPEND\n", ""), KAFKA])
@@ -494,7 +514,10 @@ def test_table_called_a_snapshot_is_read_on_from_run_to_run(tmp_path: Path, text
     assert job.spec.extract.type == "snapshot_append"
     assert any("is snapshot_append here: as in Gobblin, each run reads what is new" in str(one) for one in job.warnings)
     job = load(tmp_path, text + "extract.is.full=True\n", DB_PASSWORD="x")
-    assert (job.spec.extract.type, job.spec.extract.is_full) == ("snapshot_only", True)
+    # Kafka's extract is called full, and read on.
+    full = ("snapshot_append", None) if text.startswith(KAFKA) else ("snapshot_only", True)
+    assert (job.spec.extract.type, job.spec.extract.is_full) == full
+    assert any("is not carried: as in Gobblin" in str(one) for one in job.warnings) == (full[1] is None)
 
 
 @pytest.mark.parametrize(
@@ -507,7 +530,7 @@ def test_table_called_a_snapshot_is_read_on_from_run_to_run(tmp_path: Path, text
     ids=["append", "snapshot", "simple"],
 )
 def test_watermark_is_set_back_for_snapshots_alone(tmp_path: Path, lines: str, overlap: object) -> None:
-    text = f"{QUERY}source.querybased.low.watermark.backup.secs=60\n{lines}\n"
+    text = typed(f"source.querybased.low.watermark.backup.secs=60\n{lines}")
     assert load(tmp_path, text, DB_PASSWORD="x").spec.source.options.get("overlap") == overlap
 
 
@@ -887,8 +910,33 @@ def test_key_that_is_not_carried_is_told_without_its_value(tmp_path: Path) -> No
 # Names, output, writers
 
 
+CUSTOM = "gobblin.kafka.extract.allowTableTypeAndNamspaceCustomization"
+
+
+@pytest.mark.parametrize("lines", ["", f"{CUSTOM}=false\n"])
+def test_namespace_of_kafka_is_its_own_unless_the_job_may_choose(tmp_path: Path, lines: str) -> None:
+    text = f"{KAFKA}extract.namespace=shop\n{lines}"
+    assert load(tmp_path, text).spec.extract.namespace == "KAFKA"
+    told = "5 extract.namespace: is not used: as in Gobblin, the namespace is 'KAFKA' with this source"
+    assert warnings(tmp_path, text) == [told]
+    own = {"MyTopics": {"type": "kafka"}}
+    text = re.sub("source.class=.*", "source.class=MyTopics", text)
+    assert load(tmp_path, text, own).spec.extract.namespace == "shop"
+
+
+def test_filter_of_a_branch_needs_a_pattern_of_the_branch(tmp_path: Path) -> None:
+    key, classes = "converter.string.filter.pattern", "StringFilterConverter"
+    text = f"{KAFKA}fork.branches=2\nconverter.classes.1=TextToStringConverter,{classes}\n{key}=a.*\n"
+    (found,) = faults(tmp_path, text)
+    assert f"7 {key}: a branch reads {key}.1 alone: without it, Gobblin leaves out all lines" in found
+    job = load(tmp_path, f"{text}{key}.1=b.*\n").spec
+    assert job.fork.branches[1].converters[1].options["matches"] == "b.*"
+    job = load(tmp_path, f"{KAFKA}converter.classes=TextToStringConverter,{classes}\n{key}=a.*\n").spec
+    assert job.converters[1].options["matches"] == "a.*"
+
+
 def test_names_are_made_fit_and_told(tmp_path: Path) -> None:
-    text = KAFKA.replace("orders", "shop-orders", 1) + "extract.namespace=org.apache.shop\n"
+    text = KAFKA.replace("orders", "shop-orders", 1) + f"extract.namespace=org.apache.shop\n{CUSTOM}=true\n"
     job = load(tmp_path, text).spec
     assert (job.job, job.extract.namespace, job.extract.table) == ("shop_orders", "org_apache_shop", "shop_orders")
     assert "1 job.name: is called 'shop_orders' here" in warnings(tmp_path, text)

@@ -130,8 +130,8 @@ SAMPLES: list[tuple[str, str, str, str, Any]] = [
     ("extract.is.full", QUERY, "extract.is.full=true", "extract.is_full", True),
     (
         "source.querybased.watermark.type",
-        QUERY,
-        "source.querybased.watermark.type=simple",
+        QUERY.replace("watermark.type=timestamp", "watermark.type=simple"),
+        "",
         "source.watermark.type",
         "long",
     ),
