@@ -35,7 +35,7 @@ from gobblin_dagster.service.scheduler.scheduler import BATCH, Scheduler, epoch_
 from gobblin_dagster.service.store.store import ServiceStore  # noqa: E402 - after the path to it
 from gobblin_dagster.service.store.tables import flow_properties, flow_versions, flows  # noqa: E402 - after the path to it
 from tests.services.gobblin_serve import serving  # noqa: E402 - after the path to it
-from tests.services.postgres import PostgresServer, binaries, running_postgres  # noqa: E402 - after the path to it
+from tests.services.postgres import PostgresServer, binaries, named_url, running_postgres  # noqa: E402 - after the path to it
 
 TEMPLATE = """
 template: small
@@ -268,7 +268,7 @@ def _run(port: int, names: list[str]) -> float:
 def _project(store: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="gobblin-bench-") as folder:
         root = Path(folder)
-        settings = f"service: {{port: 0, anonymous: true, store: '{store}'}}\n"
+        settings = f"service: {{port: 0, anonymous: true, store: '{named_url(store)}'}}\n"
         (root / "gobblin.yaml").write_text(f"project: bench\n{settings}")
         (root / "templates").mkdir()
         (root / "templates" / "small.template").write_text(TEMPLATE)

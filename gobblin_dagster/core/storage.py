@@ -134,6 +134,14 @@ class SharedFolderStorage(Protocol):
 
 
 @runtime_checkable
+class NamingStorage(Protocol):
+    """Optional addition to `Storage` where one file may have two paths, and a killed `move` may leave both names."""
+
+    def are_two_names(self, one: str, other: str) -> bool:
+        """Return True if the paths are certainly two names, so that deleting one leaves the other."""
+
+
+@runtime_checkable
 class UploadStorage(Protocol):
     """Optional addition to `Storage`: a killed `move` leaves an unfinished upload, invisible but paid for."""
 

@@ -25,7 +25,13 @@ from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import ConstructSpec, ConverterSpec, JobSpec, RowPolicySpec, SpecModel, TaskPolicySpec
 from gobblin_dagster.spec.project import PROJECT_FILE, ProjectSpec
 from gobblin_dagster.spec.secret_values import Variables
-from gobblin_dagster.spec.secrets import literal_secrets, named_variables, shown_urls, values_to_hide
+from gobblin_dagster.spec.secrets import (
+    literal_secrets,
+    named_variables,
+    project_secrets,
+    shown_urls,
+    values_to_hide,
+)
 from gobblin_dagster.storage import storage_path
 
 if TYPE_CHECKING:
@@ -136,7 +142,14 @@ def load_project(root: Path, environ: Mapping[str, str] | None = None) -> Projec
         UsageError: there is no such file.
     """
     hide_environment()
-    spec = _load(root / PROJECT_FILE, ProjectSpec, environ, lambda _: iter(()), _read_yaml)[0]
+    written: dict[Loc, str] = {}
+
+    def read(path: Path, environ: Mapping[str, str]) -> Document:
+        document = _read_yaml(path, environ)
+        written.update(document.written)
+        return document
+
+    spec = _load(root / PROJECT_FILE, ProjectSpec, environ, lambda data: project_secrets(data, written), read)[0]
     give(spec.secrets, _variables(root, spec, environ))
     return spec
 

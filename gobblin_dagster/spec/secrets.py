@@ -1,4 +1,4 @@
-"""Secrets in job files: values of environment variables are hidden, and literal passwords are refused."""
+"""Secrets in job files and `gobblin.yaml`: values of environment variables are hidden, literal passwords refused."""
 
 from __future__ import annotations
 
@@ -71,6 +71,23 @@ def named_variables(node: Any, *, is_name: bool = False) -> Iterator[str]:
                 yield from named_variables(value, is_name=is_name)
         case str() if is_name:
             yield node
+
+
+def project_secrets(data: Any, written: Mapping[Loc, str]) -> Iterator[tuple[Loc, str]]:
+    """Yield (place, problem) for each literal password in `gobblin.yaml`; arguments as in `literal_secrets`.
+
+    Commands of `secrets` are the project's own programs, and `keys` of `classes` name keys of job files.
+    """
+    if not isinstance(data, dict):
+        return
+    for loc, problem in literal_secrets((), {key: data[key] for key in data if key != "secrets"}, written):
+        if not (loc[0] == "classes" and "keys" in loc[2:-1]):
+            yield loc, problem
+    for loc in (("spark", "conf"), ("worker", "inlet", "config")):
+        node: Any = data
+        for part in loc:
+            node = node.get(part) if isinstance(node, dict) else None
+        yield from literal_secrets(loc, node, written, names_secrets=True)
 
 
 def literal_secrets(

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 TEMP_PREFIX = ".tmp-"
 """Beginning of the names of unfinished files; listings leave them out."""
+_TAG = 16
+"""Letters in such a name that tell the file."""
 _DELETE_TRIES = 50
 
 
@@ -44,6 +46,11 @@ def _sync(fd: int, path: str) -> None:
 
 def _temp_beside(path: str) -> str:
     return str(Path(path).with_name(TEMP_PREFIX + secrets.token_hex(16)))
+
+
+def _temp_of(path: str) -> str:
+    """Return the beginning of the names of unfinished copies of a file, which are beside it."""
+    return TEMP_PREFIX + hashlib.sha256(Path(path).name.encode(errors="surrogateescape")).hexdigest()[:_TAG]
 
 
 def _is_one(path: Path) -> bool:
@@ -187,7 +194,8 @@ class LocalStorage:
 
     def _move_across(self, source: str, target: str) -> None:
         """Copy to another mount; the target becomes visible only when complete."""
-        temp = _temp_beside(target)
+        # Another process may find and delete it: see `end_uploads`.
+        temp = str(Path(target).with_name(_temp_of(target) + secrets.token_hex(8)))
         try:
             with Path(source).open("rb") as reader, self._held(temp) as at, Path(at).open("xb") as writer:
                 shutil.copyfileobj(reader, writer, 1 << 20)
@@ -201,6 +209,29 @@ class LocalStorage:
         # Two mounts have two journals: sync the target before the source is deleted.
         self.sync_dir(str(Path(target).parent))
         self.delete(source)
+
+    def are_two_names(self, one: str, other: str) -> bool:
+        """Return True if the paths are certainly two names, so that deleting one leaves the other.
+
+        Folders are compared by their number alone, as a file system may be mounted at several places.
+        """
+        if Path(one).name.casefold() != Path(other).name.casefold():
+            return True
+        try:
+            return Path(one).parent.stat().st_ino != Path(other).parent.stat().st_ino
+        except OSError:
+            return False
+
+    def end_uploads(self, paths: Collection[str]) -> None:
+        """Delete what killed moves to these paths from other mounts left beside them."""
+        folders: dict[str, set[str]] = {}
+        for path in paths:
+            folders.setdefault(str(Path(path).parent), set()).add(_temp_of(path))
+        for folder, beginnings in folders.items():
+            with suppress(FileNotFoundError), os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.name[: len(TEMP_PREFIX) + _TAG] in beginnings:
+                        self.delete(entry.path)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         temp = _temp_beside(path)
@@ -353,7 +384,8 @@ class LocalStorage:
             try:
                 os.rmdir(at)  # noqa: PTH106  # as in `delete`
             except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # some systems have the other one
+                # Some systems have the second one; a mount point stays too.
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY):
                     raise
 
 

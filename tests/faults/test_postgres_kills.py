@@ -23,7 +23,7 @@ from tests.e2e.project import GOBBLIN, WITHOUT_SPARK, gobblin, make_project
 from tests.faults.test_real_kills import DATASETS, assert_exactly_once
 from tests.faults.test_real_kills import JOB as ORDERS
 from tests.services.missing import missing
-from tests.services.postgres import PostgresServer, binaries, running_postgres
+from tests.services.postgres import PostgresServer, binaries, named_url, running_postgres
 
 pytestmark = pytest.mark.postgres
 SEED = 20151209
@@ -129,7 +129,7 @@ def test_server_killed_under_a_real_run_every_row_is_published_once(
 ) -> None:
     root = make_project(tmp_path / "p", ORDERS)
     url = server.url(server.new_database())
-    (root / "gobblin.yaml").write_text(f"{WITHOUT_SPARK}state: {url}\n")
+    (root / "gobblin.yaml").write_text(f"{WITHOUT_SPARK}state: {named_url(url)}\n")
     after_s = random.Random(f"{SEED} {away_s}").uniform(0.5, 4.0)
     run = subprocess.Popen([*GOBBLIN, "run"], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     time.sleep(after_s)
@@ -153,7 +153,7 @@ def test_server_killed_under_a_real_run_every_row_is_published_once(
 @pytest.mark.e2e
 def test_server_that_stays_away_is_named_and_nothing_hangs(tmp_path: Path, server: PostgresServer) -> None:
     root = make_project(tmp_path / "p", ORDERS)
-    (root / "gobblin.yaml").write_text(f"{WITHOUT_SPARK}state: {server.url(server.new_database())}\n")
+    (root / "gobblin.yaml").write_text(f"{WITHOUT_SPARK}state: {named_url(server.url(server.new_database()))}\n")
     server.kill()
     try:
         done = gobblin(root, "run", timeout=90)

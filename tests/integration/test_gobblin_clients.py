@@ -26,7 +26,7 @@ from tests.services.gobblin_clients import (
     Wire,
 )
 from tests.services.gobblin_serve import ServeProcess, serving
-from tests.services.postgres import PostgresServer
+from tests.services.postgres import PostgresServer, named_url
 
 URI = "FS:///templates/test.template"
 WAITING = "FS:///waiting.template"
@@ -99,7 +99,7 @@ class Clients:
 
 
 def _project(root: Path, store: str) -> None:
-    settings = f"service: {{port: 0, anonymous: true, jobs_at_once: 1, store: '{store}'}}\n"
+    settings = f"service: {{port: 0, anonymous: true, jobs_at_once: 1, store: '{named_url(store)}'}}\n"
     (root / "gobblin.yaml").write_text(f"project: replay\n{settings}")
     (root / "templates" / "templates").mkdir(parents=True)
     (root / "templates" / "templates" / "test.template").write_text(TEMPLATE)

@@ -20,7 +20,7 @@ import pytest
 from tests.services.gobblin_clients import FlowConfigV2Client, FlowExecutionClient, Told, Wire
 from tests.services.gobblin_serve import COMMAND, ServeProcess, serving
 from tests.services.missing import missing
-from tests.services.postgres import binaries, running_postgres
+from tests.services.postgres import binaries, named_url, running_postgres
 
 NEVER = "0 0 0 ? 1 1 2050"
 URI = "FS:///t.template"
@@ -34,7 +34,7 @@ job:
 
 
 def project(root: Path, store: str = "sqlite:///.gobblin/service.db", port: int = 0) -> None:
-    settings = f"service: {{port: {port}, anonymous: true, store: '{store}'}}\n"
+    settings = f"service: {{port: {port}, anonymous: true, store: '{named_url(store)}'}}\n"
     (root / "gobblin.yaml").write_text(f"project: faults\n{settings}")
     (root / "templates").mkdir()
     (root / "templates" / "t.template").write_text(TEMPLATE)

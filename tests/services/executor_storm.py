@@ -40,7 +40,7 @@ from gobblin_dagster.service.worker_node import WorkerNode
 from gobblin_dagster.spec.load import load_project
 from tests.services.certificates import Authority
 from tests.services.kafka import KafkaBroker, jars, running_kafka
-from tests.services.postgres import PostgresServer, binaries, running_postgres
+from tests.services.postgres import PostgresServer, binaries, named_url, running_postgres
 from tests.services.service_example import TOPICS, copy_example
 
 ROWS = 1000
@@ -78,6 +78,7 @@ class Storm:
         self._broker = broker
         self._uses_spark = uses_spark
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        store = named_url(store)
         authority = Authority(folder / "tls")
         for name in ("service", "south"):
             authority.signed(name)

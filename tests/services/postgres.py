@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,13 @@ from tests.services.ending import wait_or_kill
 from tests.services.ports import free_port
 
 _START_S = 180
+
+
+def named_url(url: str) -> str:
+    """Return a text for `gobblin.yaml`, which takes no passwords: a variable of this process that holds the URL."""
+    name = f"TEST_URL_{zlib.crc32(url.encode()):08x}"
+    os.environ[name] = url
+    return f"${{{name}}}"
 
 
 def binaries() -> Path | None:

@@ -49,7 +49,7 @@ from gobblin_dagster.spec.job import SpecModel
 from gobblin_dagster.spec.load import load_project
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from gobblin_dagster.testing.rows_source import RowsDataset, RowsSource
-from tests.services.postgres import binaries, running_postgres
+from tests.services.postgres import binaries, named_url, running_postgres
 
 NEVER = "0 0 0 ? 1 1 2050"
 DATASETS = ("a", "b")
@@ -368,7 +368,8 @@ class Steps(SilentListener):
 
 def write_project(root: Path, urls: Mapping[str, str], scope: str) -> None:
     (root / "gobblin.yaml").write_text(
-        f"project: storm\nlease_ttl_s: 5\nstate: '{urls['state']}'\nservice: {{store: '{urls['store']}'}}\n"
+        f"project: storm\nlease_ttl_s: 5\nstate: '{named_url(urls['state'])}'\n"
+        f"service: {{store: '{named_url(urls['store'])}'}}\n"
     )
     (root / "templates").mkdir()
     (root / "count").write_text("3")

@@ -36,7 +36,7 @@ from gobblin_dagster.service.cron import Cron
 from gobblin_dagster.service.scheduler.scheduler import epoch_ms, from_epoch_ms
 from gobblin_dagster.spec.load import load_project
 from tests.services.gobblin_serve import ServeProcess
-from tests.services.postgres import binaries, running_postgres
+from tests.services.postgres import binaries, named_url, running_postgres
 
 ROWS, DATASETS = 40, ("a", "b", "c")
 LAKE, TABLE = "FS:///to_lake.template", "FS:///to_table.template"
@@ -194,7 +194,7 @@ def main() -> int:
 
 
 def _write_project(root: Path, urls: dict[str, str]) -> None:
-    (root / "gobblin.yaml").write_text(PROJECT.format(**urls))
+    (root / "gobblin.yaml").write_text(PROJECT.format(**{name: named_url(url) for name, url in urls.items()}))
     (root / "templates").mkdir()
     for name, text in TEMPLATES.items():
         (root / "templates" / f"{name}.template").write_text(text)

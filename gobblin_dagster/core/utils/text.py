@@ -6,6 +6,8 @@ import csv
 import re
 import string
 import sys
+import unicodedata
+from collections.abc import Sequence
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What moves a terminal's cursor, colours or turns round its text, but for tabs and ends of lines."""
@@ -52,6 +54,17 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return _CONTROLS.sub(lambda one: one[0].encode("unicode_escape").decode(), text)
+
+
+def told_apart(texts: Sequence[str]) -> list[str]:
+    r"""Return texts as they are, or with escapes if they write accents in different ways, which look the same.
+
+    Example:
+        >>> told_apart(["größe", "a"]), told_apart(["\xe9", "e\u0301", "a"])
+        (['größe', 'a'], ['\\xe9', 'e\\u0301', 'a'])
+    """
+    forms = {unicodedata.is_normalized("NFC", text) for text in texts if not text.isascii()}
+    return [text.encode("unicode_escape").decode() if len(forms) > 1 else text for text in texts]
 
 
 def storable(text: str) -> str:

@@ -73,6 +73,7 @@ def run_rename(storage: Storage, step: RenameFileStep, *, verify_content: bool) 
     """Move one file unless it is moved already; return True if it was moved now. Raises as `RenameFileStep.execute`."""
     if verify_content:
         if step.verify(storage):
+            step.forget_source(storage)
             return False
         step.check_content(storage)
     step.execute(storage)

@@ -34,7 +34,13 @@ from gobblin_dagster.core.commit import (
     StoredSequence,
 )
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import GobblinDagsterError, StagedFileLostError, StepRefusedError, UsageError
+from gobblin_dagster.core.errors import (
+    CorruptRecordError,
+    GobblinDagsterError,
+    StagedFileLostError,
+    StepRefusedError,
+    UsageError,
+)
 from gobblin_dagster.core.ids import new_commit_id, new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.storage import LinkStorage, Storage
@@ -189,7 +195,9 @@ class CommitStepStore:
 
     # -- the design's methods ------------------------------------------------------------------------------------------
     def create(self, store_name: str, dataset_urn: str | None = None) -> bool:
-        """Make a store, or a dataset in a store; False if it exists. Raises UsageError for a bad name.
+        """Make a store, or a dataset in a store; False if it exists.
+
+        Raises UsageError for a bad name, and for a store whose newest sequence has another output.
 
         First finishes the work after a commit that a crash left, for all datasets of the store or this one: manifest
         and empty folders of sources. What cannot be finished is logged and waits for the next call.
@@ -199,12 +207,14 @@ class CommitStepStore:
                 problem=f"{store_name!r} is not a store name.", hint="Letters, digits and _, as for a job."
             )
         if dataset_urn is None:
+            self._require_own_output(store_name)
             self._finish_ended(store_name)
             is_new = store_name not in self._drafts and store_name not in self._store.list_jobs()
             self._drafts.setdefault(store_name, {})
             return is_new
         if self.exists(store_name, dataset_urn):
             return False
+        self._require_own_output(store_name)
         self._finish_ended(store_name, dataset_urn)
         self._drafts.setdefault(store_name, {})[dataset_urn] = _Draft(new_commit_id(), [])
         return True
@@ -254,9 +264,10 @@ class CommitStepStore:
         """Return the waiting steps of a dataset: stored ones, else those put here.
 
         Raises:
-            UsageError: there are none.
+            UsageError: there are none, or the newest sequence of the store has another output.
             StepRefusedError: the steps that were put here could never be committed together.
         """
+        self._require_own_output(store_name)
         stored = self._waiting(store_name, dataset_urn)
         if stored:
             sequence = decode_sequence(stored[0], self._store.places)
@@ -296,6 +307,7 @@ class CommitStepStore:
     def commit(self, store_name: str, dataset_urn: str = "") -> bool:
         """Commit the waiting steps of a dataset; raises the errors that `StepSequence.commit` turns into False."""
         with self._lease(store_name, dataset_urn) as epoch:
+            self._require_own_output(store_name)
             stored = self._waiting(store_name, dataset_urn)
             if not stored:
                 before = self._store.load_dataset_states(store_name, [dataset_urn]).get(dataset_urn)
@@ -412,6 +424,20 @@ class CommitStepStore:
         draft = self._drafts.get(store_name, {}).get(dataset_urn)
         return None if draft is None else draft.id
 
+    def _require_own_output(self, store_name: str) -> None:
+        """Raise UsageError if a store's newest sequence has another output: neither would have whole snapshots."""
+        with suppress(CorruptRecordError):  # told where it is read
+            for stored in self._store.load_sequences(store_name, set(SequenceState), limit=1):
+                root = decode_sequence(stored, self._store.places, skip_unknown_steps=True).output_root.rstrip("/")
+                if self._real(root) != self._real(self._root):
+                    raise UsageError(
+                        problem=f"The commit steps of {store_name!r} belong to the output {root}, not to {self._root}.",
+                        hint="Give each output a store name of its own.",
+                    )
+
+    def _real(self, path: str) -> str:
+        return self._storage.real_path(path) if isinstance(self._storage, LinkStorage) else path
+
     def _waiting(self, store_name: str, dataset_urn: str) -> list[StoredSequence]:
         return self._store.load_sequences(store_name, states=WAITING, urns=[dataset_urn])
 
@@ -423,6 +449,7 @@ class CommitStepStore:
         had_draft = self._drafts.get(store_name, {}).pop(dataset_urn, None) is not None
         if not self._waiting(store_name, dataset_urn):
             return had_draft
+        self._require_own_output(store_name)
         with self._lease(store_name, dataset_urn) as epoch:
             ended = [self._committer.abandon(s, epoch, "removed") for s in self._waiting(store_name, dataset_urn)]
         return all(state is SequenceState.ABORTED for state in ended)

@@ -9,6 +9,7 @@ from gobblin_dagster.core.constructs import JudgesTargets, NamesTargets
 from gobblin_dagster.core.errors import InvalidUrnError
 from gobblin_dagster.core.storage import FoldingStorage, Storage
 from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.core.utils.text import told_apart
 from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.engine.task.publishers import each_publisher
 from gobblin_dagster.spec.job import JobSpec
@@ -63,6 +64,6 @@ def _owners(targets: Mapping[str, str]) -> list[tuple[str, Sequence[str]]]:
 
 
 def _problems(sharing: Sequence[str], where: str, why: str) -> dict[str, str]:
-    names = ", ".join(map(repr, sharing[:3]))
+    names = ", ".join(told_apart([repr(one) for one in sharing[:3]]))
     what_to_do = "leave out one of them, or rename it where it comes from"
     return dict.fromkeys(sharing, f"{where}datasets {names} {why}; {what_to_do}")

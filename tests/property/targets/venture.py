@@ -130,7 +130,9 @@ class Venture:
             return f"files:{self.world.places[kind]()}/state"
         if kind == "files":
             return f"files:.gobblin/state{len(self.called)}"
-        return self._database(kind, f".gobblin/state{len(self.called)}")
+        name = f"STORM_STATE{len(self.called)}"
+        self.environment[name] = self._database(kind, f".gobblin/state{len(self.called)}")
+        return f"${{{name}}}"
 
     def _database(self, kind: str, name: str) -> str:
         if kind != "sqlite":

@@ -12,6 +12,7 @@ from gobblin_dagster.service.model import FlowConfig, FlowId, Schedule
 from gobblin_dagster.service.server import CoreServices
 from gobblin_dagster.service.store.execution_rows import list_executions
 from gobblin_dagster.spec.load import load_project
+from tests.services.postgres import named_url
 from tests.unit.service.conftest import OwnClock
 
 TEMPLATE = """
@@ -24,7 +25,7 @@ job:
 
 
 def make(root: Path, store: str, clock: OwnClock) -> CoreServices:
-    (root / "gobblin.yaml").write_text(f"project: flows\nservice: {{store: '{store}'}}\n")
+    (root / "gobblin.yaml").write_text(f"project: flows\nservice: {{store: '{named_url(store)}'}}\n")
     (root / "templates").mkdir()
     (root / "templates" / "t.template").write_text(TEMPLATE)
     core = CoreServices(root, load_project(root).service, ["false"], clock=clock)
@@ -63,5 +64,5 @@ def test_sensor_and_service_fire_each_time_once(tmp_path: Path) -> None:
 
 
 def test_store_that_is_away_is_said(tmp_path: Path) -> None:
-    (tmp_path / "gobblin.yaml").write_text("project: flows\nservice: {store: 'postgresql://u:p@127.0.0.1:1/none'}\n")
+    (tmp_path / "gobblin.yaml").write_text("project: flows\nservice: {store: 'postgresql://u@127.0.0.1:1/none'}\n")
     assert "is away; flows that are due fire later" in tick(flow_schedule_sensor(tmp_path))

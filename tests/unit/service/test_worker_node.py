@@ -36,6 +36,7 @@ from gobblin_dagster.service.worker_node import WorkerNode
 from gobblin_dagster.spec.load import load_project
 from tests.services.certificates import Authority
 from tests.services.flow_project import NEVER, open_core
+from tests.services.postgres import named_url
 from tests.services.worker_channel import InlineChannel
 
 TEMPLATE = """
@@ -80,7 +81,7 @@ def core(tmp_path: Path) -> Iterator[CoreServices]:
 def worker(core: CoreServices, root: Path) -> Iterator[WorkerNode]:
     """Run a worker in a project of its own, which allows one folder."""
     root.mkdir(exist_ok=True)
-    settings = f"project: east\nworker: {{store: '{core.store.url}'}}\nallow: {{paths: [lake]}}\n"
+    settings = f"project: east\nworker: {{store: '{named_url(core.store.url)}'}}\nallow: {{paths: [lake]}}\n"
     (root / "gobblin.yaml").write_text(settings)
     spec = load_project(root)
     node = WorkerNode("east", root, spec, [], channel=InlineChannel(Project(root, spec)))
@@ -166,7 +167,7 @@ def test_second_signal_ends_what_waits_for_a_database(
 def test_worker_leaves_a_job_that_names_a_module_which_its_project_does_not_allow(
     core: CoreServices, tmp_path: Path
 ) -> None:
-    settings = f"project: east\nworker: {{store: '{core.store.url}'}}\nallow: {{modules: []}}\n"
+    settings = f"project: east\nworker: {{store: '{named_url(core.store.url)}'}}\nallow: {{modules: []}}\n"
     (tmp_path / "gobblin.yaml").write_text(settings)
     spec = load_project(tmp_path)
     create(core, "lake")

@@ -444,6 +444,39 @@ def test_password_of_the_state_store_is_hidden_and_its_place_is_not(
     assert hidden(shows) == shows
 
 
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [
+        ("state: 'postgresql://u:hunter22@h/d'", "state"),
+        ("state: '${S:-postgresql://u:hunter22@h/d}'", "state"),
+        ("service: {store: 'postgresql://u:hunter22@h/d'}", "service.store"),
+        ("spark: {remote: 'sc://h:1/;token=hunter22'}", "spark.remote"),
+        ("spark: {conf: {spark.hadoop.fs.s3a.secret.key: hunter22}}", "spark.conf.spark.hadoop.fs.s3a.secret.key"),
+        ("worker: {inlet: {type: kafka, config: {sasl.password: hunter22}}}", "worker.inlet.config.sasl.password"),
+        ("classes: {com.x.A: {type: 'm:A', token: hunter22}}", "classes.com.x.A.token"),
+        ("service: {listeners: [{type: 'm:A', token: hunter22}]}", "service.listeners[0].token"),
+    ],
+)
+def test_literal_password_of_the_project_is_refused_and_not_shown(tmp_path: Path, settings: str, place: str) -> None:
+    (tmp_path / "gobblin.yaml").write_text(f"project: p\n{settings}\n")
+    with pytest.raises(InvalidSpecError) as caught:
+        load_project(tmp_path)
+    (fault,) = caught.value.faults
+    assert (fault.path, fault.line, "take it from the environment" in fault.problem) == (place, 2, True)
+    assert "hunter22" not in caught.value.message()
+
+
+def test_settings_of_the_project_that_name_secrets_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "gobblin.yaml").write_text(
+        "project: p\nstate: 'postgresql://u@h/d'\n"
+        "secrets: {PW: {command: [sh, -c, 'PASSWORD=$$(cat x); echo $$PASSWORD']}}\n"
+        "spark: {conf: {spark.hadoop.fs.s3a.secret.key: '${SK}'}}\n"
+        "classes: {com.x.A: {type: 'm:A', keys: {password: orders.password}}}\n"
+        "worker: {inlet: {type: rest, certificate: a.pem, key: k.pem, ca: ca.pem}}\n"
+    )
+    assert load_project(tmp_path, {"SK": "hunter22"}).spark.conf["spark.hadoop.fs.s3a.secret.key"] == "hunter22"
+
+
 def test_values_of_variables_that_settings_name_are_hidden_from_the_start(
     tmp_path: Path, job_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ import errno
 import os
 import pickle
 import resource
+import signal
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -207,6 +208,34 @@ def test_move_across_mounts_never_overwrites_and_cleans_up(tmp_path: Path) -> No
         storage.move(source, target)
     assert (storage.read(source), storage.read(target)) == (b"new", b"old")
     assert names(tmp_path / "output") == ["a"]
+
+
+def test_what_killed_moves_left_is_deleted_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = LocalStorage(rename=refuse_to_cross)
+    source = write(storage, tmp_path / "staging/a")
+    (tmp_path / "output").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "delete", lambda *_: None)
+        patch.setattr("shutil.copyfileobj", lambda *_: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            storage.move(source, f"{tmp_path}/output/a")
+    (tmp_path / "output/.tmp-of-others").touch()
+    (left,) = {*names(tmp_path / "output")} - {".tmp-of-others"}
+    storage.end_uploads([f"{tmp_path}/output/b", f"{tmp_path}/nowhere/a"])
+    assert left in names(tmp_path / "output")
+    storage.end_uploads([f"{tmp_path}/output/a"])
+    assert names(tmp_path / "output") == [".tmp-of-others"]
+
+
+def test_one_file_by_two_paths_is_not_two_names(tmp_path: Path) -> None:
+    storage = LocalStorage()
+    one, two = write(storage, tmp_path / "x/a"), write(storage, tmp_path / "y/a")
+    (tmp_path / "z").symlink_to(tmp_path / "x")
+    assert storage.are_two_names(one, two)
+    assert storage.are_two_names(one, write(storage, tmp_path / "x/b"))
+    assert not storage.are_two_names(one, f"{tmp_path}/z/a")
+    assert not storage.are_two_names(one, f"{tmp_path}/z/A"), "some file systems ignore the case"
+    assert not storage.are_two_names(one, f"{tmp_path}/nowhere/a")
 
 
 def test_move_across_mounts_missing_source_is_file_not_found(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.traits import FormatTraits, traits_of
 from gobblin_dagster.core.urn import DatasetUrn
-from gobblin_dagster.core.utils.text import first_line
+from gobblin_dagster.core.utils.text import first_line, told_apart
 from gobblin_dagster.core.watermark import TimestampWatermark, Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
@@ -442,19 +442,22 @@ class FilesSource:
     ) -> SourceError:
         """Return the error for a pattern without files: what was searched, and what is there instead."""
         path = self._options.path
-        shown = path if "://" in path else os.path.normpath(Path(self._context.base_dir, path))
+        path = path if "://" in path else os.path.normpath(Path(self._context.base_dir, path))
+        there = [name for examples in (*undated, *skipped, others) for name in examples.first]
+        shown = told_apart([path, *there])[0]
         problem = f"no file matches {shown}"
         root = self._base
         if "://" not in root and not Path(root).is_dir():
             parent = next(folder for folder in Path(root).parents if folder.is_dir())
-            return self._error(f"{problem}; there is no folder {root}, the nearest, {parent},{_contents(parent)}.")
+            none = f"{problem}; there is no folder {root}, the nearest, "
+            return self._error("".join(told_apart([none, f"{parent},{_contents(parent)}."])))
         if names := [name for examples in undated for name in examples.first]:
-            found = _nearest(names, shown)
+            found = _nearest(names, path)
             return self._error(f"{problem}: no date can be read as {self._options.pattern.date_format} in {found}.")
         if names := [name for examples in skipped for name in examples.first]:
             return self._error(f"{problem}; left out: {', '.join(names[:3])}.")
         if others.count:
-            found = _nearest(others.first, shown)
+            found = _nearest(others.first, path)
             return self._error(f"{problem}; {others.count} file(s) there do not, e.g. {found}.")
         return self._error(f"{problem}." if "://" in root else f"{problem}; {root}{_contents(Path(root))}.")
 
@@ -469,7 +472,7 @@ def _before(now: datetime, span: timedelta) -> datetime:
 def _nearest(names: Sequence[str], path: str) -> str:
     """Return the three names that are most similar to a path, separated by commas."""
     likest = sorted(names, key=lambda name: (-SequenceMatcher(None, path, name, autojunk=False).ratio(), name))
-    return ", ".join(likest[:3])
+    return ", ".join(told_apart([path, *likest[:3]])[1:])
 
 
 def _contents(folder: Path) -> str:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.errors import StagedFileLostError, StepRefusedError
 from gobblin_dagster.core.step_registry import register_commit_step
-from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.storage import NamingStorage, Storage
 
 
 @register_commit_step
@@ -59,10 +59,12 @@ class RenameFileStep:
             if isinstance(error, FileExistsError) and storage.size(self.target) is None:
                 raise StepRefusedError(step=self.describe(), problem="the target exists and is no file") from error
             self._require_done(storage)
-            # A move by copy that was killed before it deleted the source, which would look like a new file. Where moves
-            # are renames, source and target may be one file by two paths.
-            if not storage.is_move_atomic and self.is_source_sound(storage):
-                storage.delete(self.source)
+            self.forget_source(storage)
+
+    def forget_source(self, storage: Storage) -> None:
+        """Delete the source of a move that is done and was killed before that: it would look like a new file."""
+        if self._may_delete_source(storage) and self.is_source_sound(storage):
+            storage.delete(self.source)
 
     def check_content(self, storage: Storage) -> None:
         """Refuse a source with other bytes than the prepared ones; needed unless this run has just staged the file.
@@ -76,6 +78,12 @@ class RenameFileStep:
     def is_source_sound(self, storage: Storage) -> bool:
         """True if the source holds the prepared bytes."""
         return self._holds(storage, self.source)
+
+    def _may_delete_source(self, storage: Storage) -> bool:
+        """True if the target, which is complete, stays: source and target may be one file by two paths."""
+        if isinstance(storage, NamingStorage):
+            return storage.are_two_names(self.source, self.target)
+        return not storage.is_move_atomic
 
     def _require_done(self, storage: Storage) -> None:
         if self.verify(storage):

@@ -422,6 +422,25 @@ def test_missing_folder_is_told_with_the_nearest_that_exists(tmp_path: Path) -> 
     assert f"there is no folder {tmp_path}/data/flights/in, the nearest, {tmp_path}/data, holds 1" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("there", "path", "told"),
+    [
+        ("data/gro\u0308n/a.csv", "data/gr\xf6n/{dataset}.csv", [r"data/gr\xf6n", r"data/gro\u0308n/a.csv"]),
+        ("gr\xf6n/a.csv", "gro\u0308n/{dataset}.csv", [r"/gro\u0308n, the nearest", r"e.g. gr\xf6n"]),
+        (
+            "gr\xf6n/a.csv",
+            "gr\xf6n/{dataset}.txt",
+            ["gr\xf6n/{dataset}.txt; 1 file(s) there do not, e.g. gr\xf6n/a.csv"],
+        ),
+    ],
+)
+def test_paths_that_look_the_same_are_told_apart(tmp_path: Path, there: str, path: str, told: list[str]) -> None:
+    put(tmp_path, there)
+    with pytest.raises(SourceError) as caught:
+        plan(source(tmp_path, path))
+    assert [one for one in told if one not in str(caught.value)] == []
+
+
 def test_no_matching_file_is_told_with_what_is_there(tmp_path: Path) -> None:
     put(tmp_path, "data/AA/x.txt", "data/AA/y.txt", "data/UA/z.txt")
     with pytest.raises(
