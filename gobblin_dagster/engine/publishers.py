@@ -164,6 +164,33 @@ def inferred_widenings(job: JobSpec) -> frozenset[Widening]:
     return frozenset.intersection(*(widenings_of(job, branch) for branch in branches))
 
 
+def may_be_open(job: JobSpec) -> Callable[[str], bool]:
+    """Return what tells whether a column that has had no value yet may be left out (`SourceContext.may_be_open`).
+
+    In no job whose converters, row policies or own classes may name it, whose contract takes no new columns, whose
+    files do not name their columns, or which changes rows: null may replace a value there. And no column that an option
+    or the extract names.
+    """
+    branches = job.fork.branches
+    takes_new = {None, SchemaContract.EVOLVE, SchemaContract.FAIL}
+    parts = [job.fork.operator, *job.commit.steps]
+    for branch in branches:
+        parts += [job.writer_of(branch), job.publisher_of(branch), *job.task_policies_of(branch)]
+    if (
+        any((branch.schema_contract or job.schema_contract) not in takes_new for branch in branches)
+        or job.converters
+        or job.row_policies
+        or any((*branch.converters, *branch.row_policies) for branch in branches)
+        or any(":" in part.type or part.options.get("header") is False for part in parts)
+        or job.extract.reads_everything
+        or any(traits.on_again in ("upsert", "history") for traits in publisher_traits(job).values())
+    ):
+        return lambda _: False
+    texts = [job.extract.primary_keys, job.extract.delta_fields, *(part.options for part in parts)]
+    named = json.dumps(texts, default=str)
+    return lambda name: not re.search(rf"(?<!\w){re.escape(json.dumps(name)[1:-1])}(?!\w)", named, re.IGNORECASE)
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerKeeper:
     """A target of a job that lists its commits."""

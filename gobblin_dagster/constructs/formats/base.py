@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 import pyarrow as pa
 
 from gobblin_dagster.constructs.formats.compression import PackedStreams
+from gobblin_dagster.constructs.types.json_shapes import OPEN
 from gobblin_dagster.constructs.types.wider import is_wider
 from gobblin_dagster.core.traits import Widening
 from gobblin_dagster.core.utils.duplicates import repeated
@@ -189,6 +190,13 @@ class TypeSample(Protocol):
     rows: int
     bytes_read: int
 
+    @property
+    def empty(self) -> Collection[str] | None:
+        """Columns that were null in all rows, and may stay `OPEN`.
+
+        None if rows of the files were not looked at, or the format gives every column a type.
+        """
+
     def look(self, file: InputFile, most_bytes: int) -> None:
         """Look at the first bytes of a file; pass over a file that cannot be read, reading it tells why."""
 
@@ -245,6 +253,7 @@ def matching(dataset_urn: str, by_glob: Mapping[str, T]) -> list[T]:
     return [value for glob, value in by_glob.items() if dataset_urn == glob or fnmatchcase(dataset_urn, glob)]
 
 
+_SHOWN = {"string": "text", OPEN: "no value yet"}
 _MOST_NAMES = 12
 """Most columns of one type that a message names."""
 
@@ -253,7 +262,7 @@ def listed_types(types: Mapping[str, str]) -> str:
     """Return `int64: id, qty; date: day`; of a type with many columns, the first few."""
     by_type: dict[str, list[str]] = {}
     for name, kind in types.items():
-        by_type.setdefault("text" if kind == "string" else kind, []).append(name)
+        by_type.setdefault(_SHOWN.get(kind, kind), []).append(name)
 
     def names(columns: list[str]) -> str:
         more = f" and {len(columns) - _MOST_NAMES} more" if len(columns) > _MOST_NAMES else ""

@@ -34,6 +34,7 @@ class CsvSample:
         self._settled = settled
         self._guesses: dict[str, ColumnGuess] = {}
         self.files = self.rows = self.bytes_read = 0
+        self.empty = None
 
     def look(self, file: InputFile, most_bytes: int) -> None:
         try:
@@ -84,6 +85,7 @@ class CsvWidening:
         self._numbers = {name for name, kind in known.items() if kind.startswith(("int64", "decimal"))}
         """The columns whose types may become wider."""
         self.files = self.rows = self.bytes_read = 0
+        self.empty = None
 
     def look(self, file: InputFile, most_bytes: int) -> None:
         try:

@@ -36,6 +36,7 @@ class JsonSample:
         self._not_seen = dict.fromkeys(declared)
         self._include = include
         self._shape = RecordShape()
+        self._is_whole = True
         self.files = self.rows = self.bytes_read = 0
 
     def look(self, file: InputFile, most_bytes: int) -> None:
@@ -49,9 +50,11 @@ class JsonSample:
                             json.dumps(record, ensure_ascii=False).encode()  # a name may be no text
                         self._look_at(record)
                     if text.bytes_read >= most_bytes:
+                        self._is_whole = False  # nobody knows whether rows follow
                         break
                 self.bytes_read += text.bytes_read
         except (FormatError, OSError, ValueError, EOFError, RecursionError) as error:
+            self._is_whole = False
             raise_if_passing(error)  # else, the task that reads it says why, with file and row
 
     def _look_at(self, record: object) -> None:
@@ -64,6 +67,13 @@ class JsonSample:
 
     def types(self) -> dict[str, str]:
         return {name: shape_text(shape) for name, shape in self._shape.shapes().items()}
+
+    @property
+    def empty(self) -> frozenset[str] | None:
+        empty = self._shape.empty
+        typed = {*self._settled, *self._shape.shapes()} - empty
+        # Rows need a column.
+        return empty if self._is_whole and (typed.intersection(self._include) if self._include else typed) else None
 
     def hints(self) -> list[str]:
         """Name declared fields that no record has: most likely they are written in another way."""

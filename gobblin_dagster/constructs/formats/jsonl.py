@@ -34,7 +34,7 @@ from gobblin_dagster.constructs.types.arrow_json import (
     too_large,
 )
 from gobblin_dagster.constructs.types.columns import has_column
-from gobblin_dagster.constructs.types.json_shapes import JSON, dump_exactly, load_exactly, shape_of_text
+from gobblin_dagster.constructs.types.json_shapes import JSON, OPEN, dump_exactly, load_exactly, shape_of_text
 from gobblin_dagster.constructs.types.nesting import MAX_LEVELS
 from gobblin_dagster.constructs.types.shapes import JsonShape, json_type
 from gobblin_dagster.core.constructs import ConstructContext
@@ -92,6 +92,8 @@ class JsonLinesFormat:
         self._declared = pa.schema([(name, json_type(shape)) for name, shape in declared.items()])
         self._known: pa.Schema | None = None
         """All columns, if types were inferred."""
+        self._open: frozenset[str] = frozenset()
+        """Columns that have had no value yet; they are left out."""
         self._include = options.include
         self._block_bytes = context.block_bytes
 
@@ -112,7 +114,10 @@ class JsonLinesFormat:
 
     def with_types(self, types: Mapping[str, str]) -> JsonLinesFormat:
         typed = type(self)(self._options, self._context)
-        wanted = self._include or (*self._declared.names, *types)
+        typed._open = frozenset(
+            name for name, text in types.items() if text == OPEN and not has_column(self._declared, name)
+        )
+        wanted = [name for name in self._include or (*self._declared.names, *types) if name not in typed._open]
         shapes = {name: shape_of_text(text) for name, text in types.items() if name in wanted}
         inferred = {name: shape for name, shape in shapes.items() if not has_column(self._declared, name)}
         typed._texts = self._texts | {name for name, shape in inferred.items() if shape == JSON}
@@ -125,7 +130,14 @@ class JsonLinesFormat:
     def open(self, file: InputFile, schema: pa.Schema | None) -> FileReader:
         known = schema or self._known
         return JsonLinesReader(
-            file, self._declared, self._include, self._block_bytes, known, frozenset(self._texts), self._split
+            file,
+            self._declared,
+            self._include,
+            self._block_bytes,
+            known,
+            frozenset(self._texts),
+            self._split,
+            self._open,
         )
 
     def count_rows(self, file: InputFile) -> int:
@@ -149,8 +161,10 @@ class JsonLinesReader:
         schema: pa.Schema | None,
         texts: frozenset[str],
         split: Split,
+        open_columns: Collection[str] = (),
     ) -> None:
         self._declared, self._include, self._texts = declared, include, texts
+        self._open = [pa.field(name, pa.null()) for name in open_columns]
         self._unexpected = "ignore" if include else "error"
         self._text = file.open_text()
         try:
@@ -167,9 +181,10 @@ class JsonLinesReader:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         rows, lines = 0, self._first
+        names, schema = self.schema.names, pa.schema([*self.schema, *self._open])
         while lines:
             lines = self._with_texts(lines, rows)
-            table = self._parse(lines, self.schema, rows)
+            table = self._parse(lines, schema, rows).select(names)
             if table.num_rows != len(lines):
                 raise FormatError(
                     f"expected one object per line, got {table.num_rows} in the {len(lines)} lines from here.", rows + 1

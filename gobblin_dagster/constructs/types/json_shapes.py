@@ -17,6 +17,10 @@ from gobblin_dagster.core.utils.json_text import object_of
 JSON = "json"
 """The shape of a column that holds the JSON of its values as text."""
 
+OPEN = "null"
+"""The type, as states store it, of a column that has had no value yet: it is in no published row, and gets its type
+with its first value."""
+
 Shape: TypeAlias = "str | list[Any] | dict[str, Any] | None"
 """As in job files; None if no value but null was seen."""
 
@@ -46,6 +50,11 @@ class RecordShape:
         """Take one more object into account."""
         for name, value in record.items():
             self._fields[name] = _merged(self._fields.get(name), _shape_of(value, _DEEPEST))
+
+    @property
+    def empty(self) -> frozenset[str]:
+        """The fields that were always null."""
+        return frozenset(name for name, shape in self._fields.items() if shape is None)
 
     def shapes(self) -> dict[str, str | list[Any] | dict[str, Any]]:
         """Return the shapes; `string` for fields that were always null."""

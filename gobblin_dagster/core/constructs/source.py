@@ -74,6 +74,9 @@ class SourceContext:
     widens: frozenset[Widening] = frozenset()
     """How inferred types of published datasets may become wider: as the writers and publishers of all branches allow;
     empty unless the schema contract of each branch is `evolve`."""
+    may_be_open: Callable[[str], bool] = lambda _: False
+    """Returns whether a column that has had no value yet may be left out of the rows until it has one: nothing in the
+    job needs it, and all branches take new columns."""
 
 
 class Source(Protocol):

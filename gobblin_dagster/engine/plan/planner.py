@@ -37,7 +37,7 @@ from gobblin_dagster.engine.plan.packing import pack_units
 from gobblin_dagster.engine.plan.rewind import judge_rewind
 from gobblin_dagster.engine.plan.source_identity import source_identity
 from gobblin_dagster.engine.plan.startpoints import Start, find_starts, moved_states, other_place
-from gobblin_dagster.engine.publishers import inferred_widenings, publisher_traits
+from gobblin_dagster.engine.publishers import inferred_widenings, may_be_open, publisher_traits
 from gobblin_dagster.engine.validation import starts_over
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.startpoints import StartpointManager
@@ -108,6 +108,7 @@ def make_plan(
         previous_runs=cache(lambda: store.load_runs(spec.job)),
         publishes_parts=spec.commit.policy != "full",
         widens=inferred_widenings(spec),
+        may_be_open=may_be_open(spec),
     )
     for_all: Collection[str] = ()
     if starts_over(spec, source):

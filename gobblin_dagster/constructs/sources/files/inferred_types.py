@@ -1,8 +1,8 @@
 """Infer the types of a dataset's columns from a sample of the files that a run will read.
 
 Types are inferred once per dataset, when it is planned for the first time, and stored with its first commit. Later runs
-only infer types of columns that are new, and widen those of numbers and objects if the schema contract allows it. A
-dataset that was published before, without inferred types, keeps its texts.
+only infer types of columns that are new or had no value yet, and widen those of numbers and objects if the schema
+contract allows it. A dataset that was published before, without inferred types, keeps its texts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gobblin_dagster.constructs.formats.base import InfersTypes, InputFile, WidensTypes, listed_types
-from gobblin_dagster.constructs.types.json_shapes import fields_of, shape_of_text
+from gobblin_dagster.constructs.types.json_shapes import OPEN, fields_of, shape_of_text
 from gobblin_dagster.core.constructs.source import TYPES_INFERRED
 from gobblin_dagster.core.traits import FormatTraits, Widening, traits_of
 from gobblin_dagster.core.utils.text import count
@@ -28,7 +28,7 @@ class InferredTypes:
     """Types of the columns of one dataset."""
 
     types: Mapping[str, str] = field(default_factory=dict)
-    """All types to read with, by column name; columns without one are text."""
+    """All types to read with, by column name; columns without one are text, those of the type `OPEN` are left out."""
     notes: Sequence[str] = ()
     """What was inferred now, from how much, for the plan."""
 
@@ -40,26 +40,36 @@ def infer_types(
     texts: Collection[str],
     *,
     sample_bytes: int = SAMPLE_BYTES,
+    may_be_open: Callable[[str], bool] = lambda _: False,
 ) -> InferredTypes:
     """Return the types of a dataset's columns; files that cannot be read are passed over, reading them tells why.
 
     Args:
         file_format: opens the files.
         files: absolute paths or URLs of the files to be read, in their order.
-        known: types that were inferred before, by column; they stay.
+        known: types that were inferred before, by column; they stay, unless they are `OPEN`.
         texts: columns that were published before without an inferred type; they stay texts.
         sample_bytes: bytes to look at, over all files.
+        may_be_open: returns whether a new column without any value may stay `OPEN`; if not, it is text. A column is
+            also text if not all rows of the files were looked at, as others may have texts there.
 
     Raises:
         OSError: a file cannot be read now, and may be the next time.
     """
-    sample = file_format.sample({*known, *texts})
+    still_open = {name for name, kind in known.items() if kind == OPEN}
+    sample = file_format.sample({*known, *texts} - still_open)
     # If types are known, a file is opened for its names only, and read on if it has a new one.
     for path in _spread(files)[: _MOST_FILES if may_find_columns(file_format, known) else 1]:
         if sample.bytes_read >= sample_bytes:
             break
         sample.look(InputFile(path), max(sample_bytes // min(len(files), 8), 1))
     found = sample.types()
+    empty = sample.empty if sample.files == len(files) else None
+    if empty is None:
+        found = {**dict.fromkeys(still_open, "string"), **found}
+    else:
+        found |= {name: OPEN for name in empty if name in still_open or may_be_open(name)}
+    found = {name: kind for name, kind in found.items() if known.get(name) != kind}
     if not found:
         return InferredTypes(known)
     of_files = f" of {len(files):,}" if len(files) > sample.files else ""

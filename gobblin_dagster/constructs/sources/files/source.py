@@ -377,7 +377,9 @@ class FilesSource:
         base, allow = self._context.base_dir, self._context.allow
         paths = [path if "://" in path else os.path.join(base, path) for path in files]  # noqa: PTH118  # keeps the text
         paths = [path for path in paths if not allow.path_problem(path, base)]
-        inferred = infer_types(file_format, paths, known, texts, sample_bytes=sample_bytes)
+        inferred = infer_types(
+            file_format, paths, known, texts, sample_bytes=sample_bytes, may_be_open=context.may_be_open
+        )
         if may_widen and isinstance(file_format, WidensTypes):
             return widen_types(
                 file_format,

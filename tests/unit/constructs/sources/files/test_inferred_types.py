@@ -436,6 +436,59 @@ def test_json_objects_get_the_fields_of_later_files_by_contract(tmp_path: Path) 
     assert table["items"].to_pylist() == [[{"n": 1, "k": None}], [{"n": 2, "k": "x"}]]
 
 
+def test_json_field_that_was_always_null_gets_its_type_with_its_first_value(tmp_path: Path) -> None:
+    lake = of_json(tmp_path, '{"id": 1, "x": null, "y": null, "z": null}\n')
+    assert plan_notes(lake)[0] == "types inferred from 1 row of 1 file: int64: id; no value yet: x, y, z."
+    lake.run()
+    put(tmp_path, "in/a/1.csv", text='{"id": 2}\n')
+    assert plan_notes(lake) == ()  # nothing of it is new
+    lake.run()
+    assert kinds(lake.published()) == {"id": "int64"}
+    put(tmp_path, "in/a/2.csv", text='{"id": 3, "x": 2.5, "y": [1], "z": null}\n')
+    assert 'float64: x; ["int64"]: y' in plan_notes(lake)[0]
+    assert lake.run().failures == ()
+    put(tmp_path, "in/a/3.csv", text='{"id": 4, "x": null, "z": true}\n')
+    assert lake.run(schema_contract="evolve").failures == ()
+    table = read_published(tmp_path / "lake", "j", "a").to_arrow().to_table().sort_by("id").select(["x", "y", "z"])
+    none = {"x": None, "y": None, "z": None}
+    assert table.to_pylist() == [none, none, {"x": 2.5, "y": [1], "z": None}, {**none, "z": True}]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"schema_contract": "freeze"},
+        {"converters": [{"type": "sql", "select": "id, x"}]},
+        {"writer": {"type": "parquet", "partition_by": ["x"]}},
+        {"extract": {"namespace": "n", "table": "t", "delta_fields": ["x"]}},
+        {"writer": {"type": "csv", "header": False}},
+        {"publisher": {"type": "sql_table", "url": "sqlite:///t.db", "table": "t", "mode": "upsert", "key": ["id"]}},
+    ],
+    ids=str,
+)
+def test_json_field_that_was_always_null_is_text_if_the_job_needs_the_column(
+    tmp_path: Path, parts: dict[str, Any]
+) -> None:
+    (note, *_) = plan_notes(of_json(tmp_path, '{"id": 1, "x": null}\n'), **parts)
+    assert note == "types inferred from 1 row of 1 file: int64: id; text: x."
+
+
+def test_json_field_that_was_always_null_is_text_unless_all_rows_were_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = of_json(tmp_path, '{"x": null}\n')
+    assert plan_notes(lake)[0].endswith(": text: x.")  # rows need a column
+    put(tmp_path, "in/a/1.csv", text='{"id": 1}\n')
+    assert plan_notes(lake)[0].endswith(": no value yet: x; int64: id.")
+    included = Lake(tmp_path, type="jsonl", include=["id", "x"])
+    assert included.run().failures == ()
+    monkeypatch.setattr("gobblin_dagster.constructs.sources.files.source.SAMPLE_BYTES", 10)
+    put(tmp_path, "in/a/2.csv", text='{"id": 2, "x": null}\n{"id": 3, "x": "a"}\n')
+    assert included.run().failures == ()
+    table = read_published(tmp_path / "lake", "j", "a").to_arrow().to_table().sort_by("id")
+    assert table.select(["id", "x"]).to_pylist()[-2:] == [{"id": 3, "x": "a"}, {"id": None, "x": None}]
+
+
 def test_contract_has_the_name_that_dlt_gives_it(tmp_path: Path) -> None:
     lake = of_json(tmp_path, '{"id": 1}\n')
     lake.run(schema_contract="discard_value")
