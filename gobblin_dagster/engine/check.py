@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gobblin_dagster.constructs.extras import missing_extras, missing_store_extras
-from gobblin_dagster.core.errors import EnvironmentFaultError, InvalidSpecError, SpecFault, UsageError
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.constructs import ConstructContext, ReadsPaths
+from gobblin_dagster.core.errors import (
+    EnvironmentFaultError,
+    GobblinDagsterError,
+    InvalidSpecError,
+    SpecFault,
+    UsageError,
+)
 from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.utils.table import Column, Table
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.allowed import faults_of
 from gobblin_dagster.engine.declared_columns import unknown_columns
-from gobblin_dagster.engine.validation import check_construct, check_parts
+from gobblin_dagster.engine.validation import check_construct, check_parts, published_paths
+from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.load import LoadedJob, load_jobs, load_project, shown_path
 from gobblin_dagster.spec.project import PROJECT_FILE, ProjectSpec
 from gobblin_dagster.state import check_url
+
+_COMPARED = 50
+"""Jobs that are compared, pair by pair: that takes 0.1 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +45,7 @@ class CheckedFile:
     is_sound: bool = False
     """Whether its faults are only packages that are not installed here; the file itself is right."""
     notes: tuple[SpecFault, ...] = ()
-    """Settings of a Gobblin job file that are left out on purpose, with the reason."""
+    """What its author should know: settings of a Gobblin job file that are left out, circles of jobs."""
 
     @property
     def problem(self) -> str:
@@ -93,9 +106,67 @@ def check_project(root: Path) -> ProjectCheck:
         )
     unread = [CheckedFile(error.file, None, error.faults) for error in errors]
     judged = [_judged(job, root, project) for job in loaded]
-    good = [one for one in judged if not one.faults]
+    good = _with_circles([one for one in judged if not one.faults], loaded, root)
     unread = [*_judged_store(root, project), *unread]
     return ProjectCheck((*good, *map(_without_secrets, (*unread, *(one for one in judged if one.faults)))))
+
+
+def _with_circles(good: list[CheckedFile], loaded: Sequence[LoadedJob], root: Path) -> list[CheckedFile]:
+    """Add a note to the files of jobs that read what each other publish."""
+    names = {one.job for one in good}
+    found = _circles([job.spec for job in loaded if job.spec.job in names], root)
+    notes = {
+        name: SpecFault(
+            "source",
+            f"reads in a circle what jobs publish: {' -> '.join((*way, way[0]))} (each reads what the one before it "
+            "publishes), so rows may go round again and again",
+        )
+        for name, way in found.items()
+    }
+    return [replace(one, notes=(*one.notes, notes[one.job])) if one.job in notes else one for one in good]
+
+
+def _circles(jobs: Sequence[JobSpec], root: Path) -> dict[str, tuple[str, ...]]:
+    """Return, by job, the names of a shortest circle of jobs through it; jobs in no circle are left out.
+
+    Only what job files name is compared: paths of files, tables and topics.
+
+    Args:
+        jobs: checked jobs of a project; of more than 50, the first.
+        root: folder of the project.
+    """
+    sources: dict[str, ReadsPaths] = {}
+    for job in jobs[:_COMPARED]:
+        with suppress(GobblinDagsterError):  # told with its job
+            if issubclass(registry.load(ConstructKind.SOURCE, job.source.type), ReadsPaths):
+                context = ConstructContext(job=job.job, base_dir=str(root.resolve()))
+                sources[job.job] = registry.create(ConstructKind.SOURCE, job.source, context)
+    published: dict[str, list[str]] = {}
+    for job in (one for one in jobs if one.job in sources):
+        with suppress(GobblinDagsterError):
+            # One name of a dataset is like others.
+            found = [one for one in published_paths(job, root, ()) if posixpath.basename(one.folder) in ("", "dataset")]
+            published[job.job] = [path for one in found for path in one.paths]
+    readers = {
+        job: {name for name, source in sources.items() if any(map(source.would_read, paths))}
+        for job, paths in published.items()
+    }
+    ways = {name: _way(readers, name) for name in readers}
+    return {name: way for name, way in ways.items() if way}
+
+
+def _way(readers: Mapping[str, Iterable[str]], start: str) -> tuple[str, ...]:
+    """Return a shortest way from a job back to it, from reader to reader; empty if there is none."""
+    ways: list[tuple[str, ...]] = [(start,)]
+    seen = {start}
+    for way in ways:
+        for name in sorted(readers.get(way[-1], ())):
+            if name == start and len(way) > 1:
+                return way
+            if name not in seen:
+                seen.add(name)
+                ways.append((*way, name))
+    return ()
 
 
 def _without_secrets(file: CheckedFile) -> CheckedFile:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,39 @@ def check_parts(job: JobSpec, root: Path) -> None:
 
 def _refuse_own_output(job: JobSpec, root: Path, source: ReadsPaths) -> None:
     """Raise UsageError if the source would read what the job publishes: each run would read all earlier ones again."""
+    for one in published_paths(job, root, source.named_datasets()):
+        if place := next(filter(source.would_read, one.paths), None):
+            raise UsageError(
+                problem=f"Job {job.job!r}: the source would read what branch {one.branch!r} publishes "
+                f"({f'in {one.folder}' if one.folder else place}), again and again.",
+                hint="Choose an `output.path` outside of the folders that the source's `path` matches."
+                if one.folder
+                else "Publish to another table or topic, or let the source leave this one out.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedPaths:
+    """Paths such as a branch publishes."""
+
+    branch: str
+    folder: str
+    """The folder of a dataset; empty for a table or topic."""
+    paths: tuple[str, ...]
+    """Of files, or of tables or topics, as a source is asked for them."""
+
+
+def published_paths(job: JobSpec, root: Path, named: Sequence[str]) -> Iterator[PublishedPaths]:
+    """Yield paths such as a job publishes, for each of its branches.
+
+    Args:
+        job: the job.
+        root: folder of the project.
+        named: names of datasets that are known; of very many, those that come first are like the others.
+
+    Raises:
+        UsageError: the path of the output cannot be compared.
+    """
     output = job.output.path
     if "://" in output:
         inside = storage_path(output)  # refuses `..` and empty names, which cannot be compared
@@ -72,19 +106,12 @@ def _refuse_own_output(job: JobSpec, root: Path, source: ReadsPaths) -> None:
         traits = traits_of(publisher, PublisherTraits)
         if traits.is_in_output:
             tables[branch.name] = traits.keeps_rows_in
-        if place := next(filter(source.would_read, traits.places), None):
-            raise UsageError(
-                problem=f"Job {job.job!r}: the source would read what branch {branch.name!r} publishes ({place}), "
-                "again and again.",
-                hint="Publish to another table or topic, or let the source leave this one out.",
-            )
+        yield PublishedPaths(branch.name, "", tuple(traits.places))
     writers = {branch.name: job.writer_of(branch) for branch in job.fork.branches}
     if job.has_quarantine:
         writers[QUARANTINE_BRANCH] = QUARANTINE_WRITER
-    # Any name, that of a source without names, and those that the paths spell out: of very many, those that come first
-    # are like the others, and the plan looks at the files themselves.
-    named = source.named_datasets()[: max(_FEW, _PAIRS // len(writers))]
-    datasets = ("dataset", f"{job.extract.namespace}.{job.extract.table}", *named)
+    # Any name, that of a source without names, and those that the paths spell out; the plan looks at the files.
+    datasets = ("dataset", f"{job.extract.namespace}.{job.extract.table}", *named[: max(_FEW, _PAIRS // len(writers))])
     folders = {name: f"{output.rstrip('/')}/{job.folder_of_datasets(name)}" for name in writers}
     for (name, writer), dataset in itertools.product(writers.items(), datasets):
         folder = f"{folders[name]}/{DatasetUrn(dataset).path_segment}"
@@ -93,12 +120,7 @@ def _refuse_own_output(job: JobSpec, root: Path, source: ReadsPaths) -> None:
             parent, segment = posixpath.split(folder)
             table = posixpath.join(parent, tables[name].replace("{dataset}", segment))
             files += [posixpath.join(table, file) for file in _names(writer, _FILE_OF_TABLE)]
-        if any(map(source.would_read, files)):
-            raise UsageError(
-                problem=f"Job {job.job!r}: the source would read what branch {name!r} publishes (in {folder}), "
-                "again and again.",
-                hint="Choose an `output.path` outside of the folders that the source's `path` matches.",
-            )
+        yield PublishedPaths(name, folder, tuple(files))
 
 
 _FEW, _PAIRS = 10, 2_000

@@ -186,6 +186,19 @@ def test_check_names_a_state_store_that_cannot_be(cli: Cli, project: Path, state
     assert (called.code, problem in called.out) == (2, True)
 
 
+def test_jobs_that_read_what_each_other_publish_are_noted(cli: Cli, project: Path) -> None:
+    for name, source, output in (("a", "b", "a"), ("b", "c", "b"), ("c", "a", "c"), ("d", "c", "d")):
+        (project / f"jobs/{name}.yaml").write_text(
+            f"job: {name}\nsource: {{type: files, path: 'lake-{source}/n/t/main/{{dataset}}/*.jsonl', format: text}}\n"
+            f"extract: {{namespace: n, table: t}}\nwriter: {{type: jsonl}}\noutput: {{path: lake-{output}}}\n"
+        )
+    called = cli("check")
+    assert called.code == 0
+    assert called.out.count("in a circle") == 3
+    assert "note  jobs/a.yaml: source: reads in a circle what jobs publish: a -> c -> b -> a (each reads" in called.out
+    assert "job d\nnote" not in called.out
+
+
 def test_file_that_is_something_else_altogether_is_told_in_bounds(cli: Cli, project: Path) -> None:
     lines = "".join(f"unknown_{number}: {number}\n" for number in range(5_000))
     (project / "jobs" / "numbers.yaml").write_text(lines)
