@@ -22,7 +22,6 @@ from sqlalchemy import (
     RowMapping,
     Select,
     Table,
-    and_,
     bindparam,
     or_,
     select,
@@ -47,7 +46,7 @@ from gobblin_dagster.database.dialect import as_list, insert, is_among, texts
 from gobblin_dagster.state.parts import put_together
 from gobblin_dagster.state.sql import parts, startpoints
 from gobblin_dagster.state.sql.leases import require_epochs
-from gobblin_dagster.state.sql.snapshots import FILE_COLUMNS, count_removals, file_digest
+from gobblin_dagster.state.sql.snapshots import FILE_COLUMNS, count_removals, counts_after, file_digest
 from gobblin_dagster.state.sql.tables import (
     dataset_states,
     is_blocking,
@@ -84,6 +83,15 @@ _LOCKED = select(sequences).where(_AMONG_IDS).order_by(sequences.c.number).with_
 _ENDED = update(sequences).where(_AMONG_IDS)
 _VERSIONS = select(dataset_states.c.dataset_urn, dataset_states.c.version).where(
     dataset_states.c.job == bindparam("of_job"), is_among(dataset_states.c.dataset_urn, texts("urns"))
+)
+_SWAP = (
+    update(dataset_states)
+    .where(
+        dataset_states.c.job == bindparam("of_job"),
+        dataset_states.c.dataset_urn == bindparam("urn"),
+        dataset_states.c.version == bindparam("before"),
+    )
+    .values(counts_after(bindparam("added", type_=Integer())))
 )
 
 
@@ -327,23 +335,22 @@ def _require_successor(sequence: StoredSequence, after: DatasetState) -> None:
 
 def _swap_states(connection: Connection, effects: Sequence[CommitEffect]) -> None:
     """Replace each state if it has the version before (compare-and-swap); raises WatermarkMovedError."""
-    columns = dataset_states.c
     first = []
     for effect in effects:
         after, files = effect.after, len(effect.files)
         whole = serialization.to_json(after)
         body = parts.store_apart(connection, after.job, after.dataset_urn, whole, is_state=True)
         values = {"version": after.version, "body": body, "digest": body_digest(whole)}
+        values["counted_version"] = after.version
         if after.version == 1:
-            first.append({"job": after.job, "dataset_urn": after.dataset_urn, "files": files, **values})
+            key = {"job": after.job, "dataset_urn": after.dataset_urn}
+            first.append({**key, "files": files, "removals": 0, **values})
             continue
-        is_before = and_(columns.job == after.job, columns.dataset_urn == after.dataset_urn)
-        is_before &= columns.version == after.version - 1
-        more = {"files": columns.files + files}
-        if connection.execute(update(dataset_states).where(is_before).values(values | more)).rowcount != 1:
+        asked = {"of_job": after.job, "urn": after.dataset_urn, "before": after.version - 1, "added": files}
+        if connection.execute(_SWAP, values | asked).rowcount != 1:
             raise _moved(connection, after)
     if first:
-        statement = insert(connection, dataset_states).on_conflict_do_nothing().returning(columns.dataset_urn)
+        statement = insert(connection, dataset_states).on_conflict_do_nothing().returning(dataset_states.c.dataset_urn)
         inserted = {*connection.scalars(statement, first)}
         for effect in effects:
             if effect.after.version == 1 and effect.after.dataset_urn not in inserted:

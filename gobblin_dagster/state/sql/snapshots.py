@@ -7,11 +7,13 @@ from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
     Connection,
     ScalarSelect,
     Table,
     bindparam,
+    case,
     exists,
     func,
     insert,
@@ -30,15 +32,31 @@ FILE_COLUMNS = tuple(field.name for field in fields(PublishedFile))
 _FILES = select(*(snapshot_files.c[name] for name in (*FILE_COLUMNS, "digest")))
 
 
-def _number_of(table: Table) -> ScalarSelect[int]:
+def _rows_of(table: Table) -> ScalarSelect[int]:
     of_dataset = (table.c.job == dataset_states.c.job, table.c.dataset_urn == dataset_states.c.dataset_urn)
     return select(func.count()).select_from(table).where(*of_dataset).scalar_subquery()
 
 
+_columns = dataset_states.c
 # One statement, so that no commit comes between the numbers that it compares.
-_LISTED = select(
-    dataset_states.c.files, _number_of(snapshot_files), dataset_states.c.removals, _number_of(snapshot_removals)
-).where(dataset_states.c.job == bindparam("of_job"), dataset_states.c.dataset_urn == bindparam("urn"))
+_COUNTED = select(_columns.files, _rows_of(snapshot_files), _columns.removals, _rows_of(snapshot_removals)).where(
+    _columns.job == bindparam("of_job"),
+    _columns.dataset_urn == bindparam("urn"),
+    _columns.counted_version == _columns.version,
+)
+
+
+def counts_after(files: BindParameter[int]) -> dict[str, ColumnElement[int]]:
+    """Return the values that the update of a dataset's state sets, before the commit's own rows are written.
+
+    Args:
+        files: how many files the commit adds. Its removals are counted by `count_removals`.
+    """
+    is_counted = _columns.counted_version == _columns.version
+    return {
+        "files": files + case((is_counted, _columns.files), else_=_rows_of(snapshot_files)),
+        "removals": case((is_counted, _columns.removals), else_=_rows_of(snapshot_removals)),
+    }
 
 
 def load(connection: Connection, state: DatasetState, snapshot: int | None, places: Places) -> list[PublishedFile]:
@@ -99,14 +117,13 @@ def add_removals(connection: Connection, state: DatasetState, history: Iterable[
 
 def count_removals(connection: Connection, state: DatasetState, added: int) -> None:
     """Store that the dataset has more rows of removals."""
-    columns = dataset_states.c
-    of_dataset = (columns.job == state.job, columns.dataset_urn == state.dataset_urn)
-    connection.execute(update(dataset_states).where(*of_dataset).values(removals=columns.removals + added))
+    of_dataset = (_columns.job == state.job, _columns.dataset_urn == state.dataset_urn)
+    connection.execute(update(dataset_states).where(*of_dataset).values(removals=_columns.removals + added))
 
 
 def _require_all(connection: Connection, job: str, dataset_urn: str) -> None:
     """Raise CorruptRecordError if another program deleted rows of the dataset, or added some."""
-    for files, files_now, removals, removals_now in connection.execute(_LISTED, {"of_job": job, "urn": dataset_urn}):
+    for files, files_now, removals, removals_now in connection.execute(_COUNTED, {"of_job": job, "urn": dataset_urn}):
         for what, stored, found in (("files", files, files_now), ("removed files", removals, removals_now)):
             if stored != found:
                 raise damaged_files(

@@ -37,8 +37,10 @@ dataset_states = Table(
     # NULL if an older program wrote the row.
     Column("digest", Text),
     # How many rows `snapshot_files` and `snapshot_removals` have of the dataset, which shows that rows were deleted.
-    Column("files", BigInteger, nullable=False, server_default="0"),
-    Column("removals", BigInteger, nullable=False, server_default="0"),
+    Column("files", BigInteger),
+    Column("removals", BigInteger),
+    # The version whose commit counted them; another one than `version` if an older program committed since.
+    Column("counted_version", BigInteger),
 )
 
 leases = Table(

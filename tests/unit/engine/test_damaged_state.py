@@ -211,7 +211,7 @@ def test_records_of_files_that_were_deleted_are_missed_until_an_import_writes_th
     other = _imported(tmp_path, project)
     with closing(other.open_store()) as store:
         assert store.load_snapshot("numbers", "a", 4) == whole
-        assert sum(file.rows for file in store.load_snapshot("numbers", "a")) == 6
+        assert sum(file.rows for file in store.load_snapshot("numbers", "a") if file.branch == "all") == 6
     assert verify(other, job).is_whole
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, inspect, text
 
 from gobblin_dagster.core import serialization
 from gobblin_dagster.core.commit import CommitEffect
-from gobblin_dagster.core.errors import StorageError, StoreVersionError
+from gobblin_dagster.core.errors import CorruptRecordError, StorageError, StoreVersionError
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.database.engine import make_engine, parse_url
 from gobblin_dagster.state import open_store
@@ -102,6 +102,27 @@ def test_a_store_of_an_older_version_is_upgraded_and_keeps_its_data(url: str, en
     store.record(seq, take(store).epoch, CommitEffect(state(2), files_of(seq), [files[0].path]))
     assert store.load_snapshot(JOB, URN) == in_order([*files[1:], *files_of(seq)])
     assert store.load_snapshot(JOB, URN, 1) == in_order(files)
+    store.close()
+
+
+def test_files_of_commits_by_an_older_program_beside_are_counted_by_the_next_commit(url: str, engine: Engine) -> None:
+    store = open_store(url, Path())
+    one, two, three = sequence("one"), sequence("two", 1), sequence("three", 2)
+    epoch = take(store).epoch
+    store.record(one, epoch, CommitEffect(state(1), files_of(one)))
+    store.record(two, epoch, CommitEffect(state(2), files_of(two), [files_of(one)[0].path]))
+    with engine.execution_options(gobblin_write=True).begin() as connection:
+        connection.execute(dataset_states.update().values(files=7, removals=7, counted_version=1))
+
+    held = store.load_snapshot(JOB, URN)
+    store.record(three, epoch, CommitEffect(state(3), files_of(three), [files_of(two)[0].path]))
+
+    assert store.load_snapshot(JOB, URN, 2) == held
+    assert len(store.load_history(JOB, URN)) == 3 * len(files_of(one))
+    with engine.execution_options(gobblin_write=True).begin() as connection:
+        connection.execute(snapshot_files.delete().where(snapshot_files.c.path == held[0].path))
+    with pytest.raises(CorruptRecordError, match="list of files"):
+        store.load_snapshot(JOB, URN)
     store.close()
 
 

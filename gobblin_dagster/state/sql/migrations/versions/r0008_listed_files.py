@@ -10,9 +10,12 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add two columns, and count what is there."""
+    """Add three columns, and count what is there."""
     states = "gobblin_dataset_states"
-    for column, table in (("files", "gobblin_snapshot_files"), ("removals", "gobblin_snapshot_removals")):
-        op.add_column(states, sa.Column(column, sa.BigInteger, nullable=False, server_default="0"))
-        counted = f"SELECT count(*) FROM {table} WHERE {table}.job = {states}.job"  # noqa: S608  # our own names
-        op.execute(f"UPDATE {states} SET {column} = ({counted} AND {table}.dataset_urn = {states}.dataset_urn)")  # noqa: S608
+    for column in ("files", "removals", "counted_version"):
+        op.add_column(states, sa.Column(column, sa.BigInteger))
+    files, removals = (
+        f"(SELECT count(*) FROM {of} WHERE {of}.job = {states}.job AND {of}.dataset_urn = {states}.dataset_urn)"  # noqa: S608
+        for of in ("gobblin_snapshot_files", "gobblin_snapshot_removals")
+    )
+    op.execute(f"UPDATE {states} SET files = {files}, removals = {removals}, counted_version = version")  # noqa: S608
