@@ -28,7 +28,7 @@ from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.traits import PublisherTraits, Widening, WriterTraits, traits_of
 from gobblin_dagster.engine.commit.steps import load_own_steps
-from gobblin_dagster.engine.task.branch import widenings_of
+from gobblin_dagster.engine.task.branch import names_columns, widenings_of
 from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.engine.task.publishers import each_publisher
 from gobblin_dagster.spec.job import ConstructSpec, JobSpec, SchemaContract
@@ -181,7 +181,7 @@ def may_be_open(job: JobSpec) -> Callable[[str], bool]:
         or job.converters
         or job.row_policies
         or any((*branch.converters, *branch.row_policies) for branch in branches)
-        or any(":" in part.type or part.options.get("header") is False for part in parts)
+        or any(":" in part.type or not names_columns(part) for part in parts)
         or job.extract.reads_everything
         or any(traits.on_again in ("upsert", "history") for traits in publisher_traits(job).values())
     ):

@@ -13,7 +13,8 @@ from gobblin_dagster.constructs.converters.blame import on_rows
 from gobblin_dagster.constructs.quality.contract import Contract
 from gobblin_dagster.constructs.quality.not_null import NotNullRowPolicy
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.constructs.types.columns import convert_error
+from gobblin_dagster.constructs.types.columns import convert_error, has_column
+from gobblin_dagster.constructs.types.schema_text import any_type_from_text, type_texts
 from gobblin_dagster.core.constructs import (
     BatchObserver,
     BranchView,
@@ -31,7 +32,7 @@ from gobblin_dagster.core.traits import PublisherTraits, Widening, WriterTraits,
 from gobblin_dagster.engine.task.policy_checker import evaluate_policies
 from gobblin_dagster.engine.task.row_pipeline import Quarantine, RowPipeline
 from gobblin_dagster.engine.task.shared_files import SharedFiles
-from gobblin_dagster.spec.job import BranchSpec, JobSpec, TaskPolicySpec
+from gobblin_dagster.spec.job import BranchSpec, ConstructSpec, JobSpec, TaskPolicySpec
 
 CONTRACT = "schema_contract"
 """Name under which rows that the schema contract rejects are counted and put into the quarantine."""
@@ -130,10 +131,13 @@ class Branch:
     def _agreed(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema to write, by the branch's schema contract."""
         self._contract = contract_of(self._job, self._spec, self._previous_schema, schema, self._context)
-        if self._contract is None:
-            return schema
-        self.notes = self._contract.notes
-        return self._contract.schema
+        agreed = schema
+        if self._contract is not None:
+            self.notes = self._contract.notes
+            agreed = self._contract.schema
+        if self._previous_schema is None or names_columns(self._writer_spec):
+            return agreed
+        return _in_places(self._previous_schema, agreed)
 
     def write(self, chunk: Chunk) -> None:
         """Convert, check and write a chunk; does nothing after the branch has failed."""
@@ -148,6 +152,8 @@ class Branch:
                         continue
                 batch = processed.batch
                 self._require_key(processed)
+                if self.schema is not None and self.schema.names != batch.schema.names:
+                    batch = _placed(batch, self.schema)
                 with self._memory_of_writer():
                     self._writer.write(batch)
                 self._rows_written += batch.num_rows
@@ -220,6 +226,27 @@ def judge_of_rows(job: JobSpec, branch: BranchSpec, context: ConstructContext) -
         return None
     publisher: JudgesRows = registry.create(ConstructKind.PUBLISHER, spec, context)
     return publisher
+
+
+def names_columns(writer: ConstructSpec) -> bool:
+    """Return whether a writer's files name their columns; if not, readers know them by their places."""
+    return writer.options.get("header") is not False
+
+
+def _in_places(previous: str, schema: pa.Schema) -> pa.Schema:
+    """Return a schema whose columns are in the places in which they were published, new ones behind them.
+
+    Columns that are gone keep their places; they are null.
+    """
+    kinds = {name: any_type_from_text(text) or pa.null() for name, text in type_texts(previous).items()}
+    fields = {field.name: field for field in schema}
+    return pa.schema([*(fields.pop(name, pa.field(name, kind)) for name, kind in kinds.items()), *fields.values()])
+
+
+def _placed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    rows = batch.num_rows
+    columns = [batch[one.name] if has_column(batch.schema, one.name) else pa.nulls(rows, one.type) for one in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def contract_of(

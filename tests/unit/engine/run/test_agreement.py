@@ -21,7 +21,7 @@ TEXTS = pa.table({"id": [4], "note": ["many"]})
 LATER = pa.table({"id": [5], "note": [13]})
 
 
-def job(contract: str | None) -> JobSpec:
+def job(contract: str | None, **parts: Any) -> JobSpec:
     source = {"type": "files", "path": "in/{dataset}/*.parquet", "format": "parquet", "new_files": "name"}
     body: dict[str, Any] = {
         "job": "notes",
@@ -30,17 +30,17 @@ def job(contract: str | None) -> JobSpec:
         "output": {"path": "lake"},
         "schema_contract": contract,
     }
-    return JobSpec.model_validate(body)
+    return JobSpec.model_validate(body | parts)
 
 
-def read(root: Path, contract: str | None, *tables: pa.Table) -> DatasetResult:
+def read(root: Path, contract: str | None, *tables: pa.Table, **parts: Any) -> DatasetResult:
     """Run the job after these files came, each of which is a work unit."""
     folder = root / "in" / "a"
     folder.mkdir(parents=True, exist_ok=True)
     there = len(list(folder.iterdir()))
     for number, table in enumerate(tables, there):
         pq.write_table(table, folder / f"{number}.parquet")
-    [result] = run(root, job(contract)).datasets
+    [result] = run(root, job(contract, **parts)).datasets
     return result
 
 
@@ -64,3 +64,24 @@ def test_types_that_no_type_holds_fail_their_dataset_in_one_run_as_in_two(tmp_pa
 
 def test_freeze_takes_one_set_of_columns_also_in_the_first_run(tmp_path: Path) -> None:
     assert "'note' (int64) is gone" in read(tmp_path, "freeze", WITH, WITHOUT).problem
+
+
+@pytest.mark.parametrize("contract", [None, "fail"])
+def test_files_without_header_have_their_columns_in_one_place(tmp_path: Path, contract: str | None) -> None:
+    without_header = {"writer": {"type": "csv", "header": False}}
+    other = LATER.select(["note", "id"])
+    result = read(tmp_path, contract, WITH, other, **without_header)
+    assert "work units of this run have their columns in other places: id, note, and note, id." in result.problem
+    (tmp_path / "in/a/1.parquet").unlink()
+    assert read(tmp_path, contract, **without_header).outcome is DatasetOutcome.COMMITTED
+    assert read(tmp_path, contract, other, **without_header).outcome is DatasetOutcome.COMMITTED
+    the_project = project(tmp_path, made := job(contract, **without_header))
+    rows = load_published(the_project, made, "a").to_arrow("main").to_table().sort_by("id")
+    assert rows.to_pydict() == {"id": [1, 2, 5], "note": [10, 11, 13]}
+
+
+def test_a_column_that_goes_from_files_without_header_is_empty_there(tmp_path: Path) -> None:
+    without_header = {"writer": {"type": "csv", "header": False}}
+    read(tmp_path, None, WITH.select(["note", "id"]), **without_header)
+    read(tmp_path, None, WITHOUT, **without_header)
+    assert sorted(file.read_text() for file in (tmp_path / "lake").rglob("*.csv")) == [",3\n", "10,1\n11,2\n"]
