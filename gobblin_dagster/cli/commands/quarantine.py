@@ -24,6 +24,7 @@ from gobblin_dagster.engine.snapshots.rejected_rows import (
     QuarantineCount,
     QuarantinedRow,
     count_quarantined,
+    count_readable,
     read_quarantined,
 )
 from gobblin_dagster.state.lookup import find_state
@@ -44,18 +45,26 @@ def list_counts(
 ) -> None:
     """Count quarantined rows by job, dataset and policy, in the newest snapshots."""
     with closing(open_store_here(ctx)) as store:
-        counts = [one for name in jobs_with_flow(ctx, store, flow, jobs) for one in count_quarantined(store, name)]
+        found = {name: count_readable(store, name) for name in jobs_with_flow(ctx, store, flow, jobs)}
+    counts = [one for of_job, _ in found.values() for one in of_job]
+    damaged = [(job, urn, str(fault)) for job, (_, faults) in found.items() for urn, fault in sorted(faults.items())]
     if output is Output.JSON:
-        print_json(rows=sum(one.rows for one in counts), counts=[_count_view(one) for one in counts])
+        print_json(
+            rows=sum(one.rows for one in counts),
+            counts=[_count_view(one) for one in counts],
+            damaged=[{"job": job, "dataset": urn, "problem": problem} for job, urn, problem in damaged],
+        )
         return
     out = console(sys.stdout)
-    if not counts:
+    if counts:
+        print_table(
+            out, _COLUMNS, ((one.job, dataset_name(one.dataset_urn), one.policy, rows_of(one.rows)) for one in counts)
+        )
+        out.print(f"{count(sum(one.rows for one in counts), 'row')} in quarantine; `gobblin quarantine show DATASET`")
+    elif not damaged:
         out.print("No row is in quarantine.")
-        return
-    print_table(
-        out, _COLUMNS, ((one.job, dataset_name(one.dataset_urn), one.policy, rows_of(one.rows)) for one in counts)
-    )
-    out.print(f"{count(sum(one.rows for one in counts), 'row')} in quarantine; `gobblin quarantine show DATASET`")
+    for _, urn, problem in damaged:
+        out.print(f"{dataset_name(urn)}: not counted: {problem}", style="red")
 
 
 @app.command(

@@ -6,6 +6,7 @@ They are the published files of the branch `quarantine`, on the storage of the j
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 
 from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.errors import CorruptRecordError
+from gobblin_dagster.core.utils.regular_file import open_regular
 from gobblin_dagster.core.utils.text import count, first_line
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH
 from gobblin_dagster.state.store import StateStore
@@ -67,24 +69,34 @@ def count_quarantined(store: StateStore, job: str, urns: Sequence[str] | None = 
         TransientError: store or storage cannot be reached.
         CorruptRecordError: a file of the quarantine is gone, or was changed.
     """
-    counts = []
-    states, damaged = store.load_readable_states(job, urns)
-    for urn, state in sorted(states.items()):
-        if state.totals.rows_quarantined:
-            try:
-                files = _files(store, job, urn)
-            except CorruptRecordError as error:
-                damaged[urn] = error
-                continue
-            found = Counter(
-                policy for part in _parts(urn, files, ["policy"]) for policy in part.column("policy").to_pylist()
-            )
-            counts += [QuarantineCount(job, urn, policy, rows) for policy, rows in sorted(found.items())]
-    for fault in damaged.values():
-        if urns is not None:
+    counts, faults = count_readable(store, job, urns)
+    for fault in faults.values():
+        if urns is not None or isinstance(fault, _FileError):
             raise fault
         log.warning("Not counted: %s", fault)
     return counts
+
+
+def count_readable(
+    store: StateStore, job: str, urns: Sequence[str] | None = None
+) -> tuple[list[QuarantineCount], dict[str, CorruptRecordError]]:
+    """Return the same counts as `count_quarantined`, and by urn why others could not be counted.
+
+    Raises:
+        TransientError: store or storage cannot be reached.
+    """
+    counts = []
+    states, faults = store.load_readable_states(job, urns)
+    for urn, state in sorted(states.items()):
+        if state.totals.rows_quarantined:
+            try:
+                parts = _parts(urn, _files(store, job, urn), ["policy"])
+                found = Counter(policy for part in parts for policy in part.column("policy").to_pylist())
+            except CorruptRecordError as error:
+                faults[urn] = error
+                continue
+            counts += [QuarantineCount(job, urn, policy, rows) for policy, rows in sorted(found.items())]
+    return counts, faults
 
 
 def read_quarantined(
@@ -145,19 +157,34 @@ def open_quarantined(dataset_urn: str, file: PublishedFile) -> Iterator[Any]:
     """Open a file of the quarantine as a `ParquetFile`; raises CorruptRecordError if it is gone or no such file."""
     # Imported here because the command line's help does not need it.
     import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.fs as pa_fs  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415
 
     filesystem, (path,) = arrow_files([file.path])
+    if isinstance(filesystem, pa_fs.LocalFileSystem):
+        try:
+            os.close(open_regular(path))  # Arrow would wait for a pipe
+        except OSError as error:
+            is_gone = isinstance(error, FileNotFoundError)
+            raise _unreadable(dataset_urn, file, "it is gone" if is_gone else f"{error.strerror}") from error
     try:
         with filesystem.open_input_file(path) as opened:
             yield pq.ParquetFile(opened, pre_buffer=False)
     except (FileNotFoundError, pa.ArrowInvalid) as error:
         is_gone = isinstance(error, FileNotFoundError)
         problem = "it is gone" if is_gone else f"it was changed after it was published ({first_line(error)})"
-        raise CorruptRecordError(
-            what=f"Dataset {dataset_urn!r}: file {file.path} of the quarantine, with {count(file.rows, 'row')},",
-            problem=f"{problem}. Put it back from a backup; `gobblin verify {shlex.quote(dataset_urn)}` names all "
-            "files that are gone or changed",
-        ) from error
+        raise _unreadable(dataset_urn, file, problem) from error
+
+
+class _FileError(CorruptRecordError):
+    """A file of the quarantine is gone, or was changed."""
+
+
+def _unreadable(dataset_urn: str, file: PublishedFile, problem: str) -> CorruptRecordError:
+    return _FileError(
+        what=f"Dataset {dataset_urn!r}: file {file.path} of the quarantine, with {count(file.rows, 'row')},",
+        problem=f"{problem}. Put it back from a backup; `gobblin verify {shlex.quote(dataset_urn)}` names all files "
+        "that are gone or changed",
+    )

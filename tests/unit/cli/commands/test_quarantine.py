@@ -103,3 +103,15 @@ def test_replay_of_nothing_says_so_and_unknown_datasets_are_refused(cli: Cli, re
         "`gobblin quarantine list` shows their rules.\n",
     )
     assert cli("quarantine", "replay", "nowhere").code == 2
+
+
+def test_file_that_is_gone_hides_no_row_of_other_datasets(cli: Cli, rejected: Path) -> None:
+    """Nothing was counted then."""
+    whole = cli("quarantine", "list", "--output", "json").json()
+    for path in (rejected / "lake").rglob("*quarantine/a/*.parquet"):
+        path.unlink()
+    found = cli("quarantine", "list", "--output", "json").json()
+    assert found["counts"] == [one for one in whole["counts"] if one["dataset"] != "a"] != []
+    assert [(one["job"], one["dataset"]) for one in found["damaged"]] == [("numbers", "a")]
+    said = cli("quarantine", "list")
+    assert (said.code, " in quarantine; " in said.out, "a: not counted: " in said.out) == (0, True, True)

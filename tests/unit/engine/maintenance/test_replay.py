@@ -132,7 +132,25 @@ def test_rows_whose_manifest_cannot_be_written_are_committed_and_said_to_be_unse
     assert read_published(tmp_path / "lake", job.job, "a").snapshot == 2
 
 
-@pytest.mark.parametrize(("damage", "problem"), [(Path.unlink, "it is gone"), (_cut, "it was changed after it was")])
+def _put_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _put_loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (Path.unlink, "it is gone"),
+        (_cut, "it was changed after it was"),
+        (_put_pipe, "it is gone"),
+        (_put_loop, "Too many levels of symbolic links"),
+    ],
+)
 def test_file_of_the_quarantine_that_is_gone_or_cut_is_named_with_what_to_do(
     tmp_path: Path, damage: Callable[[Path], None], problem: str
 ) -> None:
