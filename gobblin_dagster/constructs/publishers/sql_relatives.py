@@ -1,4 +1,4 @@
-"""Who a table of PostgreSQL is: its oid, and the tables whose rows are its rows. Other databases have neither."""
+"""Who a table of PostgreSQL is, by server and oid, and which tables' rows are its rows; nothing in other databases."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ _RELATIVES = sa.text(
     "JOIN pg_class ON pg_class.oid = relid JOIN pg_namespace ON pg_namespace.oid = relnamespace ORDER BY place, 1"
 )
 _IDENTITIES = sa.text(
-    "SELECT concat(CAST(CAST(:ledger AS regclass) AS oid), '/', CAST(relid AS oid)) FROM (SELECT place, "
-    "to_regclass(concat_ws('.', quote_ident(schema), quote_ident(name))) AS relid FROM unnest("
+    "SELECT concat(CAST(:server AS text), '.', CAST(CAST(:ledger AS regclass) AS oid), '/', CAST(relid AS oid)) "
+    "FROM (SELECT place, to_regclass(concat_ws('.', quote_ident(schema), quote_ident(name))) AS relid FROM unnest("
     "CAST(:schemas AS text[]), CAST(:names AS text[])) WITH ORDINALITY AS it (schema, name, place)) AS found "
     "ORDER BY place"
 )
+_TELLS_SERVER = "SELECT has_function_privilege(to_regprocedure('pg_control_system()'), 'EXECUTE')"
+_SERVER = "SELECT CAST(system_identifier AS text) FROM pg_control_system()"
 _LOSES_ROWS = {
     "u": "is UNLOGGED: after a crash of the server it is empty, and the watermarks have passed its rows. ALTER TABLE "
     "{} SET LOGGED, then `gobblin commit recover`",
@@ -66,13 +68,16 @@ def is_view(connection: sa.Connection, schema: str | None, table: str) -> bool:
 def identities(connection: sa.Connection, ledger: sa.Table, tables: Sequence[str]) -> list[str | None]:
     """Return who tables and their ledger are; None of a table that does not exist, or if the database cannot tell.
 
-    A dump that is restored makes both again, a hand only the table.
+    A dump that is restored makes both again, a hand only the table. In a new server the ledger may have its former oid:
+    each server begins with the same one.
     """
     if connection.dialect.name != "postgresql":
         return [None] * len(tables)
     split = [table.rpartition(".") for table in tables]
+    may_ask = connection.exec_driver_sql(_TELLS_SERVER).scalar()
+    server = connection.exec_driver_sql(_SERVER).scalar() if may_ask else ""
     names = {"schemas": [schema or None for schema, *_ in split], "names": [name for *_, name in split]}
-    found = map(str, connection.scalars(_IDENTITIES, {"ledger": ledger.name, **names}))
+    found = map(str, connection.scalars(_IDENTITIES, {"server": server, "ledger": ledger.name, **names}))
     return [None if one.endswith("/") else one for one in found]
 
 
