@@ -69,34 +69,51 @@ def count_quarantined(store: StateStore, job: str, urns: Sequence[str] | None = 
         TransientError: store or storage cannot be reached.
         CorruptRecordError: a file of the quarantine is gone, or was changed.
     """
-    counts, faults = count_readable(store, job, urns)
-    for fault in faults.values():
-        if urns is not None or isinstance(fault, _FileError):
+    counts, of_records, of_files = _count(store, job, urns)
+    for fault in of_records.values():
+        if urns is not None:
             raise fault
         log.warning("Not counted: %s", fault)
+    for fault in of_files.values():
+        raise fault
     return counts
 
 
-def count_readable(
-    store: StateStore, job: str, urns: Sequence[str] | None = None
-) -> tuple[list[QuarantineCount], dict[str, CorruptRecordError]]:
-    """Return the same counts as `count_quarantined`, and by urn why others could not be counted.
+def count_readable(store: StateStore, job: str) -> tuple[list[QuarantineCount], dict[str, CorruptRecordError]]:
+    """Return the same counts as `count_quarantined`, and by urn why those of other datasets are not known.
 
     Raises:
         TransientError: store or storage cannot be reached.
     """
-    counts = []
-    states, faults = store.load_readable_states(job, urns)
+    counts, of_records, of_files = _count(store, job, None)
+    return counts, of_records | of_files
+
+
+_Faults = dict[str, CorruptRecordError]
+
+
+def _count(store: StateStore, job: str, urns: Sequence[str] | None) -> tuple[list[QuarantineCount], _Faults, _Faults]:
+    """Return the counts, and by urn the faults of records and those of files."""
+    counts: list[QuarantineCount] = []
+    of_files: _Faults = {}
+    states, of_records = store.load_readable_states(job, urns)
     for urn, state in sorted(states.items()):
-        if state.totals.rows_quarantined:
-            try:
-                parts = _parts(urn, _files(store, job, urn), ["policy"])
-                found = Counter(policy for part in parts for policy in part.column("policy").to_pylist())
-            except CorruptRecordError as error:
-                faults[urn] = error
-                continue
-            counts += [QuarantineCount(job, urn, policy, rows) for policy, rows in sorted(found.items())]
-    return counts, faults
+        if not state.totals.rows_quarantined:
+            continue
+        try:
+            files = _files(store, job, urn)
+        except CorruptRecordError as error:
+            of_records[urn] = error
+            continue
+        try:
+            found = Counter(
+                policy for part in _parts(urn, files, ["policy"]) for policy in part.column("policy").to_pylist()
+            )
+        except CorruptRecordError as error:
+            of_files[urn] = error
+            continue
+        counts += [QuarantineCount(job, urn, policy, rows) for policy, rows in sorted(found.items())]
+    return counts, of_records, of_files
 
 
 def read_quarantined(
@@ -178,12 +195,8 @@ def open_quarantined(dataset_urn: str, file: PublishedFile) -> Iterator[Any]:
         raise _unreadable(dataset_urn, file, problem) from error
 
 
-class _FileError(CorruptRecordError):
-    """A file of the quarantine is gone, or was changed."""
-
-
 def _unreadable(dataset_urn: str, file: PublishedFile, problem: str) -> CorruptRecordError:
-    return _FileError(
+    return CorruptRecordError(
         what=f"Dataset {dataset_urn!r}: file {file.path} of the quarantine, with {count(file.rows, 'row')},",
         problem=f"{problem}. Put it back from a backup; `gobblin verify {shlex.quote(dataset_urn)}` names all files "
         "that are gone or changed",
