@@ -10,6 +10,7 @@ import os
 import secrets
 import shutil
 import stat
+import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
@@ -51,6 +52,10 @@ def _temp_beside(path: str) -> str:
 def _temp_of(path: str) -> str:
     """Return the beginning of the names of unfinished copies of a file, which are beside it."""
     return TEMP_PREFIX + hashlib.sha256(Path(path).name.encode(errors="surrogateescape")).hexdigest()[:_TAG]
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
 
 
 def _is_one(path: Path) -> bool:
@@ -213,14 +218,16 @@ class LocalStorage:
     def are_two_names(self, one: str, other: str) -> bool:
         """Return True if the paths are certainly two names, so that deleting one leaves the other.
 
-        Folders are compared by their number alone, as a file system may be mounted at several places.
+        A link is no second name of the file that it leads to. Names are compared as file systems may compare them, and
+        folders by their number alone, as a file system may be mounted at several places.
         """
-        if Path(one).name.casefold() != Path(other).name.casefold():
-            return True
         try:
-            return Path(one).parent.stat().st_ino != Path(other).parent.stat().st_ino
+            if any(Path(path).is_symlink() for path in (one, other)):
+                return False
+            folders = {Path(path).parent.stat().st_ino for path in (one, other)}
         except OSError:
             return False
+        return len(folders) > 1 or len({_folded(Path(path).name) for path in (one, other)}) > 1
 
     def end_uploads(self, paths: Collection[str]) -> None:
         """Delete what killed moves to these paths from other mounts left beside them."""

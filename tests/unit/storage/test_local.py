@@ -236,6 +236,10 @@ def test_one_file_by_two_paths_is_not_two_names(tmp_path: Path) -> None:
     assert not storage.are_two_names(one, f"{tmp_path}/z/a")
     assert not storage.are_two_names(one, f"{tmp_path}/z/A"), "some file systems ignore the case"
     assert not storage.are_two_names(one, f"{tmp_path}/nowhere/a")
+    (tmp_path / "x/link").symlink_to(one)
+    assert not storage.are_two_names(one, f"{tmp_path}/x/link"), "without the file, the link leads nowhere"
+    accented = write(storage, tmp_path / "x/\xe9")
+    assert not storage.are_two_names(accented, f"{tmp_path}/x/e\u0301"), "some file systems take them for one"
 
 
 def test_move_across_mounts_missing_source_is_file_not_found(tmp_path: Path) -> None:
