@@ -51,6 +51,7 @@ _BOUNDS = {
 }
 _CONSTRUCTS = {"ConstructSpec"} | {cls.__name__ for cls in ConstructSpec.__subclasses__()}
 _A_NAME = "a name (letters, digits and _, beginning with a letter, at most 63)"
+_UNSHOWN = "a text that is not shown, as it may be a secret"
 _MADE_UP = re.compile(r"(constrained-|literal\[).*")
 """Names of union members that are not keys of the document."""
 _TAG = re.compile(r"'([^']*)'")
@@ -64,11 +65,17 @@ def explain(error: ValidationError, model: type[BaseModel], shown: Shown = lambd
         first = group[0]
         place = _without_member(tuple(first["loc"]), alone=len(group) == 1)
         loc = _walk(model, place)[0]
-        got = shown(loc) or show(first.get("input"))
+        got = shown(loc) or (_UNSHOWN if _may_be_secret(loc, first.get("input")) else show(first.get("input")))
         if len(group) == 1:
             yield loc, _problem(first, place, model, got, is_reference=shown(loc) is not None)
         else:
             yield loc, f"expected {' or '.join(dict.fromkeys(map(_wanted, group)))}, got {got}"
+
+
+def _may_be_secret(loc: Loc, value: Any) -> bool:
+    """Return whether a text stands where a secret is only to be named: people write the secret itself there."""
+    is_named = any(isinstance(part, str) and part.endswith("_env") for part in loc)
+    return isinstance(value, str) and (is_named or loc[:1] == ("secrets",))
 
 
 def _by_value(found: Iterable[ErrorDetails]) -> list[list[ErrorDetails]]:

@@ -20,6 +20,8 @@ _DATA = frozenset({"columns", "rename", "types", "schema"})
 """Keys of the user's own classes whose mappings are named by columns."""
 _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 """The type of a construct that is the user's own class."""
+_OF_JAVA = re.compile(r"(?<!\S)-D([\w.-]+)=(\S+)")
+"""A property in options of Java, as `spark.driver.extraJavaOptions` holds them."""
 _REFUSED = "must not hold a password; take it from the environment: ${NAME}"
 
 
@@ -83,11 +85,18 @@ def project_secrets(data: Any, written: Mapping[Loc, str]) -> Iterator[tuple[Loc
     for loc, problem in literal_secrets((), {key: data[key] for key in data if key != "secrets"}, written):
         if not (loc[0] == "classes" and "keys" in loc[2:-1]):
             yield loc, problem
-    for loc in (("spark", "conf"), ("worker", "inlet", "config")):
+    classes = data.get("classes")
+    names = classes if isinstance(classes, dict) else ()
+    further = [("classes", name, option) for name in names for option in ("config", "headers", "catalog")]
+    for loc in (("spark", "conf"), ("worker", "inlet", "config"), *further):
         node: Any = data
         for part in loc:
             node = node.get(part) if isinstance(node, dict) else None
         yield from literal_secrets(loc, node, written, names_secrets=True)
+        for key, value in node.items() if isinstance(node, dict) else ():
+            given = _OF_JAVA.findall(written.get((*loc, key), str(value)))
+            if any(is_secret(name, text) and not has_reference(text) for name, text in given):
+                yield (*loc, key), _REFUSED
 
 
 def literal_secrets(

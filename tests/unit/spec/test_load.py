@@ -453,7 +453,9 @@ def test_password_of_the_state_store_is_hidden_and_its_place_is_not(
         ("spark: {remote: 'sc://h:1/;token=hunter22'}", "spark.remote"),
         ("spark: {conf: {spark.hadoop.fs.s3a.secret.key: hunter22}}", "spark.conf.spark.hadoop.fs.s3a.secret.key"),
         ("worker: {inlet: {type: kafka, config: {sasl.password: hunter22}}}", "worker.inlet.config.sasl.password"),
+        ("spark: {conf: {a.javaOptions: '-Da=b -Dx.password=hunter22'}}", "spark.conf.a.javaOptions"),
         ("classes: {com.x.A: {type: 'm:A', token: hunter22}}", "classes.com.x.A.token"),
+        ("classes: {A: {type: kafka, config: {sasl.password: hunter22}}}", "classes.A.config.sasl.password"),
         ("service: {listeners: [{type: 'm:A', token: hunter22}]}", "service.listeners[0].token"),
     ],
 )
@@ -464,6 +466,21 @@ def test_literal_password_of_the_project_is_refused_and_not_shown(tmp_path: Path
     (fault,) = caught.value.faults
     assert (fault.path, fault.line, "take it from the environment" in fault.problem) == (place, 2, True)
     assert "hunter22" not in caught.value.message()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "alerts: {webhook_env: 'https://hooks/hunter22'}",
+        "secrets: {PW: hunter22}",
+        "secrets: {PW: {command: echo hunter22}}",
+    ],
+)
+def test_text_in_place_of_the_name_of_a_secret_is_not_shown(tmp_path: Path, job_file: Path, settings: str) -> None:
+    (tmp_path / "gobblin.yaml").write_text(f"project: p\n{settings}\n")
+    with pytest.raises(InvalidSpecError, match="got a text that is not shown, as it may be a secret") as caught:
+        load_project(tmp_path)
+    assert "hunter22" not in str(caught.value)
 
 
 def test_settings_of_the_project_that_name_secrets_are_taken(tmp_path: Path) -> None:
