@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +14,6 @@ from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import ConstructContext, ReadsPaths
 from gobblin_dagster.core.errors import (
     EnvironmentFaultError,
-    GobblinDagsterError,
     InvalidSpecError,
     SpecFault,
     UsageError,
@@ -137,20 +137,21 @@ def _circles(jobs: Sequence[JobSpec], root: Path) -> dict[str, tuple[str, ...]]:
     """
     sources: dict[str, ReadsPaths] = {}
     for job in jobs[:_COMPARED]:
-        with suppress(GobblinDagsterError):  # told with its job
+        with suppress(Exception):  # told with its job; for a note alone no class of the user's own ends the check
             if issubclass(registry.load(ConstructKind.SOURCE, job.source.type), ReadsPaths):
                 context = ConstructContext(job=job.job, base_dir=str(root.resolve()))
                 sources[job.job] = registry.create(ConstructKind.SOURCE, job.source, context)
     published: dict[str, list[str]] = {}
     for job in (one for one in jobs if one.job in sources):
-        with suppress(GobblinDagsterError):
+        with suppress(Exception):
             # One name of a dataset is like others.
             found = [one for one in published_paths(job, root, ()) if posixpath.basename(one.folder) in ("", "dataset")]
             published[job.job] = [path for one in found for path in one.paths]
-    readers = {
-        job: {name for name, source in sources.items() if any(map(source.would_read, paths))}
-        for job, paths in published.items()
-    }
+    readers: dict[str, set[str]] = {job: set() for job in published}
+    for (job_name, paths), (name, source) in itertools.product(published.items(), sources.items()):
+        with suppress(Exception):
+            if any(map(source.would_read, paths)):
+                readers[job_name].add(name)
     ways = {name: _way(readers, name) for name in readers}
     return {name: way for name, way in ways.items() if way}
 

@@ -310,7 +310,15 @@ class _Conversion:
     def _full_extract(self) -> None:
         """Read on from run to run where Gobblin does although the extract is called full."""
         entry = self._job.origins.get(("extract", "is_full"))
-        if entry is None or self._source_type not in ("files", "kafka") or self._source_class in ("", *_WHOLE_FILES):
+        if self._source_class in _WHOLE_FILES:
+            if self._job.data.get("extract", {}).get("is_full") is not True:
+                self._warn(
+                    self._given[None]["source.class"],
+                    "reads each file once here; in Gobblin each run reads and publishes all files again "
+                    "(extract.is.full=true: each run reads all, and replaces what was published)",
+                )
+            return
+        if entry is None or self._source_type not in ("files", "kafka") or not self._source_class:
             return
         if self._job.data["extract"].pop("is_full") is not False:
             self._warn(entry, "is not carried: as in Gobblin, each run of this source reads what is new")

@@ -193,7 +193,9 @@ def test_files_are_those_that_the_class_reads(tmp_path: Path, source: str, path:
     text += "date.partitioned.source.partition.pattern=yyyy/MM/dd\n" if source.startswith("Date") else ""
     loaded = load(tmp_path, text)
     assert (loaded.spec.source.options["path"], loaded.spec.extract.table) == (path, table)
-    assert loaded.warnings == ()
+    told = [one.problem[:27] for one in loaded.warnings]
+    assert told == (["reads each file once here; "] if source.startswith("Hadoop") else [])
+    assert load(tmp_path, f"{text}extract.is.full=true\n").spec.extract.is_full is (True if told else None)
 
 
 def test_folder_of_dated_files_names_the_table_whatever_the_keys_say(tmp_path: Path) -> None:
