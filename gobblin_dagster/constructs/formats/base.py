@@ -9,7 +9,7 @@ from __future__ import annotations
 import bz2
 import lzma
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Protocol, TypeVar, runtime_checkable
@@ -190,11 +190,11 @@ class TypeSample(Protocol):
     rows: int
     bytes_read: int
 
-    @property
-    def empty(self) -> Collection[str] | None:
-        """Columns that were null in all rows, and may stay `OPEN`.
+    def open_columns(self, may_be_open: Callable[[str], bool]) -> Collection[str] | None:
+        """Return the columns that were null in all rows and may stay `OPEN`.
 
-        None if rows of the files were not looked at, or the format gives every column a type.
+        None if rows of the files were not looked at, no other column would be left in the published files, or the
+        format gives every column a type. `may_be_open`: as `SourceContext.may_be_open`.
         """
 
     def look(self, file: InputFile, most_bytes: int) -> None:

@@ -34,7 +34,6 @@ class CsvSample:
         self._settled = settled
         self._guesses: dict[str, ColumnGuess] = {}
         self.files = self.rows = self.bytes_read = 0
-        self.empty = None
 
     def look(self, file: InputFile, most_bytes: int) -> None:
         try:
@@ -63,6 +62,9 @@ class CsvSample:
     def types(self) -> dict[str, str]:
         return {name: guess.type_name for name, guess in self._guesses.items()}
 
+    def open_columns(self, may_be_open: Callable[[str], bool]) -> None:
+        return None
+
     def hints(self) -> list[str]:
         """Return a hint on columns that are text only for words like `NA`, which may mean null."""
         return list(_null_hints(self._guesses))
@@ -85,7 +87,6 @@ class CsvWidening:
         self._numbers = {name for name, kind in known.items() if kind.startswith(("int64", "decimal"))}
         """The columns whose types may become wider."""
         self.files = self.rows = self.bytes_read = 0
-        self.empty = None
 
     def look(self, file: InputFile, most_bytes: int) -> None:
         try:
@@ -115,6 +116,9 @@ class CsvWidening:
 
     def types(self) -> dict[str, str]:
         return dict(self._types)
+
+    def open_columns(self, may_be_open: Callable[[str], bool]) -> None:
+        return None
 
     def hints(self) -> list[str]:
         """Return nothing: the source says which file made a type wider."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 
 from gobblin_dagster.constructs.formats.base import FormatError, InputFile
@@ -68,12 +68,14 @@ class JsonSample:
     def types(self) -> dict[str, str]:
         return {name: shape_text(shape) for name, shape in self._shape.shapes().items()}
 
-    @property
-    def empty(self) -> frozenset[str] | None:
+    def open_columns(self, may_be_open: Callable[[str], bool]) -> Collection[str] | None:
         empty = self._shape.empty
         typed = {*self._settled, *self._shape.shapes()} - empty
-        # Rows need a column.
-        return empty if self._is_whole and (typed.intersection(self._include) if self._include else typed) else None
+        wanted = typed.intersection(self._include) if self._include else typed
+        # Files need a column that is no name of a folder.
+        if not self._is_whole or not any(map(may_be_open, wanted)):
+            return None
+        return [name for name in empty if may_be_open(name)]
 
     def hints(self) -> list[str]:
         """Name declared fields that no record has: most likely they are written in another way."""

@@ -50,8 +50,8 @@ def infer_types(
         known: types that were inferred before, by column; they stay, unless they are `OPEN`.
         texts: columns that were published before without an inferred type; they stay texts.
         sample_bytes: bytes to look at, over all files.
-        may_be_open: returns whether a new column without any value may stay `OPEN`; if not, it is text. A column is
-            also text if not all rows of the files were looked at, as others may have texts there.
+        may_be_open: returns whether a column without any value may stay `OPEN`; if not, it is text. A column is also
+            text if not all rows of the files were looked at, as others may have texts there.
 
     Raises:
         OSError: a file cannot be read now, and may be the next time.
@@ -64,11 +64,11 @@ def infer_types(
             break
         sample.look(InputFile(path), max(sample_bytes // min(len(files), 8), 1))
     found = sample.types()
-    empty = sample.empty if sample.files == len(files) else None
+    empty = sample.open_columns(may_be_open) if sample.files == len(files) else None
     if empty is None:
         found = {**dict.fromkeys(still_open, "string"), **found}
     else:
-        found |= {name: OPEN for name in empty if name in still_open or may_be_open(name)}
+        found |= dict.fromkeys(empty, OPEN)
     found = {name: kind for name, kind in found.items() if known.get(name) != kind}
     if not found:
         return InferredTypes(known)

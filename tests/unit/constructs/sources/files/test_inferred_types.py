@@ -454,12 +454,16 @@ def test_json_field_that_was_always_null_gets_its_type_with_its_first_value(tmp_
     assert table.to_pylist() == [none, none, {"x": 2.5, "y": [1], "z": None}, {**none, "z": True}]
 
 
+ANY_CONVERTER = {"converters": [{"type": "sql", "select": "id, x"}]}
+
+
 @pytest.mark.parametrize(
     "parts",
     [
         {"schema_contract": "freeze"},
-        {"converters": [{"type": "sql", "select": "id, x"}]},
+        ANY_CONVERTER,
         {"writer": {"type": "parquet", "partition_by": ["x"]}},
+        {"writer": {"type": "parquet", "partition_by": ["id"]}},  # files need a column
         {"extract": {"namespace": "n", "table": "t", "delta_fields": ["x"]}},
         {"writer": {"type": "csv", "header": False}},
         {"publisher": {"type": "sql_table", "url": "sqlite:///t.db", "table": "t", "mode": "upsert", "key": ["id"]}},
@@ -471,6 +475,14 @@ def test_json_field_that_was_always_null_is_text_if_the_job_needs_the_column(
 ) -> None:
     (note, *_) = plan_notes(of_json(tmp_path, '{"id": 1, "x": null}\n'), **parts)
     assert note == "types inferred from 1 row of 1 file: int64: id; text: x."
+
+
+def test_json_field_that_was_always_null_is_text_once_the_job_needs_it(tmp_path: Path) -> None:
+    lake = of_json(tmp_path, '{"id": 1, "x": null}\n')
+    lake.run()
+    put(tmp_path, "in/a/1.csv", text='{"id": 2, "x": null}\n')
+    assert lake.run(**ANY_CONVERTER).failures == ()
+    assert read_published(tmp_path / "lake", "j", "a").to_arrow().to_table()["x"].to_pylist() == [None, None]
 
 
 def test_json_field_that_was_always_null_is_text_unless_all_rows_were_looked_at(
