@@ -351,7 +351,9 @@ class SqlStateStore:
         newest_first = (runs.c.started_at.desc(), runs.c.run_id.desc())
         names = select(runs.c.run_id).where(runs.c.job == job).order_by(*newest_first)
         with self._read() as connection:
-            wanted = [one for one in connection.scalars(names) if is_run(one, run_ids)] if run_ids else []
+            known = connection.scalars(names) if run_ids else ()
+            # A damaged id names no run.
+            wanted = [one for one in known if isinstance(one, str) and is_run(one, run_ids)]
             found: list[RunRecord] = []
             for at in range(0, len(wanted), _RUNS_AT_ONCE):
                 query = _RUNS.where(runs.c.job == job, runs.c.run_id.in_(wanted[at : at + _RUNS_AT_ONCE]))

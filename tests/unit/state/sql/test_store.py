@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -482,3 +483,14 @@ def test_waiting_sequences_are_found_without_reading_all_others(tmp_path: Path) 
     engine.dispose()
     used = [re.findall(r"INDEX gobblin_sequences_(one_blocking|by_version)", plan) for plan in plans]
     assert used == [["one_blocking"], ["by_version"], ["one_blocking"], ["one_blocking"]], plans
+
+
+def test_damaged_id_of_a_run_hides_no_other(tmp_path: Path) -> None:
+    """It kept the job from running after a crash."""
+    with closing(open_store(f"sqlite:///{tmp_path}/state.db", tmp_path)) as store:
+        one, other = (RunRecord(run_id, JOB, START, RunStatus.RUNNING) for run_id in ("run-1", "run-2"))
+        for record in (one, other):
+            store.save_run(record)
+        with closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
+            database.execute("UPDATE gobblin_runs SET run_id = x'ff00' WHERE run_id = 'run-1'")
+        assert store.find_runs(JOB, ["run-1", "run-2"]) == [other]
