@@ -134,11 +134,11 @@ class SharedFolderStorage(Protocol):
 
 
 @runtime_checkable
-class NamingStorage(Protocol):
-    """Optional addition to `Storage` where one file may have two paths, and a killed `move` may leave both names."""
+class LeftoverStorage(Protocol):
+    """Optional addition to `Storage`: tells the source that a killed `move` left from one that was written since."""
 
-    def are_two_names(self, one: str, other: str) -> bool:
-        """Return True if the paths are certainly two names, so that deleting one leaves the other."""
+    def is_leftover(self, source: str, target: str) -> bool:
+        """Return True if a source is what a move left whose target is complete, so that it can be deleted."""
 
 
 @runtime_checkable

@@ -215,19 +215,25 @@ class LocalStorage:
         self.sync_dir(str(Path(target).parent))
         self.delete(source)
 
-    def are_two_names(self, one: str, other: str) -> bool:
-        """Return True if the paths are certainly two names, so that deleting one leaves the other.
+    def is_leftover(self, source: str, target: str) -> bool:
+        """Return True if a source is what a move left whose target is complete, so that it can be deleted.
 
-        A link is no second name of the file that it leads to. Names are compared as file systems may compare them, and
-        folders by their number alone, as a file system may be mounted at several places.
+        It is another name of the same file (a move by link), or older than a copy on another mount. A link is no second
+        name of the file that it leads to. Names are compared as file systems may compare them, and folders by their
+        number alone, as a file system may be mounted at several places.
         """
         try:
-            if any(Path(path).is_symlink() for path in (one, other)):
+            if any(Path(path).is_symlink() for path in (source, target)):
                 return False
-            folders = {Path(path).parent.stat().st_ino for path in (one, other)}
+            old, new = Path(source).stat(), Path(target).stat()
+            folders = {Path(path).parent.stat().st_ino for path in (source, target)}
         except OSError:
             return False
-        return len(folders) > 1 or len({_folded(Path(path).name) for path in (one, other)}) > 1
+        if len(folders) == 1 and _folded(Path(source).name) == _folded(Path(target).name):
+            return False
+        if old.st_dev == new.st_dev:
+            return old.st_ino == new.st_ino
+        return old.st_ino != new.st_ino and old.st_mtime_ns <= new.st_mtime_ns
 
     def end_uploads(self, paths: Collection[str]) -> None:
         """Delete what killed moves to these paths from other mounts left beside them."""

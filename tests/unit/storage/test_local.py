@@ -227,19 +227,33 @@ def test_what_killed_moves_left_is_deleted_and_nothing_else(tmp_path: Path, monk
     assert names(tmp_path / "output") == [".tmp-of-others"]
 
 
-def test_one_file_by_two_paths_is_not_two_names(tmp_path: Path) -> None:
+def test_source_that_a_move_left_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = LocalStorage()
     one, two = write(storage, tmp_path / "x/a"), write(storage, tmp_path / "y/a")
     (tmp_path / "z").symlink_to(tmp_path / "x")
-    assert storage.are_two_names(one, two)
-    assert storage.are_two_names(one, write(storage, tmp_path / "x/b"))
-    assert not storage.are_two_names(one, f"{tmp_path}/z/a")
-    assert not storage.are_two_names(one, f"{tmp_path}/z/A"), "some file systems ignore the case"
-    assert not storage.are_two_names(one, f"{tmp_path}/nowhere/a")
+    (tmp_path / "x/c").hardlink_to(one)
+    assert storage.is_leftover(one, f"{tmp_path}/x/c"), "a move by link that was killed before it deleted the first"
+    assert not storage.is_leftover(one, f"{tmp_path}/z/a"), "one file by two paths"
+    assert not storage.is_leftover(one, f"{tmp_path}/nowhere/a")
+    assert not storage.is_leftover(one, two), "moves on one mount leave nothing, so it was written since"
     (tmp_path / "x/link").symlink_to(one)
-    assert not storage.are_two_names(one, f"{tmp_path}/x/link"), "without the file, the link leads nowhere"
+    assert not storage.is_leftover(one, f"{tmp_path}/x/link"), "without the file, the link leads nowhere"
     accented = write(storage, tmp_path / "x/\xe9")
-    assert not storage.are_two_names(accented, f"{tmp_path}/x/e\u0301"), "some file systems take them for one"
+    (tmp_path / "x/e\u0301").hardlink_to(accented)
+    assert not storage.is_leftover(accented, f"{tmp_path}/x/e\u0301"), "some file systems take them for one"
+    found = Path.stat
+
+    def on_two_mounts(path: Path, **options: bool) -> os.stat_result:
+        it = found(path, **options)
+        fields = list(it)
+        fields[stat.ST_DEV] += path.is_relative_to(tmp_path / "y")
+        return os.stat_result(fields, {"st_mtime_ns": it.st_mtime_ns})
+
+    monkeypatch.setattr(Path, "stat", on_two_mounts)
+    os.utime(two, ns=(0, found(Path(one)).st_mtime_ns + 1))
+    assert storage.is_leftover(one, two)
+    os.utime(one, ns=(0, found(Path(two)).st_mtime_ns + 1))
+    assert not storage.is_leftover(one, two), "written after the copy"
 
 
 def test_move_across_mounts_missing_source_is_file_not_found(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.errors import StagedFileLostError, StepRefusedError
 from gobblin_dagster.core.step_registry import register_commit_step
-from gobblin_dagster.core.storage import NamingStorage, Storage
+from gobblin_dagster.core.storage import LeftoverStorage, Storage
 
 
 @register_commit_step
@@ -63,7 +63,11 @@ class RenameFileStep:
 
     def forget_source(self, storage: Storage) -> None:
         """Delete the source of a move that is done and was killed before that: it would look like a new file."""
-        if self._may_delete_source(storage) and self.is_source_sound(storage):
+        if isinstance(storage, LeftoverStorage):
+            is_left = storage.is_leftover(self.source, self.target)
+        else:
+            is_left = not storage.is_move_atomic
+        if is_left and self.is_source_sound(storage):
             storage.delete(self.source)
 
     def check_content(self, storage: Storage) -> None:
@@ -78,12 +82,6 @@ class RenameFileStep:
     def is_source_sound(self, storage: Storage) -> bool:
         """True if the source holds the prepared bytes."""
         return self._holds(storage, self.source)
-
-    def _may_delete_source(self, storage: Storage) -> bool:
-        """True if the target, which is complete, stays: source and target may be one file by two paths."""
-        if isinstance(storage, NamingStorage):
-            return storage.are_two_names(self.source, self.target)
-        return not storage.is_move_atomic
 
     def _require_done(self, storage: Storage) -> None:
         if self.verify(storage):
