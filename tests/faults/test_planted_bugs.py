@@ -12,8 +12,7 @@ from sqlalchemy import Connection, delete
 from sqlalchemy import insert as plain_insert
 
 from gobblin_dagster.core import serialization
-from gobblin_dagster.core.commit import CommitSequence, CommitStep, StoredSequence
-from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.commit import CommitEffect, CommitSequence, CommitStep, StoredSequence
 from gobblin_dagster.core.errors import CommitStateUnknownError
 from gobblin_dagster.core.storage import FileDigest, Storage
 from gobblin_dagster.core.task_state import StagedFile
@@ -133,9 +132,9 @@ def _neither_epoch_nor_version_is_checked(patch: Patch) -> None:
             inner.setattr(sequences, "_versions", lambda *args: planned)
             right(connection, items)
 
-    def put(connection: Connection, states: Sequence[DatasetState]) -> None:
+    def put(connection: Connection, effects: Sequence[CommitEffect]) -> None:
         connection.execute(delete(dataset_states))
-        for after in states:
+        for after in (effect.after for effect in effects):
             values = {"job": after.job, "dataset_urn": after.dataset_urn, "version": after.version}
             connection.execute(plain_insert(dataset_states).values({**values, "body": serialization.to_json(after)}))
 

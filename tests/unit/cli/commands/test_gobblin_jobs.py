@@ -112,7 +112,7 @@ def test_dated_folders_become_folders_of_months_in_a_zone(cli: Cli, project: Pat
     put(project / "data/daily/2015/01/31/a.json", '{"at": "2015-01-31T23:30:00Z", "n": 3}\n')
     called = cli("run", "Daily")
     assert called.code == 0, called.err
-    lake = project / "out/example/Daily/main/example.Daily"
+    lake = project / "out/example/daily/main/example.daily"
     assert {folder.name: [row["n"] for row in rows(folder)] for folder in lake.iterdir()} == {
         "monthly=2015-01": [2],
         "monthly=2015-02": [3],

@@ -251,7 +251,7 @@ def test_executor_of_a_gobblin_cluster_gets_the_keys_of_the_job(root: Path, monk
     monkeypatch.setenv("MONTH", "may")
     told = {"flow.executionId": "7", "job.currentAttempts": "1"}  # what the order adds is not of the job
     spec = read_job_body(job.name, keys_body({**keys, **told}), root, ProjectSpec(project="tests"))
-    assert (spec.job, spec.extract.table, spec.output.path) == (job.name, "orders", "shop")
+    assert (spec.job, spec.extract.table, spec.output.path) == (job.name, "ExampleTable", "shop")
     assert "in/may.json" in str(spec.source.options)
     with pytest.raises(InvalidSpecError, match=r"source\.class: .*shop\.Own"):
         read_job_body(job.name, keys_body({**keys, "source.class": "shop.Own"}), root, ProjectSpec(project="tests"))

@@ -425,12 +425,12 @@ def test_missing_folder_is_told_with_the_nearest_that_exists(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("there", "path", "told"),
     [
-        ("data/gro\u0308n/a.csv", "data/gr\xf6n/{dataset}.csv", [r"data/gr\xf6n", r"data/gro\u0308n/a.csv"]),
+        ("data/gro\u0308n/a.csv", "data/gr\xf6n/{dataset}.csv", [r"data/gr\xf6n, the nearest", r"e.g. gro\u0308n."]),
         ("gr\xf6n/a.csv", "gro\u0308n/{dataset}.csv", [r"/gro\u0308n, the nearest", r"e.g. gr\xf6n"]),
         (
             "gr\xf6n/a.csv",
             "gr\xf6n/{dataset}.txt",
-            ["gr\xf6n/{dataset}.txt; 1 file(s) there do not, e.g. gr\xf6n/a.csv"],
+            ["gr\xf6n/{dataset}.txt; 1 file(s) there do not, e.g. ", "/gr\xf6n/a.csv."],
         ),
     ],
 )
