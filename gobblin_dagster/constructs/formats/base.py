@@ -278,21 +278,32 @@ def kind_of(beginning: bytes) -> str:
 
 def require_columns(wanted: Iterable[str], found: Iterable[str], why: str) -> None:
     """Raise FormatError if the file lacks columns; the message names them."""
-    names = list(found)
+    names = dict.fromkeys(found)
     missing = [name for name in wanted if name not in names]
     if missing:
         raise FormatError(f"expected the column(s) {', '.join(missing)} ({why}), the file has {', '.join(names)}.")
 
 
-def refuse_new_columns(known: Iterable[str], found: Iterable[str]) -> None:
-    """Raise FormatError if a later file of a work unit has columns that its first file lacks."""
-    names = set(known)
-    new = [name for name in found if name not in names]
-    if new:
+def require_columns_of_first(first: Collection[str], found: Collection[str], include: Collection[str]) -> None:
+    """Raise FormatError if a later file of a work unit has other columns than its first file.
+
+    Args:
+        first: columns that are read of the first file.
+        found: columns of the later one.
+        include: columns to read; empty for all.
+    """
+    alone = "set `files_per_work_unit: 1` so that every file (or date) has its own columns."
+    of_first, of_file = {*first}, {*found}
+    if missing := [name for name in first if name not in of_file]:
+        raise FormatError(
+            f"expected the column(s) {', '.join(missing)} (as in the first file of its work unit), the file has "
+            f"{', '.join(found)}; {alone}"
+        )
+    new = [name for name in found if name not in of_first]
+    if new and not include:
         raise FormatError(
             f"has the column(s) {', '.join(new)}, which the first file of its work unit lacks; name the columns to "
-            "read "
-            "in `include`, or set `files_per_work_unit: 1` so that every file (or date) has its own columns."
+            f"read in `include`, or {alone}"
         )
 
 
@@ -313,9 +324,7 @@ def chosen_columns(found: pa.Schema, include: tuple[str, ...], first: pa.Schema 
     require_columns(include, found.names, "named in `include`")
     if first is None:
         return pa.schema([found.field(name) for name in include]) if include else found
-    require_columns(first.names, found.names, "as in the first file of its work unit")
-    if not include:
-        refuse_new_columns(first.names, found.names)
+    require_columns_of_first(first.names, found.names, include)
     for field in first:
         kind = found.field(field.name).type
         if not _fits(field.type, kind):

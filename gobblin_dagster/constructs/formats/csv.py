@@ -28,8 +28,8 @@ from gobblin_dagster.constructs.formats.base import (
     columns_of,
     kind_of,
     matching,
-    refuse_new_columns,
     require_columns,
+    require_columns_of_first,
 )
 from gobblin_dagster.constructs.formats.csv_published import PublishedCsv
 from gobblin_dagster.constructs.formats.csv_quotes import QuoteCounter, fault_of_quotes
@@ -219,9 +219,7 @@ class CsvFormat:
             require_columns(self._declared, header, "declared in `columns`")
             require_columns(options.include, header, "named in `include`")
             if schema is not None:
-                require_columns(schema.names, header, "as in the first file of its work unit")
-                if not options.include:
-                    refuse_new_columns(schema.names, header)
+                require_columns_of_first(schema.names, header, options.include)
                 return schema
             types = {name: arrow_type(kind) for name, kind in {**self._inferred, **self._declared}.items()}
             return pa.schema([(name, types.get(name, pa.string())) for name in options.include or header])

@@ -377,7 +377,10 @@ def test_columns_are_found_by_name_in_each_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("second", "problem"),
     [
-        (b"a\n1\n", r"expected the column\(s\) b \(as in the first file of its work unit\), the file has a"),
+        (
+            b"a\n1\n",
+            r"expected the column\(s\) b \(as in the first file .*\), the file has a; set `files_per_work_unit: 1`",
+        ),
         (b"a,b,c\n1,2,3\n", r"has the column\(s\) c, .*`include`.*`files_per_work_unit: 1`"),
     ],
     ids=["one-less", "one-more"],
