@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from gobblin_dagster.core.ids import who
@@ -12,12 +13,13 @@ from gobblin_dagster.engine.maintenance.replay import Replay, replay_quarantine
 from gobblin_dagster.engine.snapshots.rejected_rows import (
     QuarantineCount,
     QuarantinedRow,
-    count_quarantined,
+    count_readable,
     read_quarantined,
 )
 from gobblin_dagster.face.session import Session, limited, several
 from gobblin_dagster.state.lookup import find_state, known_jobs
 
+log = logging.getLogger(__name__)
 _COUNTS: tuple[Column[QuarantineCount], ...] = (
     Column("dataset", "text", lambda one: one.dataset_urn),
     Column("job", "text", lambda one: one.job),
@@ -42,10 +44,23 @@ class QuarantineMethods:
         self._session = session
 
     def list(self, job: str | Sequence[str] | None = None) -> Listing[QuarantineCount]:
-        """Count rejected rows by job, dataset and policy."""
+        """Count rejected rows by job, dataset and policy.
+
+        A dataset with damaged records or files hides no other: the title and a warning name it.
+        """
+        found: list[QuarantineCount] = []
+        damaged: list[str] = []
         with self._session.use_store() as store:
-            found = [one for name in known_jobs(store, several(job)) for one in count_quarantined(store, name)]
-        return Listing(f"{count(sum(one.rows for one in found), 'row')} in quarantine", _COUNTS, found)
+            for name in known_jobs(store, several(job)):
+                counts, faults = count_readable(store, name)
+                found += counts
+                damaged += sorted(faults)
+                for urn in sorted(faults):
+                    log.warning("Dataset %r of job %r is not counted: %s", urn, name, faults[urn])
+        title = f"{count(sum(one.rows for one in found), 'row')} in quarantine"
+        if damaged:
+            title += f"; damaged, and not counted: {', '.join(damaged)}"
+        return Listing(title, _COUNTS, found)
 
     def show(
         self, dataset: str, *, job: str | None = None, policy: str | None = None, limit: int = 20

@@ -29,6 +29,7 @@ _REPEATABLE = frozenset(
         "load_readable_states",
         "load_sequence",
         "load_sequences",
+        "misplaced",
         "load_snapshot",
         "load_history",
         "load_leases",

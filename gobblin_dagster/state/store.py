@@ -272,6 +272,16 @@ class StateStore(Protocol):
             below: only sequences with a lower `version_read`; None for all.
         """
 
+    def misplaced(self, job: str, versions: Mapping[str, int]) -> dict[str, CorruptRecordError]:
+        """Return, by dataset.urn, why a commit of these datasets may wait where `load_sequences` does not find it.
+
+        Another program wrote another job or dataset in place of its own.
+
+        Args:
+            job: name of the job.
+            versions: of the datasets, as the caller knows them; 0: never committed.
+        """
+
     # -- snapshots -----------------------------------------------------------------------------------------------------
     def load_snapshot(self, job: str, dataset_urn: str, snapshot: int | None = None) -> list[PublishedFile]:
         """Return the files of a snapshot (default: the newest), ordered by branch and path; empty if there is none."""

@@ -464,6 +464,21 @@ def test_rejected_rows_are_counted_shown_and_replayed(root: Path) -> None:
     assert repr(lenient.quarantine.list()) == "0 rows in quarantine"
 
 
+def test_damaged_file_of_rejected_rows_hides_no_other_dataset(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The command listed the others, and this raised."""
+    policy = {"type": "sql", "name": "small", "rule": "id < 1", "on_violation": "quarantine"}
+    project = reopened(root, TWO, row_policies=[policy])
+    project.run()
+    (whole, *others) = project.quarantine.list()
+    assert others
+    for path in (root / "lake").rglob(f"*quarantine/{whole.dataset_urn}/*.parquet"):
+        path.unlink()
+    found = project.quarantine.list()
+    assert list(found) == others
+    assert f"in quarantine; damaged, and not counted: {whole.dataset_urn}" in repr(found)
+    assert f"Dataset {whole.dataset_urn!r} of job" in caplog.text
+
+
 # -- Spark's life ------------------------------------------------------------------------------------------------------
 class Spark(InlineRunner):
     """In place of Spark, which would take seconds to start."""

@@ -7,7 +7,7 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -18,6 +18,7 @@ import typer
 from gobblin_dagster.cli.context import Output, OutputOption, examples, open_here, project_root
 from gobblin_dagster.cli.render.console import print_status
 from gobblin_dagster.cli.render.json_document import print_json
+from gobblin_dagster.core.commit import WAITING, StoredSequence
 from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.run_record import RunRecord, RunStatus
@@ -38,6 +39,7 @@ MIN_PYTHON = (3, 11)
 MAX_CLOCK_SKEW_S = 5.0
 """Allowed difference between the clocks of the machine and of the file system; leases on shared folders need both."""
 _NO_JOB = ".gobblin-doctor"
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,7 @@ def _package(name: str) -> str:
 def _store(project: Project) -> str:
     with closing(project.open_store()) as store:
         known = store.list_jobs()
+        waiting = store.load_sequences(None, WAITING)
         now = project.clock.now()
         # Written for a job name that is not allowed: a read-only store would otherwise be noticed only when the first
         # run ends.
@@ -144,7 +147,25 @@ def _store(project: Project) -> str:
                 hint="Let this user write to it: a file and its folder; in PostgreSQL insert, update and delete on "
                 "all tables `gobblin_*`, and usage of their sequences.",
             ) from error
+    _require_owned(project, waiting)
     return f"{store.url}: {len(known)} job(s) known; it is writable"
+
+
+def _require_owned(project: Project, waiting: Sequence[StoredSequence]) -> None:
+    """Raise UsageError for commits that no run will finish: the project has their jobs in no file and in no flow."""
+    has = {job: project.has(job) for job in {one.job for one in waiting}}
+    unowned = [one for one in waiting if not has[one.job]]
+    if not unowned:
+        return
+    shown = ", ".join(
+        f"{one.id} of dataset {one.dataset_urn!r} of job {one.job!r} ({one.state.value})" for one in unowned[:_SHOWN]
+    )
+    more = f" and {len(unowned) - _SHOWN} more" if len(unowned) > _SHOWN else ""
+    raise UsageError(
+        problem=f"No run finishes {count(len(unowned), 'commit')} whose job the project does not have: {shown}{more}.",
+        hint="Bring the job's file back, or its former name: its next run finishes the commit, or "
+        "`gobblin commit abandon` gives it up.",
+    )
 
 
 def _clock(folder: Path) -> str:

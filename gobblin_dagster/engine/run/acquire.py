@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from gobblin_dagster.core.commit import StoredSequence
 from gobblin_dagster.core.errors import (
+    CorruptRecordError,
     EnvironmentFaultError,
     SourceError,
     StepRefusedError,
@@ -16,7 +17,7 @@ from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan, left_out, replanned
-from gobblin_dagster.engine.run.store_check import lost_commits, strange_outputs
+from gobblin_dagster.engine.run.store_check import lost_commits, misplaced_commits, strange_outputs
 from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.state.startpoints import StartpointManager
 
@@ -62,10 +63,16 @@ def _leased(
     except (StorageError, StepRefusedError, EnvironmentFaultError) as error:
         # An output or table that cannot be asked now can probably not be published to either, so do not read for it.
         strange, code = {one.dataset_urn: str(error) for one in working} | strange, error.code
+    misplaced = misplaced_commits(opened, working)
+    strange |= misplaced
     datasets = [
         dataset
         if dataset.dataset_urn in grant.granted and dataset.dataset_urn not in strange
-        else left_out(dataset, strange.get(dataset.dataset_urn, dataset.problem), code)
+        else left_out(
+            dataset,
+            strange.get(dataset.dataset_urn, dataset.problem),
+            CorruptRecordError.code if dataset.dataset_urn in misplaced else code,
+        )
         for dataset in plan.datasets
     ]
     return replanned(plan, datasets), dict(grant.busy)

@@ -14,6 +14,7 @@ from gobblin_dagster.core.errors import (
     EnvironmentFaultError,
     GobblinDagsterError,
     InvalidUrnError,
+    SourceError,
     StepRefusedError,
     StorageError,
     TransientError,
@@ -59,6 +60,13 @@ def lost_commits(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict[st
     lost = unknown_commits(opened, [one.dataset_urn for one in planned], begun)
     working = {one.dataset_urn: one.version_read for one in planned if one.has_work}
     return _by_former_jobs(opened, working, begun, partial(_states, opened, working)) | lost
+
+
+def misplaced_commits(opened: JobContext, working: Iterable[DatasetPlan]) -> dict[str, str]:
+    """Return, by dataset.urn, why rows may be published already: `StateStore.misplaced` of datasets with work."""
+    versions = {one.dataset_urn: one.version_read for one in working}
+    found = opened.store.misplaced(opened.job.job, versions) if versions else {}
+    return {urn: str(error) for urn, error in found.items()}
 
 
 def published_meanwhile(opened: JobContext, sequences: Iterable[CommitSequence]) -> dict[str, GobblinDagsterError]:
@@ -198,6 +206,8 @@ def refused_datasets(opened: JobContext) -> dict[str, str]:
         strange |= strange_outputs(opened, known[MOST_DATASETS:], states)
     strange = unknown_commits(opened, sorted(states), _begun(store.list_startpoints(name))) | strange
     strange |= lost_outputs(opened.storage, store, opened.context.output_root, name, states)
+    misplaced = store.misplaced(name, {urn: state.version for urn, state in states.items()})
+    strange |= {urn: str(error) for urn, error in misplaced.items()}
     # A run may have committed since.
     now, _ = store.load_readable_states(name, list(strange))
     return {urn: why for urn, why in strange.items() if _version(now.get(urn)) == _version(states.get(urn))}
@@ -236,12 +246,14 @@ def with_lost_store(opened: JobContext, plan: JobPlan) -> JobPlan:
         return strange_outputs(opened, [one.dataset_urn for one in datasets], states)
 
     strange: dict[str, str] = {}
+    misplaced = misplaced_commits(opened, working)
     with suppress(StorageError, EnvironmentFaultError):
         strange = look([*new, *known[:MOST_DATASETS]])
         if strange:
             strange |= look(known[MOST_DATASETS:])
     with suppress(StorageError, StepRefusedError, EnvironmentFaultError):
         strange = lost_commits(opened, working) | strange
+    strange |= misplaced
     if not strange:
         return plan
     # Since a state was loaded, another run may have committed and written the manifest that was found.
@@ -249,6 +261,13 @@ def with_lost_store(opened: JobContext, plan: JobPlan) -> JobPlan:
     found = {urn: state.version for urn, state in states.items()}
     versions = {one.dataset_urn: one.version_read for one in working}
     strange = {urn: why for urn, why in strange.items() if found.get(urn, 0) == versions[urn]}
+    code = CorruptRecordError.code
     return replanned(
-        plan, [left_out(one, strange[one.dataset_urn]) if one.dataset_urn in strange else one for one in plan.datasets]
+        plan,
+        [
+            left_out(one, strange[one.dataset_urn], code if one.dataset_urn in misplaced else SourceError.code)
+            if one.dataset_urn in strange
+            else one
+            for one in plan.datasets
+        ],
     )

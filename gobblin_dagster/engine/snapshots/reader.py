@@ -6,6 +6,7 @@ A snapshot holds the files of whole commits up to one moment, never half a commi
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
@@ -253,9 +254,23 @@ def _require_readable(state: DatasetState | None, dataset_urn: str, snapshot: in
     return state
 
 
+_NO_FILE = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.ENAMETOOLONG, errno.EIO, errno.ESTALE})
+"""What the system says of a path that a person has to look at."""
+
+
 def _require_whole(storage: Storage, files: Sequence[PublishedFile], parallelism: int) -> None:
-    sizes = in_parallel(lambda file: storage.size(file.path), files, parallelism)
-    for file, size in zip(files, sizes, strict=True):
+    def found(file: PublishedFile) -> int | OSError | None:
+        try:
+            return storage.size(file.path)
+        except OSError as error:
+            if error.errno not in _NO_FILE:
+                raise
+            return error
+
+    what_to_do = "Restore it, or choose another snapshot; `gobblin verify` names all files that are gone or altered"
+    for file, size in zip(files, in_parallel(found, files, parallelism), strict=True):
         if size != file.size_bytes:
             problem = "it is gone" if size is None else f"it has {size} bytes instead of {file.size_bytes}"
-            raise StorageError(operation="roll back, because of", path=file.path, problem=problem)
+            if isinstance(size, OSError):
+                problem = f"it cannot be read: {size.strerror}"
+            raise StorageError(operation="roll back, because of", path=file.path, problem=f"{problem}. {what_to_do}")

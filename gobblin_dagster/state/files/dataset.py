@@ -101,6 +101,24 @@ class DatasetFiles:
             raise CorruptRecordError(what=f"The record {path}", problem=problem)
         return head
 
+    def stranger(self) -> tuple[str, str, CorruptRecordError] | None:
+        """Return job and dataset.urn of the newest head if they are not ours, and an error that says so."""
+        number, content = self._log.read_newest()
+        if number == 0:
+            return None
+        path = self._log.path(number)
+        try:
+            head = self._decoded(content, path)
+        except CorruptRecordError:
+            return None
+        if (head.job, head.dataset_urn) == (self.job, self.dataset_urn):
+            return None
+        problem = (
+            f"it belongs to dataset {head.dataset_urn!r} of job {head.job!r}: another program moved it, and rows of "
+            "that dataset may be published. Move its folder back, or restore the state store"
+        )
+        return head.job, head.dataset_urn, CorruptRecordError(what=f"The record {path}", problem=problem)
+
     def change(self, apply: HeadChange, if_damaged: HeadOfDamage | None = None) -> DatasetHead:
         """Write the head that `apply` returns for the newest head; this is one transaction.
 

@@ -369,6 +369,19 @@ class FileStateStore:
             found = [entry for entry in found if entry.sequence.version_read < below]
         return self._with_bodies(sorted(found, key=_age, reverse=True)[:limit])
 
+    def misplaced(self, job: str, versions: Mapping[str, int]) -> dict[str, CorruptRecordError]:
+        # A head holds the state too: in the place of another one, nothing is left in its own.
+        new = {urn for urn, version in versions.items() if not version}
+        if not new:
+            return {}
+        known = versions.keys() - new
+        with self._folder.errors():
+            beside = [one for one in self._folder.jobs() if one not in {job, ALL_JOBS}]
+        others = [one for one in self._folder.datasets(job) if one.dataset_urn not in known]
+        others += self._folder.existing(beside, new)
+        found = [one for one in self._folder.each(DatasetFiles.stranger, others) if one is not None]
+        return {urn: error for of_job, urn, error in found if of_job == job and urn in new}
+
     # -- snapshots -----------------------------------------------------------------------------------------------------
     def load_snapshot(self, job: str, dataset_urn: str, snapshot: int | None = None) -> list[PublishedFile]:
         with self._folder.errors():

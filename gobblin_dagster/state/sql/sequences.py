@@ -7,7 +7,7 @@ of the lease is checked before it, because its error message says more.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from functools import cache
@@ -107,7 +107,8 @@ def prepare(connection: Connection, items: Sequence[tuple[StoredSequence, int]])
     for urn, sequence_id in connection.execute(_BLOCKING, {"of_job": job, "urns": as_list(by_urn)}):
         raise UnfinishedSequenceError(dataset_urn=urn, sequence_id=sequence_id)
     _require_readable(connection, job, by_urn)
-    _require_in_place(connection, job, by_urn)
+    for _, fault in misplaced(connection, job, by_urn, next(iter(by_urn.values())).run_id):
+        raise fault
     rows = []
     for urn, sequence in by_urn.items():
         values = {name: getattr(sequence, name) for name in _COLUMNS}
@@ -130,25 +131,27 @@ def _require_readable(connection: Connection, job: str, by_urn: Mapping[str, Sto
             )
 
 
-def _require_in_place(connection: Connection, job: str, by_urn: Mapping[str, StoredSequence]) -> None:
-    """Raise CorruptRecordError if a waiting sequence of ours stands in the row of another job or dataset.
+def misplaced(
+    connection: Connection, job: str, urns: Collection[str], of_run: str = ""
+) -> Iterator[tuple[str, CorruptRecordError]]:
+    """Return, by dataset.urn, why a waiting sequence of a dataset stands in the row of another job or dataset.
 
-    Recovery did not find it there, or could not read it, and its rows may be published.
+    Recovery does not find it there, or cannot read it, and its rows may be published. Those of `of_run` do not count.
     """
-    run_id = next(iter(by_urn.values())).run_id
-    asked = {"of_job": job, "urns": as_list(by_urn), "of_run": run_id}
+    asked = {"of_job": job, "urns": as_list(urns), "of_run": of_run}
     for sequence_id, its_job, its_urn, body in connection.execute(_WAITING_BESIDE, asked):
         with suppress(ValueError, KeyError, TypeError):
             identity = json.loads(body)["identity"]
             urn = identity["dataset_urn"]
-            if identity["job"] == job and urn in by_urn and (its_job, its_urn) != (job, urn):
-                raise CorruptRecordError(
-                    what=f"The row of commit sequence {sequence_id} of dataset {urn!r} of job {job!r}",
-                    problem=f"it says job {its_job!r}, dataset {its_urn!r}: another program changed it, and its rows "
-                    "may be published. Restore the state store; or write the job and the dataset back (table "
+            if identity["job"] == job and urn in urns and (its_job, its_urn) != (job, urn):
+                problem = (
+                    f"it says job {its_job!r}, dataset {its_urn!r}: another program changed it, and its rows may be "
+                    f"published. Restore the state store; or write the job and the dataset back (table "
                     f"{sequences.name}), its state too if it is {SequenceState.QUARANTINED.value!r} "
-                    f"({SequenceState.PREPARED.value!r}): the next run finishes it",
+                    f"({SequenceState.PREPARED.value!r}): the next run finishes it"
                 )
+                what = f"The row of commit sequence {sequence_id} of dataset {urn!r} of job {job!r}"
+                yield urn, CorruptRecordError(what=what, problem=problem)
 
 
 def adopt(connection: Connection, sequence: StoredSequence, epoch: int, effect: CommitEffect, places: Places) -> None:

@@ -272,6 +272,10 @@ class SqlStateStore:
         with self._read() as connection:
             return sql_sequences.load(connection, job, states, urns, limit, below)
 
+    def misplaced(self, job: str, versions: Mapping[str, int]) -> dict[str, CorruptRecordError]:
+        with self._read() as connection:
+            return dict(sql_sequences.misplaced(connection, job, versions))
+
     # -- snapshots -----------------------------------------------------------------------------------------------------
     def load_snapshot(self, job: str, dataset_urn: str, snapshot: int | None = None) -> list[PublishedFile]:
         with self._read() as connection:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.engine.commit.step_runner import StepRunner
 from gobblin_dagster.engine.spark.java import find_java
 from gobblin_dagster.state import open_store
 from gobblin_dagster.testing.inline_runner import InlineRunner
@@ -163,6 +164,27 @@ def test_doctor_says_of_a_store_that_was_set_back_what_the_plan_says(
     assert planned["a"] in check["detail"]
     assert "restored from an older copy" in check["detail"]
     assert "Datasets with such a problem: 2." in check["detail"]
+
+
+def test_doctor_names_commits_that_wait_whose_job_is_in_no_file(
+    cli: Cli, project: Path, java: Path, inline: list[InlineRunner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said that all was well."""
+    fake_java(java, "echo 'openjdk version \"17.0.15\"' >&2")
+
+    def frozen(*_: object, **__: object) -> None:
+        raise OSError("frozen")
+
+    monkeypatch.setattr(StepRunner, "roll_forward", frozen)
+    cli("run", "numbers")
+    assert cli("doctor").code == 0
+    (waiting, *_) = cli("commit", "list", "-o", "json").json()["sequences"]
+    for file in (project / "jobs").iterdir():
+        file.unlink()
+    called = cli("doctor", "-o", "json")
+    (check,) = (one for one in called.json()["checks"] if not one["ok"])
+    assert (called.code, check["name"]) == (1, "state store")
+    assert f"{waiting['sequence']} of dataset {waiting['dataset']!r} of job 'numbers' (prepared)" in check["detail"]
 
 
 def test_doctor_outside_of_a_project_looks_at_the_machine_only(

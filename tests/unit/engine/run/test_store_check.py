@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import shutil
+import sqlite3
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import EnvironmentFaultError
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
+from gobblin_dagster.engine.commit.step_runner import StepRunner
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.maintenance.clean import clean
 from gobblin_dagster.engine.maintenance.rollback import rollback
@@ -23,7 +25,8 @@ from gobblin_dagster.engine.run.store_check import with_lost_store
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.sql.store import SqlStateStore
 from gobblin_dagster.storage import LocalStorage
-from tests.unit.engine.jobs import job_spec, project, run
+from tests.unit.engine import jobs
+from tests.unit.engine.jobs import by_urn, job_spec, project, run
 
 URNS = [f"d{number}" for number in range(5)]
 
@@ -174,3 +177,32 @@ def test_output_that_does_not_answer_fails_the_datasets_before_they_are_read(
     assert code == "storage"
     assert f"look for manifests in {tmp_path}/lake/_gobblin/manifests/numbers: the endpoint does not answer" in message
     assert run(tmp_path, rows(10)).status is RunStatus.SUCCEEDED
+
+
+@pytest.mark.parametrize("url", ["sqlite:///state.db", "files:state"])
+def test_commit_that_waits_in_the_place_of_another_job_is_noticed_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    """Its rows were read again, and with plain files published again."""
+    monkeypatch.setattr(jobs, "STATE", url)
+
+    def frozen(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "frozen")
+
+    job = job_spec({"a": {"rows": 3}, "b": {"rows": 3}})
+    with monkeypatch.context() as patched:
+        patched.setattr(StepRunner, "roll_forward", frozen)
+        run(tmp_path, job)
+    if url == "files:state":
+        (tmp_path / "state/jobs/numbers/datasets/a").rename(tmp_path / "state/jobs/numbers/datasets/c")
+        whose = "it belongs to dataset 'a' of job 'numbers'"
+    else:
+        with closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
+            database.execute("update gobblin_sequences set job = 'other' where dataset_urn = 'a'")
+        whose = "it says job 'other', dataset 'a'"
+    plan = plan_job(project(tmp_path, job), job)
+    assert [whose in one.problem for one in plan.datasets if one.problem] == [True]
+    result = by_urn(run(tmp_path, job))
+    assert (result["a"].outcome, result["a"].rows_read) == (DatasetOutcome.FAILED, 0)
+    assert (result["a"].failures[0].code, whose in result["a"].failures[0].message) == ("record-corrupt", True)
+    assert "b" not in result or result["b"].outcome is not DatasetOutcome.FAILED

@@ -190,6 +190,16 @@ def test_rollback_to_a_snapshot_with_a_lost_file_is_refused(tmp_path: Path, job:
     assert load_state(tmp_path, job).snapshot == 3
 
 
+def test_rollback_names_a_file_that_is_a_link_to_itself_and_what_to_do(tmp_path: Path, job: JobSpec) -> None:
+    """It ended as `error[system]`, with the words of the system alone."""
+    lost = Path(load_published(project(tmp_path, job), job, "a", 1).paths("masked")[0])
+    lost.unlink()
+    lost.symlink_to(lost.name)
+    with pytest.raises(StorageError, match=r"roll back.*parquet: it cannot be read: .*links. Restore it, or choose"):
+        rollback(project(tmp_path, job), job, "a", 1)
+    assert load_state(tmp_path, job).snapshot == 3
+
+
 def test_manifest_of_a_rollback_that_a_crash_left_out_is_written_by_the_next_run(tmp_path: Path, job: JobSpec) -> None:
     rollback(project(tmp_path, job), job, "a", 1)
     lake = str(tmp_path / "lake")
