@@ -199,6 +199,25 @@ def test_jobs_that_read_what_each_other_publish_are_noted(cli: Cli, project: Pat
     assert "job d\nnote" not in called.out
 
 
+def test_circles_are_noted_if_a_path_spells_the_dataset_out(cli: Cli, project: Path) -> None:
+    def noted(one: str, other: str) -> bool:
+        for name, path, output in (("a", f"lake-b/n/t/main/{one}", "a"), ("b", f"lake-a/n/t/main/{other}", "b")):
+            (project / f"jobs/{name}.yaml").write_text(
+                f"job: {name}\nsource: {{type: files, path: '{path}/*.jsonl', format: text}}\n"
+                f"extract: {{namespace: n, table: t}}\nwriter: {{type: jsonl}}\noutput: {{path: lake-{output}}}\n"
+            )
+        return "in a circle" in cli("check").out
+
+    assert noted("n.t", "{dataset}")
+    assert noted("orders", "{dataset}")
+    assert noted("{dataset:orders,items}", "{dataset:orders}")
+    assert noted("{dataset:orders}", "{dataset}")
+    assert noted("n*", "n.t")
+    assert noted("n.t", "n.t")
+    assert not noted("orders", "n.t"), "a path without names has one dataset"
+    assert not noted("{dataset:orders}", "{dataset:items}")
+
+
 def test_file_that_is_something_else_altogether_is_told_in_bounds(cli: Cli, project: Path) -> None:
     lines = "".join(f"unknown_{number}: {number}\n" for number in range(5_000))
     (project / "jobs" / "numbers.yaml").write_text(lines)
