@@ -16,6 +16,7 @@ import secrets
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from gobblin_dagster.core.storage import FileDigest
@@ -166,6 +167,22 @@ class S3Storage:
         if self.size(target) != size:
             raise OSError(errno.EIO, f"the store made {self.size(target)} of {size} bytes; the source is kept", target)
         self.delete(source)
+
+    def is_leftover(self, source: str, target: str) -> bool:
+        """Return True if a source is what a move left whose target is complete, so that it can be deleted.
+
+        Such a source is not younger than the target, whose time is at the earliest that of the begin of its copy. Times
+        may be whole seconds.
+        """
+        old, new = self._written(source), self._written(target)
+        return self._key(source) != self._key(target) and old is not None and new is not None and old <= new
+
+    def _written(self, path: str) -> datetime | None:
+        """Return when an object was written; None if there is none. Listings have parts of seconds more often."""
+        key = self._key(path)
+        with s3_errors(path):
+            found = self._s3.list_objects_v2(Bucket=self.bucket, Prefix=key, MaxKeys=1).get("Contents", ())
+        return next((one["LastModified"] for one in found if one["Key"] == key), None)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         mark = secrets.token_hex(16)

@@ -7,6 +7,7 @@ import os
 import pickle
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -18,6 +19,7 @@ import pytest
 from gobblin_dagster.cli.commands.doctor import _output_check
 from gobblin_dagster.core.errors import EnvironmentFaultError, UsageError
 from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.engine.commit.steps.rename import RenameFileStep
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.storage import _s3_client, s3
 from gobblin_dagster.storage.s3 import S3Storage
@@ -69,6 +71,27 @@ def test_store_that_ignores_conditions_is_refused(s3_server: S3Server, write: Ca
     with pytest.raises(EnvironmentFaultError, match=rf"'{bucket}' ignores the condition `If-None-Match: \*` of PutObj"):
         write(S3Storage(bucket))
     assert list(S3Storage(bucket).walk_files("/")) == ["/there"]
+
+
+def test_source_that_was_written_after_its_move_is_no_leftover(
+    storage: S3Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(storage, "/in/a", b"1")
+    step = RenameFileStep("/in/a", "/out/a", 1, storage.sha256("/in/a"))
+    with monkeypatch.context() as patch:
+        patch.setattr(S3Storage, "delete", lambda *_: None)  # as if the process was killed before that
+        step.execute(storage)
+    assert storage.is_leftover("/in/a", "/out/a")
+    assert not any(
+        storage.is_leftover(*pair) for pair in (("/in/none", "/out/a"), ("/in/a", "/out/none"), ("/in/a", "/in/a/"))
+    )
+    step.forget_source(storage)
+    assert storage.size("/in/a") is None
+    time.sleep(1.1)  # the times of S3 may be whole seconds
+    _write(storage, "/in/a", b"1")
+    step.execute(storage)
+    step.forget_source(storage)
+    assert (storage.size("/in/a"), storage.size("/out/a")) == (1, 1)
 
 
 def test_check_of_conditions_leaves_nothing_behind(s3_server: S3Server, storage: S3Storage) -> None:
