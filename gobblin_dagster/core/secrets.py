@@ -74,6 +74,10 @@ _ORACLE = re.compile(r"\bjdbc:oracle:\w+:[^/@]+/([^@]{1,2048})@")
 _REFERENCE = re.compile(r"(\$)\$|\$\{[^{}:]*+(?::-([^{}]*)|[^{}]*)\}")
 """A plain dollar sign, which is written twice; a reference, and its default."""
 
+_USUAL_NAME = re.compile(r"[A-Z_][A-Z0-9_]*|[A-Za-z]*")
+"""Names of variables that are shown: as they are written mostly, and plain words."""
+_NO_NAME = "(not shown, as it is not in capitals)"
+"""What messages show in place of other ones."""
 _ENCODED = re.compile("%[0-9A-F]{2}")
 
 _known: dict[str, str] = {}
@@ -97,7 +101,7 @@ def remember(references: Mapping[str, str]) -> None:
                 _known[secret] = reference
                 name = _name(reference)
                 # `known_in` also returns the passwords in values.
-                if secret == value and value not in passwords(_values.get(name, "")):
+                if secret == value and reference != _NO_NAME and value not in passwords(_values.get(name, "")):
                     _values[name] = value
 
 
@@ -135,6 +139,13 @@ def hide_variables(names: Iterable[str]) -> None:
     remember({os.environ[name]: f"${{{name}}}" for name in names if name in os.environ})
 
 
+def hide_names(names: Iterable[str], environ: Mapping[str, str]) -> None:
+    """Hide names of variables that are not set from now on, unless they look like names: people write secrets there."""
+    for name in names:
+        if len(name) >= _SHORTEST_UNNAMED and not _USUAL_NAME.fullmatch(name) and name not in environ:
+            _known.setdefault(name, _NO_NAME)
+
+
 def forget() -> None:
     """Hide nothing any more; for tests, which load several projects in one process."""
     _known.clear()
@@ -163,7 +174,9 @@ def variable(name: str) -> str | None:
     value = os.environ.get(name)
     if value is None and name in _given:
         value = _given[name][name]
-    if value is not None:
+    if value is None:
+        hide_names([name], {})
+    else:
         remember({value: f"${{{name}}}"})
     return value
 

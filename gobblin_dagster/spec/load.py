@@ -17,7 +17,14 @@ from pydantic import ValidationError
 
 from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
-from gobblin_dagster.core.secrets import give, hide_environment, hide_variables, remember, remember_passwords
+from gobblin_dagster.core.secrets import (
+    give,
+    hide_environment,
+    hide_names,
+    hide_variables,
+    remember,
+    remember_passwords,
+)
 from gobblin_dagster.core.utils.regular_file import read_regular
 from gobblin_dagster.spec.document import Document, Loc, is_meant_as_file, read_document
 from gobblin_dagster.spec.env import not_set
@@ -426,10 +433,12 @@ def _load(
     more_faults: Callable[[Any], Iterator[tuple[Loc, str]]],
     read: Callable[[Path, Mapping[str, str]], Document],
 ) -> tuple[_Model, Document]:
-    document = read(path, os.environ if environ is None else environ)
+    environ = os.environ if environ is None else environ
+    document = read(path, environ)
     remember_passwords(shown_urls(document))
     remember(values_to_hide(document))
     hide_variables(named_variables(document.data))  # code of the user may read them too
+    hide_names(named_variables(document.data), environ)
     faults = [*document.found, *(document.fault(*fault) for fault in document.faults)]
     if document.data is None:
         if not faults:

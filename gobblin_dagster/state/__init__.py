@@ -50,7 +50,7 @@ def open_store(url: str, base_dir: Path, clock: Clock = _SYSTEM_CLOCK) -> StateS
 
         where = _where(rest, base_dir)
         return FileStateStore(storage_path(where), open_storage(where), clock, base=_base(base_dir), address=where)
-    raise _unknown(scheme)
+    raise _unknown(url)
 
 
 def check_url(url: str, base_dir: Path) -> None:
@@ -69,7 +69,7 @@ def check_url(url: str, base_dir: Path) -> None:
 
         storage_path(_where(rest, base_dir))
     else:
-        raise _unknown(scheme)
+        raise _unknown(url)
 
 
 def _where(place: str, base_dir: Path) -> str:
@@ -79,10 +79,11 @@ def _where(place: str, base_dir: Path) -> str:
     return place if "://" in place else str(base_dir.absolute() / place)
 
 
-def _unknown(scheme: str) -> UsageError:
-    # The URL itself is not repeated: it may hold a password.
+def _unknown(url: str) -> UsageError:
+    # The URL itself is not repeated: it may hold a password, or be one.
+    scheme, colon, _ = url.partition(":")
     return UsageError(
-        problem=f"The state store's URL begins with {scheme[:20]!r}.",
+        problem=f"The state store's URL {f'begins with {scheme[:20]!r}' if colon else 'has no scheme'}.",
         hint="Use sqlite:///<file>, postgresql://user@host/database or files:<folder>.",
     )
 

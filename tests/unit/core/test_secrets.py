@@ -107,6 +107,27 @@ def test_secrets_of_the_environment_are_hidden_also_if_no_file_names_them(
     assert not known_values()
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("hunter22x", "(not shown, as it is not in capitals)"),
+        ("HASH_KEY_2", "HASH_KEY_2"),
+        ("columns", "columns"),
+        ("pw1", "pw1"),
+        ("other_pw1", "other_pw1"),
+    ],
+    ids=["secret", "capitals", "word", "short", "set"],
+)
+def test_secret_in_place_of_its_variables_name_is_hidden(
+    monkeypatch: pytest.MonkeyPatch, name: str, shown: str
+) -> None:
+    monkeypatch.setenv("other_pw1", SECRET)
+    assert (variable(name) is None) == (name != "other_pw1")
+    assert hidden(f"at {name}.") == f"at {shown}."
+    remember(known_in(name))  # as tasks do
+    assert name not in known_values().values()
+
+
 def test_every_error_of_ours_is_hidden_also_in_another_process() -> None:
     remember({SECRET: "${PW}"})
     error = ConvertError(dataset_urn="a", construct="converter 'sql'", problem=f"no column {SECRET}")

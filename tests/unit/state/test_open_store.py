@@ -64,8 +64,8 @@ def test_plain_files_are_opened_relative_to_the_base_folder(tmp_path: Path) -> N
     ("url", "named"),
     [
         pytest.param("mysql://host/db", "'mysql'", id="another database"),
-        pytest.param("state.db", "'state.db'", id="no scheme"),
-        pytest.param("", "''", id="nothing"),
+        pytest.param("state.db", "has no scheme", id="no scheme"),
+        pytest.param("", "has no scheme", id="nothing"),
         pytest.param("postgresql+asyncpg://host/db", "'postgresql\\+asyncpg'", id="another driver"),
         pytest.param("sqlite:", "cannot be read", id="sqlite without slashes"),
         pytest.param("sqlite:///", "names no file", id="sqlite without a file"),

@@ -174,11 +174,12 @@ def test_check_names_the_missing_package_of_the_state_store(
     ("state", "problem"),
     [
         ("mysql://host/db", "begins with 'mysql'"),
+        ("hunter22x", "URL has no scheme. Use"),
         ("files:sftp://host/state", "scheme 'sftp' is not supported"),
         ("files:s3:///state", "names no bucket"),
         ("sqlite://", "names no file"),
     ],
-    ids=["mysql", "sftp", "s3", "sqlite"],
+    ids=["mysql", "password", "sftp", "s3", "sqlite"],
 )
 def test_check_names_a_state_store_that_cannot_be(cli: Cli, project: Path, state: str, problem: str) -> None:
     (project / "gobblin.yaml").write_text(f"project: tests\nstate: {state}\n")
