@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gobblin_dagster.constructs.formats.published import DatasetFormat
+from gobblin_dagster.constructs.formats.published import DatasetFormat, Types
 from gobblin_dagster.constructs.types.arrow import has_part, leaves
 from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.snapshots.formats import (
     arrow_dataset,
+    flat_types,
     folder_levels,
     reader_groups,
     require_present_options,
     spark_fields,
+    spark_float_texts,
+    spark_floats,
     stored_types,
 )
 from gobblin_dagster.engine.snapshots.reader import writer_options
@@ -50,7 +53,7 @@ class PublishedDatasets:
     files: Mapping[str, tuple[PublishedFile, ...]]
     """Files by dataset.urn; datasets that were never committed are absent."""
     types: Mapping[str, Mapping[str, pa.DataType | None]] = field(default_factory=dict)
-    """Types of columns by dataset.urn, before the writer turned them into text or folders; None for nested columns."""
+    """Types of columns by dataset.urn, before the writer turned them into text or folders; None if not known."""
     writer_options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the branch's writer, needed to read CSV."""
     urn_column: str = ""
@@ -131,7 +134,7 @@ class PublishedDatasets:
         """
         frames = []
         for kind, urn, paths in reader_groups(self.paths, self.writer_options):
-            types, levels = self.types.get(urn, {}), folder_levels(urn, paths)
+            types, levels = flat_types(self.types.get(urn, {})), folder_levels(urn, paths)
             reader = session.read.format(kind.spark_name).option("basePath", DatasetUrn(urn).folder_in(paths[0]))
             reader = reader.options(**kind.spark_options())
             found = self._spark_schema(reader, kind, urn, paths)
@@ -139,7 +142,11 @@ class PublishedDatasets:
             told = {**kind.spark_types(types), **{level: types.get(level) or pa.string() for level in levels}}
             names = kind.column_names(types, levels)
             require_present_options(kind, paths, names, found.fieldNames(), types)
-            frame = reader.schema(found.fromJson(spark_fields(found.jsonValue(), told, names))).load(paths)
+            wanted = spark_fields(found.jsonValue(), told, names)
+            if kind.spark_has_float_texts:
+                frame = _with_floats(reader, found, wanted, self.types.get(urn, {}), paths)
+            else:
+                frame = reader.schema(found.fromJson(wanted)).load(paths)
             frames.append(frame.withColumn(self.urn_column, _literal(urn)) if self.urn_column else frame)
         if not frames:
             return session.createDataFrame([], "struct<>")
@@ -164,6 +171,31 @@ def _rounded(column: pa.ChunkedArray) -> bool:
     parts = [part for part in leaves(column) if pa.types.is_integer(part.type)]
     ends = [end for part in parts for end in pc.min_max(part).as_py().values() if end is not None]
     return any(part.null_count for part in parts) and any(abs(end) > _FLOAT_EXACT for end in ends)
+
+
+def _with_floats(
+    reader: DataFrameReader, found: StructType, wanted: Mapping[str, Any], types: Types, paths: Sequence[str]
+) -> DataFrame:
+    """Read files whose NaN and infinities are texts: as texts, which become floats then.
+
+    Args:
+        reader: reader of these files.
+        found: the schema as Spark finds it.
+        wanted: JSON form of the schema to read.
+        types: types of the columns, also of nested ones.
+        paths: the files.
+    """
+    from pyspark.sql.functions import col  # noqa: PLC0415  # as in `_literal`
+
+    as_read = found.fromJson(spark_float_texts(wanted))
+    fields = [{**one, "type": spark_floats(one["type"], types.get(one["name"]))} for one in wanted["fields"]]
+    frame = reader.schema(as_read).load([*paths])
+    columns = {name: col(f"`{name.replace('`', '``')}`") for name in frame.columns}
+    kinds = {field.name: field.dataType for field in found.fromJson({**wanted, "fields": fields})}
+    is_other = {field.name: kinds[field.name] != field.dataType for field in frame.schema if field.name in kinds}
+    return frame.select(
+        [one.cast(kinds[name]).alias(name) if is_other.get(name) else one for name, one in columns.items()]
+    )
 
 
 def _literal(text: str) -> Any:

@@ -39,6 +39,7 @@ class PublishedCsv(DatasetFormat, MergesBytes):
     """CSV: types come from the dataset's state; inferred, `007` would become 7 and a decimal a float."""
 
     spark_name = "csv"
+    spark_has_float_texts = True
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)

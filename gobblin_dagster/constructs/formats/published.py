@@ -95,9 +95,16 @@ class DatasetFormat(PublishedFormat):
     spark_has_wall_times: ClassVar[bool] = True
     """Whether Spark has a type of its own for times without a zone in such files; else they are instants."""
 
+    spark_has_float_texts: ClassVar[bool] = False
+    """Whether NaN and infinities are texts (`nan`, `-inf`) that Spark takes for floats only in casts."""
+
     def fitted(self, filesystem: pafs.FileSystem, paths: Sequence[str]) -> Self:
         """Return the format as pyarrow must read these files; raises OSError if one cannot be opened."""
         return self
+
+    def readable(self, filesystem: pafs.FileSystem, types: Types) -> pafs.FileSystem:
+        """Return the file system with which pyarrow can read all values; `types` has those of nested columns too."""
+        return filesystem
 
     @abstractmethod
     def arrow_format(self, names: Sequence[str], types: Types) -> ds.FileFormat:

@@ -140,7 +140,9 @@ def _struct(sql: str, kind: pa.DataType, depth: int) -> str:
 
 def _scalar(sql: str, kind: pa.DataType) -> str:
     if pa.types.is_floating(kind):
-        return f"CASE WHEN isfinite({sql}) THEN to_json({sql}) ELSE to_json({sql}::VARCHAR) END"
+        # DuckDB writes NaN with the sign of its bits, `-nan`, which few readers know.
+        text = f"CASE WHEN isnan({sql}) THEN 'nan' ELSE {sql}::VARCHAR END"
+        return f"CASE WHEN isfinite({sql}) THEN to_json({sql}) ELSE to_json({text}) END"
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return _time(sql, kind)
     if is_binary(kind):

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from gobblin_dagster.constructs.formats.published import DatasetFormat, Types, ending_of
 from gobblin_dagster.constructs.registry import registry
+from gobblin_dagster.constructs.types.arrow import is_list
 from gobblin_dagster.constructs.types.plain import plain_schema
-from gobblin_dagster.constructs.types.schema_text import type_from_text, type_texts
+from gobblin_dagster.constructs.types.schema_text import any_type_from_text, type_texts
 from gobblin_dagster.constructs.types.wider import common_type
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.urn import DatasetUrn
@@ -39,8 +40,13 @@ _SPARK_NAMES: dict[pa.DataType | None, str] = {
 
 
 def stored_types(schema_text: str) -> dict[str, pa.DataType | None]:
-    """Return the types of a stored schema by column; None for nested types (lists, structs)."""
-    return {name: type_from_text(text) for name, text in type_texts(schema_text).items()}
+    """Return the types of a stored schema by column; None for nested types of no known text."""
+    return {name: any_type_from_text(text) for name, text in type_texts(schema_text).items()}
+
+
+def flat_types(types: Types) -> dict[str, pa.DataType | None]:
+    """Return the types with None for nested ones (lists, structs), which readers find themselves."""
+    return {name: None if kind is not None and pa.types.is_nested(kind) else kind for name, kind in types.items()}
 
 
 def arrow_dataset(
@@ -146,6 +152,7 @@ def _arrow_factory(
         )
     levels = folder_levels(urn, paths)
     filesystem, inside = arrow_files(paths)
+    filesystem, types = kind.readable(filesystem, types), flat_types(types)
     names = kind.column_names(types, levels)
     reading = kind.fitted(filesystem, inside).arrow_format(names, types)
     if not types.keys() >= {*levels}:  # then look into the files for columns that are not folder names
@@ -237,6 +244,36 @@ def spark_fields(schema: Mapping[str, Any], told: Types, names: Sequence[str]) -
         for name, field in zip(known, schema["fields"], strict=True)
     ]
     return {**schema, "fields": fields}
+
+
+def spark_float_texts(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON form of a Spark schema in which columns of floats are texts.
+
+    Spark has found texts in nested columns already, if one of their floats is NaN or infinite.
+    """
+    fields = schema["fields"]
+    floats = ("float", "double")
+    return {**schema, "fields": [{**one, "type": "string"} if one["type"] in floats else one for one in fields]}
+
+
+def spark_floats(found: Any, kind: pa.DataType | None) -> Any:
+    """Return the JSON form of a Spark type with floats in place of the texts that Spark found there."""
+    if kind is None:
+        return found
+    if found == "string":
+        return _spark_name(kind) if pa.types.is_floating(kind) else found
+    if not isinstance(found, Mapping):
+        return found
+    if found["type"] == "array" and is_list(kind):
+        return {**found, "elementType": spark_floats(found["elementType"], kind.value_type)}
+    if found["type"] == "struct" and (pa.types.is_struct(kind) or pa.types.is_map(kind)):
+        inside = {} if pa.types.is_map(kind) else {field.name: field.type for field in kind}
+        of_all = kind.item_type if pa.types.is_map(kind) else None
+        fields = [
+            {**one, "type": spark_floats(one["type"], inside.get(one["name"], of_all))} for one in found["fields"]
+        ]
+        return {**found, "fields": fields}
+    return found
 
 
 def _typed(field: pa.Field, types: Types) -> pa.Field:
