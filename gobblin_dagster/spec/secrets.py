@@ -22,6 +22,9 @@ _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 """The type of a construct that is the user's own class."""
 _OF_JAVA = re.compile(r"(?<!\S)-D([\w.-]+)=(\S+)")
 """A property in options of Java, as `spark.driver.extraJavaOptions` holds them."""
+_QUOTES = re.compile("[\"']")
+_FURTHER = ("config", "headers", "catalog", "storage_options")
+"""The same for constructs that `classes` of gobblin.yaml declares: no construct checks them before it is used."""
 _REFUSED = "must not hold a password; take it from the environment: ${NAME}"
 
 
@@ -87,15 +90,17 @@ def project_secrets(data: Any, written: Mapping[Loc, str]) -> Iterator[tuple[Loc
             yield loc, problem
     classes = data.get("classes")
     names = classes if isinstance(classes, dict) else ()
-    further = [("classes", name, option) for name in names for option in ("config", "headers", "catalog")]
+    further = [("classes", name, option) for name in names for option in _FURTHER]
     for loc in (("spark", "conf"), ("worker", "inlet", "config"), *further):
         node: Any = data
         for part in loc:
             node = node.get(part) if isinstance(node, dict) else None
         yield from literal_secrets(loc, node, written, names_secrets=True)
         for key, value in node.items() if isinstance(node, dict) else ():
-            given = _OF_JAVA.findall(written.get((*loc, key), str(value)))
-            if any(is_secret(name, text) and not has_reference(text) for name, text in given):
+            options = _QUOTES.sub(" ", written.get((*loc, key), str(value)))
+            given = _OF_JAVA.findall(options)
+            is_literal = any(is_secret(name, text) and not has_reference(text) for name, text in given)
+            if is_literal or has_literal_password(options):
                 yield (*loc, key), _REFUSED
 
 

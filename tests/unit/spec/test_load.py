@@ -454,6 +454,15 @@ def test_password_of_the_state_store_is_hidden_and_its_place_is_not(
         ("spark: {conf: {spark.hadoop.fs.s3a.secret.key: hunter22}}", "spark.conf.spark.hadoop.fs.s3a.secret.key"),
         ("worker: {inlet: {type: kafka, config: {sasl.password: hunter22}}}", "worker.inlet.config.sasl.password"),
         ("spark: {conf: {a.javaOptions: '-Da=b -Dx.password=hunter22'}}", "spark.conf.a.javaOptions"),
+        ("spark: {conf: {a.javaOptions: '\"-Dx.password=hunter22\"'}}", "spark.conf.a.javaOptions"),
+        (
+            """spark: {conf: {a.javaOptions: '-Djaas.config="x.LoginModule required password=hunter22;"'}}""",
+            "spark.conf.a.javaOptions",
+        ),
+        (
+            "classes: {A: {type: delta, storage_options: {AWS_SECRET_ACCESS_KEY: hunter22}}}",
+            "classes.A.storage_options.AWS_SECRET_ACCESS_KEY",
+        ),
         ("classes: {com.x.A: {type: 'm:A', token: hunter22}}", "classes.com.x.A.token"),
         ("classes: {A: {type: kafka, config: {sasl.password: hunter22}}}", "classes.A.config.sasl.password"),
         ("service: {listeners: [{type: 'm:A', token: hunter22}]}", "service.listeners[0].token"),
