@@ -22,7 +22,7 @@ _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 """The type of a construct that is the user's own class."""
 _OF_JAVA = re.compile(r"(?<!\S)-D([\w.-]+)=(\S+)")
 """A property in options of Java, as `spark.driver.extraJavaOptions` holds them."""
-_QUOTES = re.compile("[\"']")
+_QUOTES = re.compile(r"\\*[\"']")
 _FURTHER = ("config", "headers", "catalog", "storage_options")
 """The same for constructs that `classes` of gobblin.yaml declares: no construct checks them before it is used."""
 _REFUSED = "must not hold a password; take it from the environment: ${NAME}"

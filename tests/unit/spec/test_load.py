@@ -496,7 +496,8 @@ def test_settings_of_the_project_that_name_secrets_are_taken(tmp_path: Path) -> 
     (tmp_path / "gobblin.yaml").write_text(
         "project: p\nstate: 'postgresql://u@h/d'\n"
         "secrets: {PW: {command: [sh, -c, 'PASSWORD=$$(cat x); echo $$PASSWORD']}}\n"
-        "spark: {conf: {spark.hadoop.fs.s3a.secret.key: '${SK}'}}\n"
+        "spark:\n  conf:\n    spark.hadoop.fs.s3a.secret.key: '${SK}'\n"
+        """    a.javaOptions: '"-Dx.password=${SK}" -Djaas.config="x.LoginModule required password=\\\"${SK}\\\";"'\n"""
         "classes: {com.x.A: {type: 'm:A', keys: {password: orders.password}}}\n"
         "worker: {inlet: {type: rest, certificate: a.pem, key: k.pem, ca: ca.pem}}\n"
     )
