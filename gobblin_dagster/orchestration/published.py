@@ -142,6 +142,8 @@ class PublishedDatasets:
             told = {**kind.spark_types(types), **{level: types.get(level) or pa.string() for level in levels}}
             names = kind.column_names(types, levels)
             require_present_options(kind, paths, names, found.fieldNames(), types)
+            if len(found) < len(names):  # pyarrow's reader says which file it is
+                arrow_dataset({urn: paths}, self.types, self.writer_options, f"job {self.job!r}")
             wanted = spark_fields(found.jsonValue(), told, names)
             if kind.spark_has_float_texts:
                 frame = _with_floats(reader, found, wanted, self.types.get(urn, {}), paths)

@@ -5,6 +5,7 @@ The differences between formats are in `DatasetFormat`. Names of folders are rea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -37,6 +38,7 @@ _SPARK_NAMES: dict[pa.DataType | None, str] = {
     pa.large_string(): "string",
 }
 """Names in the JSON form of Spark's schemas."""
+_OTHER_COLUMNS = re.compile(r"source ('[^']*'): .*Expected \d+ columns, got (\d+)")
 
 
 def stored_types(schema_text: str) -> dict[str, pa.DataType | None]:
@@ -163,7 +165,15 @@ def _arrow_factory(
     factory = ds.FileSystemDatasetFactory(filesystem, inside, reading, options)
     try:
         schema = kind.arrow_schema(factory.inspect(promote_options="permissive"), types)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        if names and (other := _OTHER_COLUMNS.search(str(error))):
+            raise UsageError(
+                problem=f"Files of dataset {urn!r} have no header, and {other[1]} has rows of {other[2]} columns; the "
+                f"dataset has {len(names)}: {', '.join(names)}.",
+                hint="If columns came later, they stand behind the others: give `paths` and all names to a reader that "
+                "fills up short rows, such as DuckDB's `read_csv(..., null_padding = true, auto_detect = false)`. Or "
+                "the file was written with another `delimiter`.",
+            ) from error
         # Some files are older than a wider type that pyarrow does not find itself: times for days, texts of JSON.
         alone = [ds.FileSystemDatasetFactory(filesystem, [path], reading, options).inspect() for path in inside]
         schema = _unified([_as_stored(plain_schema(kind.arrow_schema(one, types)), types) for one in alone])

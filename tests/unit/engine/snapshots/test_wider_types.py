@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gobblin_dagster.engine.snapshots.reader import read_published
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.engine.snapshots.reader import load_published, read_published
 from gobblin_dagster.spec.job import JobSpec
-from tests.unit.engine.jobs import job_spec, run
+from tests.unit.engine.jobs import job_spec, project, run
 
 _NARROW = {
     "n": "1::INTEGER",
@@ -69,6 +70,20 @@ def test_each_format_reads_older_files_in_the_wider_types(tmp_path: Path) -> Non
         expected = {name: values for name, values in WIDENED.items() if name in table.schema.names}
         assert table.drop(["id"]).to_pydict() == expected
         assert len(expected) == 7 - len(_LEFT_OUT.get(branch.name, []))
+
+
+def test_files_without_header_that_have_fewer_columns_are_named(tmp_path: Path) -> None:
+    for rows, columns in ((1, "id"), (2, "id, 'x' AS name")):
+        job = job_spec(
+            {"a": {"rows": rows}},
+            converters=[{"type": "sql", "select": columns}],
+            fork={"branches": [{"name": "all", "writer": {"type": "csv", "header": False}}]},
+            schema_contract="evolve",
+        )
+        assert run(tmp_path, job).datasets[0].problem == ""
+    told = r"have no header, and '.*\.csv' has rows of 1 columns; the dataset has 2: id, name.*null_padding"
+    with pytest.raises(UsageError, match=told):
+        load_published(project(tmp_path, job), job, "a").to_arrow()
 
 
 def test_avro_refuses_what_its_readers_do_not_take_for_older_values(tmp_path: Path) -> None:
