@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -126,6 +126,11 @@ def reads_current(publishers: Iterable[DataPublisher]) -> bool:
 def needs_all_units(publishers: Iterable[DataPublisher]) -> bool:
     """True if one of the publishers must publish nothing if a work unit failed."""
     return any(traits_of(publisher, PublisherTraits).needs_all_units for publisher in publishers)
+
+
+def replaces_all(publishers: Collection[DataPublisher]) -> bool:
+    """True if there are publishers, and each of them replaces what it published before."""
+    return bool(publishers) and all(traits_of(one, PublisherTraits).on_again == "replace" for one in publishers)
 
 
 def deletes_missing(publishers: Iterable[DataPublisher]) -> bool:

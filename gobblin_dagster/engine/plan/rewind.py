@@ -13,6 +13,7 @@ from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.plan.branch_notes import fresh_branches
 from gobblin_dagster.engine.plan.model import DatasetPlan
+from gobblin_dagster.spec.job import QUARANTINE_BRANCH
 from gobblin_dagster.state.store import StateStore
 
 _APPEND = "append"
@@ -98,12 +99,14 @@ def _judged(
     (how,) = wanted
     appended = [name for name, one in traits.items() if one.on_again == _APPEND]
     branches = ", ".join(repr(name) for name in appended)
+    rejected = " Rejected rows of them stay in quarantine, those that are rejected again too."
+    rejected = rejected if before.totals.rows_quarantined else ""
     if not appended:
         merged = ", ".join(f"{name!r} by {one.on_again}" for name, one in traits.items())
         why = f": {merged}" if merged else ", because no branch holds them where it goes on"
-        return _with_note(plan, f"the rows of {again} are read again, and published without doubles{why}.")
+        return _with_note(plan, f"the rows of {again} are read again, and published without doubles{why}.{rejected}")
     if how == "append":
-        return _with_note(plan, f"readers of {branches} see the rows of {again} twice.")
+        return _with_note(plan, f"readers of {branches} see the rows of {again} twice.{rejected}")
     if how == "replace":
         kept = {name: traits[name].published_elsewhere for name in appended if traits[name].published_elsewhere}
         if kept:
@@ -142,6 +145,8 @@ def _replaced(
         )
     is_whole = not before.committed.minus(again).ranges
     covered = {} if is_whole else dict(_commits(before, store))
+    # Rows of theirs that were rejected, too: they are rejected again, and a replay would publish them twice.
+    branches = branches | {QUARANTINE_BRANCH}
     files = [one for one in store.load_snapshot(before.job, before.dataset_urn) if one.branch in branches]
     leave = []
     for file in files:

@@ -14,7 +14,13 @@ from gobblin_dagster.core.failure import describe_failure
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import QueueStats, TaskFailure, TaskState, TaskSums
-from gobblin_dagster.engine.commit.branch_publishers import Publishers, deletes_missing, needs_all_units, reads_current
+from gobblin_dagster.engine.commit.branch_publishers import (
+    Publishers,
+    deletes_missing,
+    needs_all_units,
+    reads_current,
+    replaces_all,
+)
 from gobblin_dagster.engine.commit.build import build_sequence
 from gobblin_dagster.engine.commit.policy import Decision, choose_publishable, is_retried
 from gobblin_dagster.engine.commit.steps import plan_own_steps
@@ -25,7 +31,7 @@ from gobblin_dagster.engine.publishers import branch_homes, branch_writers, data
 from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
 from gobblin_dagster.engine.run.agreement import require_agreement
 from gobblin_dagster.engine.task.context import RunContext
-from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
 
 LoadSnapshot: TypeAlias = Callable[[str, str, int | None], Sequence[PublishedFile]]
 """Takes job, dataset.urn and snapshot number, and returns the snapshot's files: `StateStore.load_snapshot`."""
@@ -81,12 +87,15 @@ def plan_commit(
             _require_whole_units(plan, decision)
         require_agreement(job, decision.publish, context)
         # The commit demands this version, so the files are those of the state that it replaces.
-        is_read = reads_current(publishers.values())
+        is_renewed = job.extract.reads_everything and replaces_all(publishers.values())
+        is_read = is_renewed or reads_current(publishers.values())
         current = load_snapshot(job.job, plan.dataset_urn, before.snapshot) if before and is_read else []
         folders = dataset_folders(job, plan.dataset_urn)
         new_writer = branch_writers(job, context, storage, plan.dataset_urn, plan.commit_id)
         homes = branch_homes(job, context, publishers)
-        publishing = Publishers(publishers, current, plan.replaces, folders, new_writer, homes)
+        # What earlier extracts rejected is read and rejected again: a replay would publish it more than once.
+        rejected = [file.path for file in current if is_renewed and file.branch == QUARANTINE_BRANCH]
+        publishing = Publishers(publishers, current, (*plan.replaces, *rejected), folders, new_writer, homes)
         return _publication(job, plan, decision, before, summed, context, now, publishing)
     except GobblinDagsterError as error:
         failures = (*summed.failures, describe_failure(error))

@@ -314,3 +314,18 @@ def test_killed_around_any_operation_each_row_is_published_once(tmp_path: Path) 
         replay_quarantine(project(root, job), job, "a")
         assert published(root, job, "a") == list(range(8)), where
         assert _quarantined(root, job) == {"small": 1}, where
+
+
+def test_full_extract_that_replaces_leaves_no_rejected_rows_of_earlier_ones(tmp_path: Path) -> None:
+    """Each run added its own to them, and a replay published a row as often as it had been rejected."""
+    whole = {
+        "extract": {"namespace": "test", "table": "numbers", "type": "snapshot_only"},
+        "fork": {"branches": [{"name": "all", "publisher": {"type": "replace"}}]},
+    }
+    for rows in (16, 18, 20):
+        run(tmp_path, _job(rows, SMALL, **whole))
+    assert _quarantined(tmp_path, _job(**whole)) == {"small": 5}
+    strict = _job(20, LARGER, **whole)
+    _require_audit(tmp_path, strict)
+    replay_quarantine(project(tmp_path, strict), strict, "a")
+    assert published(tmp_path, strict, "a") == list(range(18))

@@ -11,7 +11,9 @@ from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.startpoint import Oldest, OnRewind, Specific
 from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.engine.maintenance.compact import compact
+from gobblin_dagster.engine.maintenance.replay import replay_quarantine
 from gobblin_dagster.engine.maintenance.state_change import apply_change, plan_reset
+from gobblin_dagster.engine.snapshots.rejected_rows import count_quarantined
 from gobblin_dagster.spec.job import JobSpec
 from tests.unit.engine.jobs import by_urn, job_spec, project, published, run
 from tests.unit.engine.parts import parts_job
@@ -77,6 +79,29 @@ def test_replace_takes_the_files_of_the_rows_out_of_the_snapshot(tmp_path: Path,
     wish(tmp_path, more, Specific("12"), on_rewind="replace")
     run(tmp_path, more)
     assert published(tmp_path, more, "a") == list(range(14))
+
+
+@pytest.mark.parametrize("start", [0, 4], ids=["all", "commit"])
+def test_replace_takes_rejected_rows_out_of_the_quarantine_that_are_read_again(tmp_path: Path, start: int) -> None:
+    """They were there twice, and a replay published them twice."""
+    policy = {"name": "few", "type": "sql", "rule": "id not in (2, 5)", "on_violation": "quarantine"}
+    for end in (4, 8):
+        run(tmp_path, job(end, row_policies=[policy]))
+    spec = job(8, row_policies=[policy])
+    wish(tmp_path, spec, Specific("4"), on_rewind="append")
+    assert (
+        planned(tmp_path, spec)
+        .notes[1]
+        .endswith("twice. Rejected rows of them stay in quarantine, those that are rejected again too.")
+    )
+    wish(tmp_path, spec, Specific(str(start)), on_rewind="replace")
+    assert by_urn(run(tmp_path, spec))["a"].rows_read == 8 - start
+    with store_of(tmp_path, spec) as store:
+        assert [(one.policy, one.rows) for one in count_quarantined(store, "numbers")] == [("few", 2)]
+    mended = job(8, row_policies=[policy | {"rule": "id >= 0"}])
+    assert replay_quarantine(project(tmp_path, mended), mended, "a").rows == {"few": 2}
+    for branch in ("all", "masked"):
+        assert published(tmp_path, mended, "a", branch) == list(range(8))
 
 
 def test_replace_after_a_reset_is_refused_until_the_watermark_is_back(tmp_path: Path) -> None:
