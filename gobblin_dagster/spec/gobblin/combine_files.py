@@ -31,18 +31,18 @@ def file_path(texts: Mapping[str, str]) -> str:
         return _files([values.folder(one) for one in values.words(given)]) if "," in given else values.folder(given)
     if "source.filebased.data.directory" not in texts:
         raise ValueError("source.filebased.data.directory is missing")
-    folder = values.folder(texts["source.filebased.data.directory"].rstrip("/"))
+    folder = values.folder(texts["source.filebased.data.directory"]).rstrip("/")
     system = values.file_system(texts.get("source.filebased.fs.uri", ""))
     if "://" not in folder and system:
-        folder = f"{system}/{folder.lstrip('/')}"
+        folder = f"{system}/{folder.lstrip('/')}".rstrip("/")
     if "DatePartitioned" not in texts.get("source.class", ""):
         is_deep = texts.get("source.class", "").rpartition(".")[2] in _DEEP and "**" not in folder
         return f"{folder}/**/*" if is_deep else f"{folder}/*"
     prefix = texts.get("date.partitioned.source.partition.prefix", "").strip("/")
     suffix = texts.get("date.partitioned.source.partition.suffix", "").strip("/")
     ending = ".avro" if "Avro" in texts.get("source.class", "") else ".json"  # files with other ends are not read
-    parts = [folder, prefix, f"{{date:{_strptime(_pattern(texts))}}}", suffix, f"*{ending}"]
-    return "/".join(part for part in parts if part)
+    parts = [prefix, f"{{date:{_strptime(_pattern(texts))}}}", suffix, f"*{ending}"]
+    return "/".join((folder, *filter(None, parts)))
 
 
 def _require_alone(texts: Mapping[str, str]) -> None:

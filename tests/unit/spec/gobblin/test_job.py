@@ -1058,6 +1058,20 @@ def test_zone_of_files_without_dates_is_not_set(tmp_path: Path) -> None:
     assert "timezone" not in load(tmp_path, plain + rest).spec.source.options
 
 
+@pytest.mark.parametrize(
+    ("folder", "system", "path"),
+    [("/", "", "/"), ("file:///", "file:///", "/"), ("file:/in/", "", "/in/"), ("/", "hdfs://nn", "hdfs://nn/")],
+)
+def test_root_of_a_file_system_is_no_folder_of_the_project(tmp_path: Path, folder: str, system: str, path: str) -> None:
+    text = "job.name=x\nextract.namespace=n\nextract.table.name=t\nwriter.output.format=json\nsource.class=%s\n"
+    text += f"source.filebased.data.directory={folder}\nsource.filebased.fs.uri={system}\n"
+    text += "data.publisher.final.dir=/out\ndate.partitioned.source.partition.pattern=yyyy/MM\n"
+    dated = load(tmp_path, text % "DatePartitionedJsonFileSource").spec.source.options["path"]
+    assert dated == f"{path}{{date:%Y/%m}}/*.json"
+    plain = text.replace("date.partitioned.source.partition.pattern=yyyy/MM\n", "")
+    assert load(tmp_path, plain % "TextFileBasedSource").spec.source.options["path"] == f"{path}**/*"
+
+
 def test_pattern_of_a_time_partition_wins_and_is_of_years_to_hours(tmp_path: Path) -> None:
     text = KAFKA + "writer.partitioner.class=TimeBasedAvroWriterPartitioner\nwriter.partition.columns=at\n"
     text += "writer.partition.granularity=HOUR\nwriter.partition.pattern="
