@@ -35,6 +35,7 @@ from gobblin_dagster.constructs.publishers.delta_restores import newest_number, 
 from gobblin_dagster.constructs.publishers.history import keep_history
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule, is_older
 from gobblin_dagster.constructs.publishers.tables import (
+    OTHER_TYPE_REMEDY,
     TableCommit,
     TableFile,
     abandoned_error,
@@ -315,6 +316,8 @@ class AppendToDeltaStep:
         )
         if has_part(known.type, pa.types.is_null) or has_part(new.type, pa.types.is_null):
             problem += "; a column with nothing but nulls needs a type, e.g. by the converter `columns`"
+        else:
+            problem += f"; {OTHER_TYPE_REMEDY}"
         return StepRefusedError(step=self.describe(), problem=problem)
 
     def _widen(self, table: Any, schema: pa.Schema) -> None:

@@ -19,6 +19,7 @@ from gobblin_dagster.constructs.publishers.changes import require_key, staged_ch
 from gobblin_dagster.constructs.publishers.iceberg_merge import WRITER, has_whole_history, is_first, merge, noted_writer
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule
 from gobblin_dagster.constructs.publishers.tables import (
+    OTHER_TYPE_REMEDY,
     TableCommit,
     abandoned_error,
     forbid_by,
@@ -256,6 +257,8 @@ class AppendToIcebergStep:
             if "already referenced" in str(error):
                 return True
             problem = f"{str(error)[:500]}{_place_of(error)}"
+            if "Cannot change column type" in problem:
+                problem += f"; {OTHER_TYPE_REMEDY}"
             raise StepRefusedError(step=self.describe(), problem=problem) from error
         except GobblinDagsterError:
             raise

@@ -16,7 +16,7 @@ from gobblin_dagster.constructs.publishers.child_rows import child_changes
 from gobblin_dagster.constructs.publishers.history import keep_history
 from gobblin_dagster.constructs.publishers.merge_files import FileMerge, Read
 from gobblin_dagster.constructs.publishers.merge_rule import JudgesMerges, KeyOptions, plain
-from gobblin_dagster.constructs.publishers.tables import is_parquet, open_parquet, unified_schema
+from gobblin_dagster.constructs.publishers.tables import OTHER_TYPE_REMEDY, is_parquet, open_parquet, unified_schema
 from gobblin_dagster.constructs.types.arrow import exact_cast
 from gobblin_dagster.constructs.types.plain import plain_schema
 from gobblin_dagster.constructs.types.plain_parquet import plain_batches
@@ -152,7 +152,7 @@ def _schema(step: str, new: pa.Schema, files: list[tuple[PublishedFile, pq.FileM
             elif kind != known and not is_wider(known, kind):
                 problem = (
                     f"column {field.name!r} is {known} in published files and {kind} in the new rows, and neither is "
-                    "wider; give the job a `schema_contract`, or convert the column"
+                    f"wider; {OTHER_TYPE_REMEDY}"
                 )
                 raise StepRefusedError(step=step, problem=problem)
     return pa.schema(columns.values())

@@ -35,6 +35,8 @@ OptionsT = TypeVar("OptionsT", bound=BaseModel)
 log = logging.getLogger(__name__)
 TRIES = 12
 """Number of attempts against other writers of one table; after that, the next run publishes."""
+OTHER_TYPE_REMEDY = "convert it back in the job (converter `cast`), or give the job the `schema_contract` `discard`"
+"""How rows whose column has another type than the table's are published after all."""
 _LONGEST_WAIT_S = 2.0
 
 

@@ -159,7 +159,10 @@ class WithoutValues:
 @pytest.mark.parametrize(
     ("select", "problem"),
     [
-        ("id::VARCHAR AS id, dataset, value", "column 'id' is"),
+        (
+            "id::VARCHAR AS id, dataset, value",
+            "which is no wider type; convert it back in the job (converter `cast`), or give",
+        ),
         ("id, dataset, value, '2026-01-01'::TIMESTAMP_NS AS at", "cast it to timestamp[us]"),
         ("id, dataset, value, ['2026-01-01'::TIMESTAMP_NS] AS at", "cast it to timestamp[us]"),
         ("id, dataset, value, 255::UTINYINT AS n", "column 'n' is uint8, Delta has signed integers only"),

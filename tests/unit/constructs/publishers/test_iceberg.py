@@ -181,7 +181,9 @@ def test_type_that_cannot_be_widened_waits_for_a_person(tmp_path: Path) -> None:
     result = run(tmp_path, table_job(publisher(tmp_path), {"c": {"rows": 3}}, **texts))
 
     assert result.status is RunStatus.FAILED
-    assert "Cannot change column type: id" in result.datasets[0].failures[0].message
+    message = result.datasets[0].failures[0].message
+    assert "Cannot change column type: id" in message
+    assert "or give the job the `schema_contract` `discard`" in message
     assert table_ids(tmp_path) == [0, 1]
 
 

@@ -299,7 +299,11 @@ def test_key_that_no_published_file_has_fails_its_dataset_alone(lake: Snapshots)
     ("first", "converters", "says"),
     [
         ({"type": "append"}, [], "several rows with one key (id), so it is not known which one to replace: id=1 (1 of"),
-        (MERGE, [{"type": "sql", "select": "id, 1 AS v"}], "column 'v' is string in published files and int32 in the"),
+        (
+            MERGE,
+            [{"type": "sql", "select": "id, 1 AS v"}],
+            "column 'v' is string in published files and int32 in the new rows, and neither is wider; convert it",
+        ),
     ],
 )
 def test_snapshot_that_cannot_be_merged_into_fails_its_dataset(
