@@ -12,7 +12,6 @@ from gobblin_dagster.constructs.formats.published import DatasetFormat, Types, a
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
-    import pyarrow.fs as pafs
 
 _BLOCK_BYTES = 16 << 20
 """Bytes that pyarrow reads at once; no row may be longer."""
@@ -23,12 +22,6 @@ class PublishedJsonLines(PublishedLines, DatasetFormat):
 
     spark_name = "json"
     spark_has_float_texts = True
-
-    def readable(self, filesystem: pafs.FileSystem, types: Types) -> pafs.FileSystem:
-        """Return a file system on which NaN and infinities are numbers; they are texts in the files."""
-        from gobblin_dagster.constructs.formats.json_floats import with_plain_floats  # noqa: PLC0415  # slow to load
-
-        return with_plain_floats(filesystem, types)
 
     def arrow_format(self, names: Sequence[str], types: Types) -> ds.FileFormat:
         import pyarrow.dataset as ds  # noqa: PLC0415  # slow to load

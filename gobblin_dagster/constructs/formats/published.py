@@ -102,10 +102,6 @@ class DatasetFormat(PublishedFormat):
         """Return the format as pyarrow must read these files; raises OSError if one cannot be opened."""
         return self
 
-    def readable(self, filesystem: pafs.FileSystem, types: Types) -> pafs.FileSystem:
-        """Return the file system with which pyarrow can read all values; `types` has those of nested columns too."""
-        return filesystem
-
     @abstractmethod
     def arrow_format(self, names: Sequence[str], types: Types) -> ds.FileFormat:
         """Return pyarrow's format for the files; `names` is the result of `column_names`."""

@@ -154,7 +154,7 @@ def _arrow_factory(
         )
     levels = folder_levels(urn, paths)
     filesystem, inside = arrow_files(paths)
-    filesystem, types = kind.readable(filesystem, types), flat_types(types)
+    types = flat_types(types)
     names = kind.column_names(types, levels)
     reading = kind.fitted(filesystem, inside).arrow_format(names, types)
     if not types.keys() >= {*levels}:  # then look into the files for columns that are not folder names
