@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -107,7 +108,7 @@ def test_spark_reads_text_formats_and_folders_as_they_were_written(tmp_path: Pat
         "case id when 3 then 'nan'::double when 4 then '-inf'::double else id / 7 end as ratio, "
         "{'ratios': [ratio], 'text': 'nan'} as parts"
     )
-    writers = [
+    writers: list[dict[str, Any]] = [
         {"type": "parquet", "partition_by": ["code"]},
         {"type": "csv", "partition_by": ["code"], "delimiter": ";"},
         {"type": "csv", "header": False},

@@ -318,7 +318,7 @@ def test_killed_around_any_operation_each_row_is_published_once(tmp_path: Path) 
 
 def test_full_extract_that_replaces_leaves_no_rejected_rows_of_earlier_ones(tmp_path: Path) -> None:
     """Each run added its own to them, and a replay published a row as often as it had been rejected."""
-    whole = {
+    whole: dict[str, Any] = {
         "extract": {"namespace": "test", "table": "numbers", "type": "snapshot_only"},
         "fork": {"branches": [{"name": "all", "publisher": {"type": "replace"}}]},
     }
