@@ -147,24 +147,23 @@ def _store(project: Project) -> str:
                 hint="Let this user write to it: a file and its folder; in PostgreSQL insert, update and delete on "
                 "all tables `gobblin_*`, and usage of their sequences.",
             ) from error
-    _require_owned(project, waiting)
-    return f"{store.url}: {len(known)} job(s) known; it is writable"
+    return f"{store.url}: {len(known)} job(s) known; it is writable{_unowned(project, waiting)}"
 
 
-def _require_owned(project: Project, waiting: Sequence[StoredSequence]) -> None:
-    """Raise UsageError for commits that no run will finish: the project has their jobs in no file and in no flow."""
+def _unowned(project: Project, waiting: Sequence[StoredSequence]) -> str:
+    """Return, to be added, which commits wait for jobs that the project does not have; no fault: stores are shared."""
     has = {job: project.has(job) for job in {one.job for one in waiting}}
     unowned = [one for one in waiting if not has[one.job]]
     if not unowned:
-        return
+        return ""
     shown = ", ".join(
         f"{one.id} of dataset {one.dataset_urn!r} of job {one.job!r} ({one.state.value})" for one in unowned[:_SHOWN]
     )
     more = f" and {len(unowned) - _SHOWN} more" if len(unowned) > _SHOWN else ""
-    raise UsageError(
-        problem=f"No run finishes {count(len(unowned), 'commit')} whose job the project does not have: {shown}{more}.",
-        hint="Bring the job's file back, or its former name: its next run finishes the commit, or "
-        "`gobblin commit abandon` gives it up.",
+    return (
+        f"; {count(len(unowned), 'commit')} of jobs that this project does not have wait: {shown}{more}. Another "
+        "project that shares the store finishes those of its own jobs; for others bring the job's file back, under its "
+        "former name, or give them up (`gobblin commit abandon`)"
     )
 
 

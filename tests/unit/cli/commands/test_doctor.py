@@ -182,8 +182,8 @@ def test_doctor_names_commits_that_wait_whose_job_is_in_no_file(
     for file in (project / "jobs").iterdir():
         file.unlink()
     called = cli("doctor", "-o", "json")
-    (check,) = (one for one in called.json()["checks"] if not one["ok"])
-    assert (called.code, check["name"]) == (1, "state store")
+    (check,) = (one for one in called.json()["checks"] if one["name"] == "state store")
+    assert called.code == 0, "another project that shares the store may have the job"
     assert f"{waiting['sequence']} of dataset {waiting['dataset']!r} of job 'numbers' (prepared)" in check["detail"]
 
 
