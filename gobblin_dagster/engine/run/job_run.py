@@ -202,9 +202,12 @@ class JobRun:
             datasets=datasets,
             recovered=recovered,
         )
-        # A stored sequence may still need its staged files.
-        is_needed = any(one.sequence_id and one.outcome is not DatasetOutcome.COMMITTED for one in datasets)
-        if not is_needed and any(one.outcome is not DatasetOutcome.IDLE for one in datasets):
+        # A stored sequence may still need its staged files; if it was not stored after all, the next run deletes them.
+        unended = [
+            one.dataset_urn for one in datasets if one.sequence_id and one.outcome is not DatasetOutcome.COMMITTED
+        ]
+        self._leases.leave(unended)
+        if not unended and any(one.outcome is not DatasetOutcome.IDLE for one in datasets):
             self._delete_staging()
         record = run_record(result)
         if record.datasets or recovered or self._is_begun:

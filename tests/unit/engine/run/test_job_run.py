@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gobblin_dagster.cli.render.run import recovery_line
-from gobblin_dagster.core.errors import EnvironmentFaultError, TransientError, UsageError
+from gobblin_dagster.core.errors import EnvironmentFaultError, StorageError, TransientError, UsageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.selection import Selection
@@ -23,6 +23,7 @@ from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.engine.run.job_run import JobRun, plan_job, run_job
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
+from gobblin_dagster.state.sql.store import SqlStateStore
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from gobblin_dagster.testing.protocol.scenario import SetClock
 from gobblin_dagster.testing.rows_source import RowsSource
@@ -227,6 +228,26 @@ def test_staging_is_gone_after_a_run(tmp_path: Path) -> None:
     run(tmp_path, job_spec({"a": {"rows": 10}, "bad": {"rows": 10, "fail_at": 1}}))
     staging = tmp_path / "lake" / "_gobblin" / "staging"
     assert not staging.exists() or not list(staging.iterdir())
+
+
+def test_staging_of_a_run_that_could_not_store_its_commit_is_deleted_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knew whether the commit was stored; so only `gobblin clean` deleted it, while the run was recorded."""
+    job = job_spec({"a": {"rows": 10}})
+    staging = tmp_path / "lake" / "_gobblin" / "staging"
+
+    def full(*_: object) -> None:
+        raise StorageError(operation="use", path="state.db", problem="disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlStateStore, "prepare", full)
+        assert by_urn(run(tmp_path, job))["a"].outcome is DatasetOutcome.FAILED
+    assert list(staging.iterdir())
+    run(tmp_path, job)
+    assert published(tmp_path, job, "a") == list(range(10))
+    assert not list(staging.iterdir())
+    assert project(tmp_path, job).open_store().load_leases(job.job) == {}
 
 
 @pytest.mark.parametrize("scope", ["dataset", "job"])
