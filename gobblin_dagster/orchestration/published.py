@@ -187,7 +187,7 @@ def _with_floats(
         types: types of the columns, also of nested ones.
         paths: the files.
     """
-    from pyspark.sql.functions import col  # noqa: PLC0415  # as in `_literal`
+    from pyspark.sql.functions import col  # noqa: PLC0415  # a caller that asks for a frame has Spark
 
     as_read = found.fromJson(spark_float_texts(wanted))
     fields = [{**one, "type": spark_floats(one["type"], types.get(one["name"]))} for one in wanted["fields"]]

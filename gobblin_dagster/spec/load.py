@@ -437,8 +437,9 @@ def _load(
     document = read(path, environ)
     remember_passwords(shown_urls(document))
     remember(values_to_hide(document))
-    hide_variables(named_variables(document.data))  # code of the user may read them too
-    hide_names(named_variables(document.data), environ)
+    names = [*named_variables(document.data)]
+    hide_variables(names)  # code of the user may read them too
+    hide_names(names, environ)
     faults = [*document.found, *(document.fault(*fault) for fault in document.faults)]
     if document.data is None:
         if not faults:

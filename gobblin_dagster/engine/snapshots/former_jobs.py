@@ -94,8 +94,8 @@ def _why(place: _Place, name: str, what: str, mark: Watermark | None, *, is_of_f
             gone = "which no flow had here when this job was ordered"
         command = place.project.startpoint_command(is_of_flow=is_of_flow)
         of_flow = "the flow or its template" if is_of_flow else "the job"
-        other = "another job, here or in another project that shares the store"
-        other = "another flow, or has another template on purpose" if is_of_flow else other
+        of_job = "another job, here or in another project that shares the store"
+        other = "another flow, or has another template on purpose" if is_of_flow else of_job
         return (
             f"job {name!r}, {gone}, {what}. If {of_flow} was renamed, these rows would come twice: "
             f"give it its former name again. If it is {other}, {command} says where it begins ({_begins(mark)})."
