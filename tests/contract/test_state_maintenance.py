@@ -492,6 +492,22 @@ def test_import_brings_no_startpoint_that_is_consumed_or_replaced_here(filled: S
     assert plan_import(store, exported).startpoints == ()
 
 
+@pytest.mark.parametrize("is_consumed", [True, False])
+def test_export_from_before_the_first_commit_brings_no_startpoint(store: StateStore, is_consumed: bool) -> None:
+    """Each commit after the export may have made it needless, as may a person who removed it."""
+    wanted = wish("a", Specific("7"))
+    store.save_startpoint(wanted)
+    exported = read_export(lines(store))
+    if not is_consumed:
+        store.delete_startpoint(wanted, "anna@host")
+        assert plan_import(store, exported).startpoints == (wanted,)
+    commit(store, "a", 0, 10, startpoint=wanted.id if is_consumed else "")
+    assert store.load_startpoints(JOB) == {}
+    plan = plan_import(store, exported)
+    assert (plan.startpoints, plan.startpoint_events, plan.ahead) == ((), (), ((JOB, "a"),))
+    assert not plan.has_changes
+
+
 def test_history_of_startpoints_comes_along(store: StateStore, tmp_path: Path) -> None:
     """Of those that are gone, of jobs that never ran, and of those for all jobs; a second import adds nothing."""
     gone, wide = replace(wish("never", Upcoming()), job="another"), replace(wish("a", Upcoming()), job=ALL_JOBS)

@@ -320,7 +320,9 @@ class ImportPlan:
 def plan_import(store: StateStore, exported: Exported) -> ImportPlan:
     """Compare an export with a store; the rest of an interrupted import is planned."""
     there = exported.sequences
-    jobs = sorted({job for job, _ in there} | {run.job for run in exported.runs})
+    told = {(one.job, one.dataset_urn) for one in exported.startpoints}
+    told |= {(event.startpoint.job, event.startpoint.dataset_urn) for event in exported.startpoint_events}
+    jobs = sorted({job for job, _ in there.keys() | told} - {ALL_JOBS} | {run.job for run in exported.runs})
     here: dict[Key, tuple[StoredSequence, ...]] = {}
     for job in jobs:
         ours = sorted(store.load_sequences(job, {SequenceState.COMMITTED}), key=lambda stored: stored.version_read)
@@ -328,6 +330,8 @@ def plan_import(store: StateStore, exported: Exported) -> ImportPlan:
     missing: set[str] = set()
     bases: dict[str, tuple[FileHistory, ...]] = {}
     unchanged, ahead, conflicts = [], [], []
+    # Of what had no commit yet, the export may hold startpoints, which somebody has removed since.
+    ahead += sorted(key for key in told - there.keys() if key in here)
     for key, theirs in there.items():
         # Each side may have pruned its first sequences, so only versions that both have can be compared.
         known_ids = {sequence.version_read: sequence.id for sequence in here.get(key, ())}
