@@ -250,6 +250,8 @@ class Storm:
             assert any(one.problem for one in result.datasets), "failed without a reason"
             return False
         for dataset in result.datasets:
+            if dataset.dataset_urn not in self.rows:  # one that is gone, for which a startpoint waits
+                continue
             if dataset.is_committed or dataset.outcome is DatasetOutcome.IDLE:
                 self._check(dataset)
         return True

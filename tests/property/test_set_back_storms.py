@@ -210,7 +210,8 @@ class Storm:
         store = self.store
         store.commits.add(commit)
         store.watermark, store.waiting = self.read[commit][1], None
-        self.staging_is_gone.add(commit)
+        if self.backend != "delta":  # whose files stay where they were published
+            self.staging_is_gone.add(commit)
         if store.startpoint is not None:
             store.unknown_ones_stay |= store.decided
             store.missing_ones_stay |= store.decided
