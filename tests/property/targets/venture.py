@@ -238,8 +238,11 @@ class Venture:
         given = [*words.split(), *([] if is_text else ["--output", "json"])]
         began = time.monotonic()
         if self.world.processes is not None and (kill_after is not None or "--crash-at" in words):
+            out_file, err_file = self.root / "out", self.root / "err"
+            out_file.touch()  # a process may be killed before it writes
+            err_file.touch()
             ended = self.world.run(self.root, given, self.environment, kill_after)
-            said, errors = ((self.root / name).read_text() for name in ("out", "err"))
+            said, errors = out_file.read_text(), err_file.read_text()
             if ended is None:
                 raise Broken(f"{words} hangs")
             code = ended
