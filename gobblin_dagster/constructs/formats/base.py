@@ -255,7 +255,17 @@ def matching(dataset_urn: str, by_glob: Mapping[str, T]) -> list[T]:
 
 _SHOWN = {"string": "text", OPEN: "no value yet"}
 _MOST_NAMES = 12
-"""Most columns of one type that a message names."""
+"""Most columns, or of one type, that a message names."""
+_MOST_LETTERS = 80
+"""Most letters of a name in a message: one that is longer is seldom a name."""
+
+
+def listed_names(columns: Iterable[str]) -> str:
+    """Return the names of columns for a message, of many the first few, of long ones the beginning."""
+    names = list(columns)
+    more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+    cut = (name if len(name) <= _MOST_LETTERS else f"{name[:_MOST_LETTERS]}…" for name in names[:_MOST_NAMES])
+    return ", ".join(map(printable, cut)) + more
 
 
 def listed_types(types: Mapping[str, str]) -> str:
@@ -263,12 +273,7 @@ def listed_types(types: Mapping[str, str]) -> str:
     by_type: dict[str, list[str]] = {}
     for name, kind in types.items():
         by_type.setdefault(_SHOWN.get(kind, kind), []).append(name)
-
-    def names(columns: list[str]) -> str:
-        more = f" and {len(columns) - _MOST_NAMES} more" if len(columns) > _MOST_NAMES else ""
-        return ", ".join(map(printable, columns[:_MOST_NAMES])) + more
-
-    return "; ".join(f"{kind}: {names(columns)}" for kind, columns in by_type.items())
+    return "; ".join(f"{kind}: {listed_names(columns)}" for kind, columns in by_type.items())
 
 
 def kind_of(beginning: bytes) -> str:
@@ -281,7 +286,9 @@ def require_columns(wanted: Iterable[str], found: Iterable[str], why: str) -> No
     names = dict.fromkeys(found)
     missing = [name for name in wanted if name not in names]
     if missing:
-        raise FormatError(f"expected the column(s) {', '.join(missing)} ({why}), the file has {', '.join(names)}.")
+        raise FormatError(
+            f"expected the column(s) {listed_names(missing)} ({why}), the file has {listed_names(names)}."
+        )
 
 
 def require_columns_of_first(first: Collection[str], found: Collection[str], include: Collection[str]) -> None:
@@ -296,13 +303,13 @@ def require_columns_of_first(first: Collection[str], found: Collection[str], inc
     of_first, of_file = {*first}, {*found}
     if missing := [name for name in first if name not in of_file]:
         raise FormatError(
-            f"expected the column(s) {', '.join(missing)} (as in the first file of its work unit), the file has "
-            f"{', '.join(found)}; {alone}"
+            f"expected the column(s) {listed_names(missing)} (as in the first file of its work unit), the file has "
+            f"{listed_names(found)}; {alone}"
         )
     new = [name for name in found if name not in of_first]
     if new and not include:
         raise FormatError(
-            f"has the column(s) {', '.join(new)}, which the first file of its work unit lacks; name the columns to "
+            f"has the column(s) {listed_names(new)}, which the first file of its work unit lacks; name the columns to "
             f"read in `include`, or {alone}"
         )
 

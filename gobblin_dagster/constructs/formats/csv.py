@@ -27,6 +27,7 @@ from gobblin_dagster.constructs.formats.base import (
     TypeSample,
     columns_of,
     kind_of,
+    listed_names,
     matching,
     require_columns,
     require_columns_of_first,
@@ -51,6 +52,8 @@ _BAD_ROW = re.compile(r"CSV parse error: Row #(\d+): Expected (\d+) columns, got
 _NUMBER = re.compile(r"\s*[-+]?[0-9]*\.?[0-9]+\s*|NaN")
 _SEPARATOR_LINE = re.compile(r"sep=.?")
 _INFINITE = r"(?i)^\s*[+-]?inf(inity)?\s*$"
+_LEAST_HEADER = 1 << 20
+"""Bytes of a header that are read however small the blocks are."""
 _NAMING = frozenset({"header", "column_names"})
 """Options that exclude each other: a dialect that gives one of them gives both."""
 
@@ -333,9 +336,10 @@ class CsvReader:
         names = list(options.column_names)
         try:
             if not names:
-                names = next((row for row in self._rows(text) if row), [])
+                with stream.bounded(self._most_header, self._no_header):
+                    names = next((row for row in self._rows(text) if row), [])
                 "".join(names).encode()
-            has_rows = any(line.strip("\r\n") for line in iter(lambda: text.readline(4096), ""))
+            has_rows = self._has_more(text, stream)
         except UnicodeError as error:
             what = kind_of(stream.beginning)
             hint = f"it looks like {what}" if what else "set `encoding`, if it is a text"
@@ -355,11 +359,29 @@ class CsvReader:
                 "remove delimiters at the ends of lines."
             )
         if twice:
-            shown = f"{', '.join(twice[:5])}{f' and {len(twice) - 5} others' if len(twice) > 5 else ''}"
             numbers = all(map(_NUMBER.fullmatch, names))
             remedy = " Are these values? Then set `header: false` and `column_names`." if numbers else ""
-            raise FormatError(f"its header names the column(s) {shown} more than once.{remedy}")
+            raise FormatError(f"its header repeats the column(s) {listed_names(twice)}.{remedy}")
         return names, has_rows
+
+    @property
+    def _most_header(self) -> int:
+        """Bytes up to the header's end at most: pyarrow reads none beyond a block of letters, each four in UTF-32."""
+        return max(4 * self._block_bytes, _LEAST_HEADER)
+
+    def _no_header(self) -> FormatError:
+        return FormatError(
+            f"has no header in its first {self._most_header:,} bytes: its first line is longer, a quote in it is "
+            "not closed, or all lines are empty. Longer headers need a greater `execution.block_bytes`."
+        )
+
+    def _has_more(self, text: io.TextIOWrapper, stream: LookedAt) -> bool:
+        """Return whether a line with a row follows, or more empty lines than are kept in memory."""
+        before = stream.size
+        while line := text.readline(4096):
+            if line.strip("\r\n") or stream.size - before > self._most_header:
+                return True
+        return False
 
     def _rows(self, text: io.TextIOWrapper) -> Iterator[list[str]]:
         options = self._options

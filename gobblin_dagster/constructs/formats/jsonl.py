@@ -20,7 +20,14 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 from pydantic import Field, model_validator
 
-from gobblin_dagster.constructs.formats.base import FileReader, FormatError, InputFile, NoColumnsError, columns_of
+from gobblin_dagster.constructs.formats.base import (
+    FileReader,
+    FormatError,
+    InputFile,
+    NoColumnsError,
+    columns_of,
+    listed_names,
+)
 from gobblin_dagster.constructs.formats.json_blocks import Split, blocks
 from gobblin_dagster.constructs.formats.json_sample import JsonSample, JsonWidening
 from gobblin_dagster.constructs.formats.jsonl_published import PublishedJsonLines
@@ -214,7 +221,7 @@ class JsonLinesReader:
         found = self._parse(lines, None, 0).schema
         if missing := [name for name in self._include if not has_column(found, name)]:
             raise FormatError(
-                f"its first rows lack the field(s) {', '.join(missing)}, named in `include`; declare their types in "
+                f"its first rows lack the field(s) {listed_names(missing)}, named in `include`; declare their types in "
                 "`columns`."
             )
         fields = [found.field(name) for name in self._include or found.names]
@@ -243,8 +250,8 @@ class JsonLinesReader:
             row, shown = rows_before + number + 1, repr(lines[number][:80])
             if schema is not None and not self._include and (new := _new_fields(lines[number], schema)):
                 raise FormatError(
-                    f"unexpected field(s) {', '.join(new)}, which the first rows lack: {shown}. Declare `columns` for "
-                    "them, or name the fields to read in `include`.",
+                    f"unexpected field(s) {listed_names(new)}, which the first rows lack: {shown}. Declare `columns` "
+                    "for them, or name the fields to read in `include`.",
                     row,
                 ) from error
             hint = "" if self._include else " Declare `columns` if rows differ."
