@@ -255,7 +255,7 @@ def matching(dataset_urn: str, by_glob: Mapping[str, T]) -> list[T]:
 
 _SHOWN = {"string": "text", OPEN: "no value yet"}
 _MOST_NAMES = 12
-"""Most columns, or of one type, that a message names."""
+"""Most columns that a message names; where it tells types, of each type."""
 _MOST_LETTERS = 80
 """Most letters of a name in a message: one that is longer is seldom a name."""
 

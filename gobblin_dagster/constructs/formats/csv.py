@@ -336,7 +336,7 @@ class CsvReader:
         names = list(options.column_names)
         try:
             if not names:
-                with stream.bounded(self._most_header, self._no_header):
+                with stream.bounded(self._most_header, self._no_header()):
                     names = next((row for row in self._rows(text) if row), [])
                 "".join(names).encode()
             has_rows = self._has_more(text, stream)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,14 +23,14 @@ class LookedAt(io.RawIOBase):
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._kept = bytearray()
-        self._refuse_beyond: tuple[int, Callable[[], Exception]] | None = None
+        self._refuse_beyond: tuple[int, Exception] | None = None
 
     def readable(self) -> bool:
         """Return True."""
         return True
 
     @contextmanager
-    def bounded(self, size: int, error: Callable[[], Exception]) -> Iterator[None]:
+    def bounded(self, size: int, error: Exception) -> Iterator[None]:
         """Raise an error in place of reading on, once so many bytes have been read."""
         self._refuse_beyond = size, error
         try:
@@ -46,7 +46,7 @@ class LookedAt(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Read the next bytes, and keep them."""
         if self._refuse_beyond is not None and self.size >= self._refuse_beyond[0]:
-            raise self._refuse_beyond[1]()
+            raise self._refuse_beyond[1]
         view = memoryview(buffer).cast("B")
         data = self._stream.read(len(view))
         view[: len(data)] = data

@@ -329,9 +329,9 @@ def plan_import(store: StateStore, exported: Exported) -> ImportPlan:
         here |= _by_dataset(ours)
     missing: set[str] = set()
     bases: dict[str, tuple[FileHistory, ...]] = {}
-    unchanged, ahead, conflicts = [], [], []
-    # Of what had no commit yet, the export may hold startpoints, which somebody has removed since.
-    ahead += sorted(key for key in told - there.keys() if key in here)
+    unchanged, conflicts = [], []
+    # Of datasets without a commit the export may hold startpoints, which were applied or removed since.
+    ahead = sorted(told & here.keys() - there.keys())
     for key, theirs in there.items():
         # Each side may have pruned its first sequences, so only versions that both have can be compared.
         known_ids = {sequence.version_read: sequence.id for sequence in here.get(key, ())}
