@@ -25,8 +25,9 @@ _COMMITS_REACH_DISK = (
     "set_config('synchronous_commit', coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on'), true)"
 )
 """Else a power loss could make the server forget what another one has already taken for committed."""
-_LOST_STATES = ("08", "57P", "40", "53")
-"""SQLSTATE classes after which a retry may succeed: connection, shutdown, serialization, resources."""
+_PASSING_STATES = ("08", "57P", "40", "53", "55P03")
+"""SQLSTATEs, or their classes, after which a retry may succeed: connection, shutdown, serialization, resources, locks.
+"""
 _REFUSED = ("FATAL:", "ERROR:", "no password supplied", "does not support SSL")
 """Words of a refusal by PostgreSQL, for errors without SQLSTATE (at login, or while results arrive).
 
@@ -69,6 +70,6 @@ def postgresql_may_recover(state: str | None, text: str) -> bool:
         text: the message.
     """
     if state:
-        return state.startswith(_LOST_STATES)
+        return state.startswith(_PASSING_STATES)
     is_refused = any(words in text for words in _REFUSED)
     return not is_refused or any(words in text for words in _PASSING)

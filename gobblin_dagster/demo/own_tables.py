@@ -56,7 +56,10 @@ def jobs_of_database(url: str, written: str, base_dir: Path, namespace: str) -> 
     if not tables:
         raise UsageError(problem=f"Database {database.shown} has no table that we may read.", hint="Check the user.")
     with database.snapshot() as connection:
-        looks = {urn: _Look.at(connection, table) for urn, table in tables.items()}
+        looks = {}
+        for urn, table in tables.items():
+            with database.errors(f"{urn}: ", of_table=table.name):
+                looks[urn] = _Look.at(connection, table)
     keys = {urn: look.key for urn, look in looks.items()}
     cursors = {urn: look.cursor() for urn, look in looks.items()}
     jobs = []

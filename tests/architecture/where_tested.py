@@ -38,6 +38,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "cli/render/report_page.py": ("unit/cli/commands/test_report.py", "command report"),
     "cli/render/progress.py": ("unit/cli/render/test_run.py", ""),
     "cli/spark.py": ("unit/cli/commands/test_run.py", "gobblin_dagster.cli.commands.run"),
+    "constructs/clients/sql_locks.py": ("integration/test_query_postgres.py", "Held by session"),
     "constructs/converters/add.py": ("unit/constructs/converters/test_shape_of_rows.py", "has a type of its"),
     "constructs/converters/avro_bytes.py": ("unit/constructs/converters/test_silent_changes.py", ""),
     "constructs/converters/blame.py": ("unit/constructs/quality/test_contract.py", ""),
@@ -156,6 +157,10 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "gobblin_dagster.constructs.sources.query.relation",
     ),
     "constructs/sources/query/upper_bound.py": ("integration/test_query_mariadb.py", "time zone and is read"),
+    "constructs/sources/query/wait_limits.py": (
+        "integration/test_query_postgres.py",
+        "gobblin_dagster.constructs.sources.query.source",
+    ),
     "constructs/sources/rest/extractor.py": ("integration/test_rest_source.py", "source rest"),
     "constructs/sources/rest/paging.py": ("integration/test_rest_source.py", "leads back"),
     "constructs/sources/rest/source.py": ("integration/test_rest_source.py", "source rest"),

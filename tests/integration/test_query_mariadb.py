@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gobblin_dagster.constructs.clients.sql import make_engine, parse_url
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.sources.query.source import QuerySource
 from gobblin_dagster.core.clock import SystemClock
@@ -278,6 +279,33 @@ def test_value_that_no_type_of_ours_holds_is_told_with_a_way_to_read_it(
     assert remedy in result.failures[0].message
     run(tmp_path / "query", url, query=f"select id, {remedy} as c from t")
     assert read in published(tmp_path / "query")["c"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("made", "option"),
+    [
+        ("CREATE TABLE stuck (id bigint NOT NULL)", "lock_wait_s"),
+        ("CREATE VIEW stuck AS SELECT id FROM t WHERE sleep(600) = 0", "plan_timeout_s"),
+        ("CREATE VIEW stuck AS SELECT id FROM base", "lock_wait_s"),
+    ],
+    ids=["locked table", "endless view", "view of a locked table"],
+)
+def test_table_that_does_not_answer_fails_alone(
+    mariadb_server: MariadbServer, database: str, made: str, option: str
+) -> None:
+    columns = "(id bigint NOT NULL)"
+    tables = (f"CREATE TABLE t {columns}", "INSERT INTO t VALUES (1)", f"CREATE TABLE base {columns}")
+    mariadb_server.execute(*tables, made, f"GRANT SHOW VIEW ON {database}.* TO reader@'127.0.0.1'", database=database)
+    waits = {"lock_wait_s": 1, "plan_timeout_s": 1}
+    engine = make_engine(parse_url(mariadb_server.url(database, "root", ""), ""), "of a test")
+    with engine.connect() as holder:
+        if option == "lock_wait_s":
+            holder.exec_driver_sql(f"LOCK TABLES {'base' if 'base' in made else 'stuck'} WRITE")
+        found = source(mariadb_server.url(database), tables=["t", "stuck"], **waits)
+        stuck, free = sorted(found.plan(CONTEXT), key=lambda offer: offer.dataset_urn)
+    assert f"{database}.stuck" in stuck.problem
+    assert f"`{option}`" in stuck.problem
+    assert [unit.rows for unit in free.work_units] == [1]
 
 
 def test_column_of_geometries_is_named_and_may_be_left_out(

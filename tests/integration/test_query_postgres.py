@@ -897,6 +897,109 @@ def test_domains_are_read_as_what_they_are_made_of(url: str, connect: Connect) -
     assert rows == [{"id": 7, "on_day": date(2013, 1, 31), "doc": "<a/>"}]
 
 
+# -- tables that do not answer -----------------------------------------------------------------------------------------
+def offers(made: QuerySource) -> dict[str, DatasetOffer]:
+    context = SourceContext(Extract("shop", "all"), {}, lambda urn: True, SystemClock())
+    return {offer.dataset_urn: offer for offer in made.plan(context)}
+
+
+@pytest.mark.parametrize(
+    "column",
+    ["id bigserial", "id bigint", "id bigint, at timestamptz"],
+    ids=["waits to tell its default", "waits to tell its highest id", "waits to tell its bounds"],
+)
+def test_locked_table_fails_alone_and_tells_who_holds_it(url: str, connect: Connect, column: str) -> None:
+    owner, holder = connect(), connect()
+    with owner.cursor() as cursor:
+        names = ("a_locked", "b_locked", "c_free")
+        for name in names:
+            cursor.execute(f"CREATE TABLE {name} ({column}); INSERT INTO {name} (id) VALUES (1)")
+            if "at" in column:
+                cursor.execute(f"UPDATE {name} SET at = '2026-01-01'")
+    owner.commit()
+    with holder.cursor() as cursor:
+        cursor.execute("LOCK TABLE a_locked, b_locked IN ACCESS EXCLUSIVE MODE")
+        cursor.execute("SELECT pg_backend_pid()")
+        session = cursor.fetchone()[0]
+    kind = ("at", "timestamp") if "at" in column else ("id", "long")
+    made = source(url, *kind, include=["public[.].*_.*"], lock_wait_s=1)
+    found = offers(made)
+    assert [unit.rows for unit in found["public.c_free"].work_units] == [1]
+    for name in ("public.a_locked", "public.b_locked"):
+        assert name in found[name].problem
+        assert "`lock_wait_s`" in found[name].problem
+        assert f"Held by session {session} " in found[name].problem
+        assert not found[name].work_units
+    holder.rollback()
+    assert all(offer.work_units for offer in offers(made).values())
+
+
+@pytest.mark.parametrize("driver", ["adbc", "sqlalchemy"])
+def test_table_that_is_locked_after_the_plan_may_be_tried_again(
+    url: str, connect: Connect, driver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if driver == "sqlalchemy":
+        monkeypatch.setitem(sys.modules, "adbc_driver_manager", None)
+    owner, holder = connect(), connect()
+    insert(owner), owner.commit()
+    made = source(url, lock_wait_s=1)
+    (unit,) = offers(made)[URN].work_units
+    with holder.cursor() as cursor:
+        cursor.execute("LOCK TABLE events IN ACCESS EXCLUSIVE MODE")
+    extractor = made.extractor(unit)
+    with pytest.raises(TransientError, match="lock timeout"):
+        list(extractor.chunks())
+    extractor.close()
+
+
+def test_view_that_does_not_end_fails_alone(url: str, connect: Connect) -> None:
+    owner = connect()
+    insert(owner)
+    with owner.cursor() as cursor:
+        cursor.execute("CREATE VIEW endless AS SELECT id FROM events, pg_sleep(600)")
+    owner.commit()
+    found = offers(source(url, include=["public[.].*"], plan_timeout_s=1, lock_wait_s=1))
+    assert "public.endless" in found["public.endless"].problem
+    assert "`plan_timeout_s`" in found["public.endless"].problem
+    assert [unit.rows for unit in found[URN].work_units] == [1]
+
+
+def test_shorter_limit_of_the_role_stays(url: str, connect: Connect) -> None:
+    owner = connect()
+    insert(owner)
+    with owner.cursor() as cursor:
+        cursor.execute("CREATE VIEW endless AS SELECT id FROM events, pg_sleep(600)")
+        cursor.execute(f"ALTER DATABASE {url.rpartition('/')[2]} SET statement_timeout = '300ms'")
+    owner.commit()
+    found = offers(source(url, include=["public[.].*"]))
+    assert "statement timeout" in found["public.endless"].problem
+    assert [unit.rows for unit in found[URN].work_units] == [1]
+
+
+@pytest.mark.parametrize("what", ["is away", "ends the connection"])
+def test_foreign_table_whose_server_is_away_fails_alone(
+    postgres_server: PostgresServer, url: str, connect: Connect, what: str
+) -> None:
+    owner = connect()
+    insert(owner)
+    far = psycopg2.extensions.parse_dsn(postgres_server.url(postgres_server.new_database()))
+    place = f"host '{far['host']}', port '{1 if what == 'is away' else far['port']}', dbname '{far['dbname']}'"
+    ends = "SELECT pg_terminate_backend(pg_backend_pid())::int AS id"
+    postgres_server.execute(f"CREATE VIEW gone AS {ends}", far["dbname"])
+    with owner.cursor() as cursor:
+        cursor.execute("CREATE EXTENSION postgres_fdw")
+        cursor.execute(f"CREATE SERVER far FOREIGN DATA WRAPPER postgres_fdw OPTIONS ({place})")
+        cursor.execute(
+            f"CREATE USER MAPPING FOR CURRENT_USER SERVER far OPTIONS (user '{far['user']}', "
+            f"password '{far.get('password', '')}')"
+        )
+        cursor.execute("CREATE FOREIGN TABLE a_far (id bigint) SERVER far OPTIONS (table_name 'gone')")
+    owner.commit()
+    found = offers(source(url, include=["public[.].*"]))
+    assert "public.a_far" in found["public.a_far"].problem
+    assert [unit.rows for unit in found[URN].work_units] == [1]
+
+
 def test_rows_without_a_position_are_told_where_not_null_is_not_enforced(url: str, connect: Connect) -> None:
     owner = connect()
     with owner.cursor() as cursor:

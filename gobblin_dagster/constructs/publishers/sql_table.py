@@ -23,6 +23,7 @@ from gobblin_dagster.constructs.clients.sql import (
     server_tables,
     table_place,
 )
+from gobblin_dagster.constructs.clients.sql_locks import holders, is_wait_over
 from gobblin_dagster.constructs.publishers.sql_ledger import (
     LEDGER,
     OPTIONAL,
@@ -63,7 +64,7 @@ from gobblin_dagster.constructs.publishers.sql_relatives import (
 )
 from gobblin_dagster.constructs.publishers.sql_silence import SILENT_S, Watch, ask_arguments, while_heard
 from gobblin_dagster.constructs.publishers.sql_values import require_fit, with_kept_values
-from gobblin_dagster.constructs.publishers.sql_waits import bound_waits, holders, is_wait_over
+from gobblin_dagster.constructs.publishers.sql_waits import bound_waits
 from gobblin_dagster.constructs.publishers.sql_widen import widen_columns
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
@@ -576,6 +577,7 @@ class _Database:
 
     def _held(self, error: DBAPIError, dataset_urn: str | None) -> StorageError:
         told = holders(self._engine(), self.table.rpartition(".")[2], LEDGER)
+        told = told or "Which session held it cannot be seen now; it may have ended"
         problem = f"another session holds it, or {LEDGER} beside it: {_first_line(error)}. {told}"
         return StorageError(operation="publish to table", path=self.table, problem=problem, dataset_urn=dataset_urn)
 

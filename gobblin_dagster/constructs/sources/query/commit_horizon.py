@@ -17,12 +17,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError
 
 from gobblin_dagster.constructs.sources.query.database import READING, Database
+from gobblin_dagster.constructs.sources.query.relation import Relation
 from gobblin_dagster.core.errors import SourceError
 
 MARGIN_S = 1
@@ -86,52 +85,56 @@ class Settled:
     """The highest value before we waited; None if there was no row."""
     open_writers: int
     """Number of transactions still open after waiting; unless it is 0, nothing new may be read."""
+    problem: str = ""
+    """Why the highest value is not known, if the database refused to tell it."""
 
 
 def settle(
     database: Database,
-    tables: Mapping[str, tuple[str, str]],
-    bounds: Mapping[str, sa.Select[Any]],
+    relations: Mapping[str, Relation],
     wait_s: float,
 ) -> dict[str, Settled]:
     """Note the highest value of each table, then wait for all transactions that were writing to it.
 
     Args:
         database: must be PostgreSQL.
-        tables: schema and name, by urn.
-        bounds: statement that selects the highest value, by urn.
-        wait_s: seconds to wait at most, for all tables together.
+        relations: the tables, by urn.
+        wait_s: seconds to wait for these transactions at most, for all tables together.
     """
+    highest: dict[str, int | None] = {}
+    problems: dict[str, str] = {}
+    # In a transaction that ends before we wait: a writer that changes a table would wait for us.
+    with database.newest() as connection:
+        database.limits.apply(connection)
+        for urn, relation in relations.items():
+            where = f"{urn}, watermark column {relation.cursor_column}: "
+            try:
+                with database.errors(where, of_table=relation.table), connection.begin_nested():
+                    highest[urn] = connection.execute(relation.highest()).scalar()
+            except SourceError as error:
+                problems[urn] = error.problem
+                database.limits.apply(connection)
     deadline = time.monotonic() + wait_s
     with database.session() as session:
-        highest = {urn: _highest(session, query) for urn, query in bounds.items()}
-        of_table = {urn: _relations(session, *tables[urn]) for urn in tables}
-        relations = [oid for oids in of_table.values() for oid in oids]
-        waiting = _writers(session, relations)
+        of_table = {urn: _oids(session, relation.schema, relation.table) for urn, relation in relations.items()}
+        oids = [oid for found in of_table.values() for oid in found]
+        waiting = _writers(session, oids)
         while waiting and time.monotonic() < deadline:
             time.sleep(_POLL_S)
-            waiting &= _writers(session, relations)
+            waiting &= _writers(session, oids)
     return {
-        urn: Settled(highest[urn], len({writer for oid, writer in waiting if oid in oids}))
-        for urn, oids in of_table.items()
+        urn: Settled(highest.get(urn), len({writer for oid, writer in waiting if oid in found}), problems.get(urn, ""))
+        for urn, found in of_table.items()
     }
 
 
-def _highest(session: sa.Connection, query: sa.Select[Any]) -> int | None:
-    try:
-        found: int | None = session.execute(query).scalar()
-    except DBAPIError:
-        return None  # planning the dataset meets the same error, and reports it
-    return found
-
-
-def _relations(session: sa.Connection, schema: str, table: str) -> list[int]:
+def _oids(session: sa.Connection, schema: str, table: str) -> list[int]:
     """Return the oids of the table, its partitions (writers may lock these instead) and the tables of a view."""
     return [int(oid) for oid in session.execute(_RELATIONS, {"schema": schema, "table": table}).scalars()]
 
 
-def _writers(session: sa.Connection, relations: Sequence[int]) -> set[tuple[int, str]]:
-    if not relations:
+def _writers(session: sa.Connection, oids: Sequence[int]) -> set[tuple[int, str]]:
+    if not oids:
         return set()
-    rows = session.execute(_WRITERS, {"tables": list(relations)})
+    rows = session.execute(_WRITERS, {"tables": list(oids)})
     return {(int(relation), str(writer)) for relation, writer in rows}

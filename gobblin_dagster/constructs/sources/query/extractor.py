@@ -24,7 +24,6 @@ from gobblin_dagster.constructs.clients.sql import CONNECT_WAIT_S, MYSQL
 from gobblin_dagster.constructs.sources.incremental.in_order import InOrder
 from gobblin_dagster.constructs.sources.query.database import (
     APPLICATION,
-    TRANSACTION,
     Database,
     without_credentials,
 )
@@ -240,7 +239,7 @@ class _AdbcReader:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         with self._errors(), self._adbc.AdbcStatement(self._connection) as statement:
-            statement.set_sql_query(TRANSACTION)
+            statement.set_sql_query(self._database.transaction)
             statement.execute_update()
             statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(self._block_bytes)})
             statement.set_sql_query(self._sql)

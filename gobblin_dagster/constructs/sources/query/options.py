@@ -111,6 +111,12 @@ class QueryOptions(SpecModel):
     horizon_wait_s: float = Field(default=10.0, ge=0, le=3600)
     """Seconds to wait at most, for all tables together, for open transactions that write to tables with a `long`
     watermark."""
+    lock_wait_s: float = Field(default=30.0, ge=1, le=86_400)
+    """Seconds to wait at most for a table that another session has locked: the plan for all tables together, a work
+    unit at each attempt. Then only this table fails. In SQLite a lock is of the whole database, and fails the job."""
+    plan_timeout_s: float = Field(default=1800.0, ge=1, le=86_400)
+    """Seconds that one statement of the plan may take, such as one that counts the rows of a slow view. Then only this
+    table fails."""
     lag: int | str = 0
     """Distance to keep from the newest row: positions for `long`; for times, a duration (`90s`, `30m`, `6h`, `2d`)
     before now. Newer rows wait for a later run. Default: none."""

@@ -51,7 +51,8 @@ class Offers:
 
         If the database refuses a statement (no permission), only this dataset fails.
         """
-        problem = table.problem or self._state_problem(state)
+        settled = self.horizon.settled.get(table.urn)
+        problem = table.problem or self._state_problem(state) or (settled.problem if settled is not None else "")
         if problem:
             return DatasetOffer(table.urn, None, None, problem=str(self._error(problem)))
         relation = self.tables.relation(table)
@@ -62,11 +63,13 @@ class Offers:
         if problem := column_problem(state, origin):
             return DatasetOffer(table.urn, None, None, problem=str(self._error(f"{table.urn}: {problem}")))
         try:
-            with self.tables.database.errors(f"{table.urn}: "), self.connection.begin_nested():
+            errors = self.tables.database.errors(f"{table.urn}: ", of_table=table.name)
+            with errors, self.connection.begin_nested():
                 whole = not relation.cursor_column
                 offer = self._whole(table, relation) if whole else self._offer(table, relation, state)
                 return replace(offer, origin=origin)
         except SourceError as error:
+            self.tables.database.limits.apply(self.connection)
             return DatasetOffer(table.urn, None, None, problem=str(error))
 
     def _offer(self, table: Table, relation: Relation, state: DatasetState | None) -> DatasetOffer:
@@ -75,7 +78,7 @@ class Offers:
         mark = state.watermark if state is not None else None
         try:
             self._require_order(relation, committed)
-            lowest, highest = self._bounds(urn, relation)
+            lowest, highest = self._bounds(table, relation)
         except (ValueError, TypeError, OverflowError) as error:  # drivers convert times to Python's
             return self._no_position(urn, mark, relation, error)
         nulls = self._count_nulls(relation, table)
@@ -125,9 +128,10 @@ class Offers:
         note = "it has no watermark column: it is read whole in each run (`without_watermark: full`)."
         return DatasetOffer(table.urn, low, high, [unit], notes=[*table.notes, note])
 
-    def _bounds(self, urn: str, relation: Relation) -> tuple[Any, Any]:
+    def _bounds(self, table: Table, relation: Relation) -> tuple[Any, Any]:
         """Return the lowest and the highest value, None without rows; raises ValueError if they are no positions."""
-        with self.tables.database.errors(f"{urn}, watermark column {relation.cursor_column}: "):
+        where = f"{table.urn}, watermark column {relation.cursor_column}: "
+        with self.tables.database.errors(where, of_table=table.name):
             lowest, highest = self.connection.execute(relation.bounds()).one()
         if isinstance(lowest, str) and lowest.startswith("0000-00-00") and relation.cursor_type != "string":
             raise ValueError(

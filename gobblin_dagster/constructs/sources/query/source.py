@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,6 +20,7 @@ from gobblin_dagster.constructs.sources.query.planner import Offers
 from gobblin_dagster.constructs.sources.query.relation import Relation, schema_of
 from gobblin_dagster.constructs.sources.query.tables import Tables
 from gobblin_dagster.constructs.sources.query.upper_bound import NOTHING, caps, look
+from gobblin_dagster.constructs.sources.query.wait_limits import WaitLimits
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.errors import StartpointError, UsageError
 from gobblin_dagster.core.extract import Extract, ExtractType
@@ -63,6 +65,7 @@ class QuerySource:
         horizon = look(tables, datasets, context.clock.now())
         yield from tables.gone(datasets, context)
         with database.snapshot() as connection:
+            database.limits.apply(connection)
             for urn, table in sorted(datasets.items()):
                 of_table = tables if table.problem else tables.of(urn)
                 yield Offers(of_table, connection, horizon).of(table, context.states.get(urn))
@@ -109,8 +112,7 @@ class QuerySource:
     ) -> None:
         if type(mark) is not self._cursor.watermark_type:
             return  # the engine says so, and which type it expects
-        with database.snapshot() as connection, database.errors(f"{table.urn}: "):
-            highest = connection.execute(relation.highest()).scalar_one()
+        highest = self._highest(database, table, relation)
         after = None if highest is None else self._cursor.step(highest) + 1
 
         def ends() -> Iterator[int]:
@@ -119,13 +121,18 @@ class QuerySource:
 
         require_reached(self._cursor, mark, after, self._present(relation, now) if self._cursor.is_time else None, ends)
 
+    @staticmethod
+    def _highest(database: Database, table: Table, relation: Relation) -> Any:
+        with database.snapshot() as connection, database.errors(f"{table.urn}: ", of_table=table.name):
+            database.limits.apply(connection)
+            return connection.execute(relation.highest()).scalar_one()
+
     def _mark_behind(
         self, database: Database, tables: Tables, table: Table, relation: Relation, now: datetime
     ) -> Watermark:
         """Return the end of the rows that are settled: rows of open transactions come after it."""
         horizon = look(tables, {table.urn: table}, now)
-        with database.snapshot() as connection, database.errors(f"{table.urn}: "):
-            highest = connection.execute(relation.highest()).scalar_one()
+        highest = self._highest(database, table, relation)
         if highest is None:
             raise ValueError("the table has no rows, and so no end yet; `oldest` reads all rows that come")
         after = self._cursor.step(highest) + 1
@@ -193,7 +200,8 @@ class QuerySource:
         return ()
 
     def _database(self) -> Database:
-        return Database(self._options.url.get_secret_value(), self._context.base_dir, self._context.job)
+        limits = WaitLimits(self._options.lock_wait_s, self._options.plan_timeout_s)
+        return Database(self._options.url.get_secret_value(), self._context.base_dir, self._context.job, limits)
 
     def check_extract(self, extract: Extract) -> None:
         kinds = self._options.all_kinds()

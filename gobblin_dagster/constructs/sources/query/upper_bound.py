@@ -49,10 +49,7 @@ def look(tables: Tables, datasets: Mapping[str, Table], now: datetime) -> Horizo
     counted = {urn: relation for urn, relation in relations.items() if not relation.cursor.is_time}
     if options.query or not is_seen_through or not counted:
         return seen
-    readable = {urn: datasets[urn] for urn in counted}
-    queries = {urn: relation.highest() for urn, relation in counted.items()}
-    names = {urn: (table.schema, table.name) for urn, table in readable.items()}
-    return replace(seen, settled=settle(database, names, queries, options.horizon_wait_s))
+    return replace(seen, settled=settle(database, counted, options.horizon_wait_s))
 
 
 def caps(options: QueryOptions, relation: Relation, urn: str, after: int, horizon: Horizon) -> list[tuple[int, str]]:
