@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import Message
 from email.utils import parsedate_to_datetime
+from io import BytesIO
 from typing import Any, Literal, Self
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
@@ -19,11 +21,13 @@ from pydantic import Field, field_validator, model_validator
 from gobblin_dagster.constructs.clients.environment import from_environment
 from gobblin_dagster.core.errors import ExtractError, TransientError
 from gobblin_dagster.core.secrets import as_written, is_secret_name
+from gobblin_dagster.core.utils.in_time import in_time
 from gobblin_dagster.core.utils.json_text import object_of
 from gobblin_dagster.spec.job import SpecModel
 
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 _FIRST_PAUSE_S = 0.5
+_PART_BYTES = 1 << 16
 _NO_CONTENT = 204
 _NOT_MODIFIED = 304
 _UNAUTHORIZED = 401
@@ -66,6 +70,12 @@ class HttpOptions(SpecModel):
     sends requests, and never written to plans, logs or state."""
     timeout_s: float = Field(default=30.0, gt=0)
     """Seconds to wait for a connection, and between two parts of an answer."""
+    answer_timeout_s: float = Field(default=600.0, gt=0)
+    """Seconds after which an answer must be whole: one that comes byte by byte, without end, fails its dataset alone as
+    transient."""
+    max_answer_mib: int = Field(default=256, ge=1, le=16_384)
+    """Most MiB of one answer, unpacked; a longer one fails its dataset. As objects in memory it takes several times as
+    much. An API sends long lists in pages (`paging`)."""
     requests_per_s: float | None = Field(default=None, gt=0)
     """Most requests per second of one work unit; default: no limit."""
     retries: int = Field(default=5, ge=0, le=20)
@@ -208,15 +218,21 @@ class HttpClient:
             self._wait_for_turn()
             problem, pause = "", _FIRST_PAUSE_S * 2**attempt
             try:
-                response = self._send(url, sent)
+                response, content = self._send(url, sent)
                 if response.status_code not in _RETRIED:
-                    return self._answer(target, response)
+                    return self._answer(target, response, content)
                 problem = f"it answers {response.status_code}"
                 pause = self._asked_pause(response) or pause
             except _BusyTokensError as error:
                 problem = str(error)
             except _CutError as error:
                 problem = f"its answer {error}"
+            except _TooLongError:
+                problem = f"answers more than {options.max_answer_mib:,} MiB (`max_answer_mib`); see `paging`."
+                raise self._refused(target, problem) from None
+            except TimeoutError:
+                problem = f"its answer is not whole after {options.answer_timeout_s:g} s (`answer_timeout_s`)"
+                break
             except ValueError as error:  # the request itself is invalid, and was not sent
                 raise self._refused(target, _unsendable(error)) from None
             except self._requests.RequestException as error:
@@ -228,18 +244,37 @@ class HttpClient:
                 self._sleep(pause)
         raise TransientError(problem=f"Dataset {self._urn!r}, {_shown(target)}: {problem}.")
 
-    def _send(self, url: str, sent: Mapping[str, Any]) -> Any:
-        """Send a request; with `oauth`, get a token before the first one, and after 401."""
+    def _send(self, url: str, sent: Mapping[str, Any]) -> tuple[Any, bytes]:
+        """Return the response to a request, and its content; `oauth`: get a token before the first, and after 401."""
         options = self._options
         has_token = "Authorization" in self._session.headers
         if options.oauth is not None and not has_token:
             self._get_token(options.oauth)
-        how = {"timeout": options.timeout_s, "allow_redirects": False, **sent}
-        response = self._session.request(options.method, url, **how)
+        response, content = self._request(options.method, url, sent)
         if options.oauth is not None and has_token and response.status_code == _UNAUTHORIZED:
             self._get_token(options.oauth)
-            response = self._session.request(options.method, url, **how)
-        return response
+            response, content = self._request(options.method, url, sent)
+        return response, content
+
+    def _request(self, method: str, url: str, sent: Mapping[str, Any]) -> tuple[Any, bytes]:
+        """Send one request; raises TimeoutError, _TooLongError, or what `requests` raises."""
+        options = self._options
+        how = {"timeout": options.timeout_s, "allow_redirects": False, "stream": True, **sent}
+        is_given_up = threading.Event()
+
+        def exchange() -> tuple[Any, bytes]:
+            content = BytesIO()
+            with self._session.request(method, url, **how) as response:
+                for part in response.iter_content(_PART_BYTES):
+                    content.write(part)
+                    if content.tell() > options.max_answer_mib << 20 or is_given_up.is_set():
+                        raise _TooLongError
+            return response, content.getvalue()
+
+        try:
+            return in_time(exchange, options.answer_timeout_s)
+        finally:
+            is_given_up.set()
 
     def _get_token(self, oauth: ClientCredentials) -> None:
         asked = {"grant_type": "client_credentials", **self._client, **({"scope": oauth.scope} if oauth.scope else {})}
@@ -247,20 +282,15 @@ class HttpClient:
         options = self._options
         secret = [*options.headers_env, *(name for name, value in options.headers.items() if as_written(value))]
         is_elsewhere = _origin(oauth.token_url) != _origin(options.url)
-        response = self._session.post(
-            oauth.token_url,
-            data=asked,
-            # Secrets in headers are for the server of the API alone.
-            headers=dict.fromkeys(secret) if is_elsewhere else None,
-            timeout=options.timeout_s,
-            allow_redirects=False,
-        )
+        # Secrets in headers are for the server of the API alone.
+        headers = dict.fromkeys(secret) if is_elsewhere else None
+        response, content = self._request("POST", oauth.token_url, {"data": asked, "headers": headers})
         if response.status_code in _RETRIED:
             raise _BusyTokensError(
                 f"no token from {urlsplit(oauth.token_url).netloc}, which answers {response.status_code}"
             )
         try:
-            token = response.json().get("access_token") if response.ok else None
+            token = json.loads(content).get("access_token") if response.ok else None
         except (ValueError, AttributeError):
             token = None
         if not isinstance(token, str):
@@ -272,7 +302,7 @@ class HttpClient:
         """Release connections."""
         self._session.close()
 
-    def _answer(self, target: str, response: Any) -> Answer:
+    def _answer(self, target: str, response: Any, content: bytes) -> Answer:
         status = response.status_code
         if status in (401, 403):
             raise self._refused(target, f"answers {status}; check the credentials that `headers_env` or `oauth` names.")
@@ -282,7 +312,7 @@ class HttpClient:
             raise self._refused(target, f"answers {status}.")
         try:
             parsing: dict[str, Any] = {"parse_float": WrittenFloat, "object_pairs_hook": object_of}
-            body = None if status == _NO_CONTENT else json.loads(_text(response), **parsing)
+            body = None if status == _NO_CONTENT else json.loads(_text(response, content), **parsing)
         except json.JSONDecodeError as error:
             if _is_cut(error):
                 raise _CutError(_MIDDLE if error.doc.strip() else "is empty") from None
@@ -299,7 +329,7 @@ class HttpClient:
         except RecursionError:
             raise self._refused(target, "answers JSON with lists and objects nested too deep to be read.") from None
         links = response.headers.get("Link", "")
-        return Answer(body, len(response.content), links, response.url, has_content=status != _NO_CONTENT)
+        return Answer(body, len(content), links, response.url, has_content=status != _NO_CONTENT)
 
     def _asked_pause(self, response: Any) -> float:
         """Return the seconds to wait that a server asks for, as a number or a date; 0 if it asks for none."""
@@ -332,6 +362,10 @@ class _CutError(Exception):
     """An answer is not whole. The connection does not tell: urllib3 takes a gzip stream without its end."""
 
 
+class _TooLongError(Exception):
+    """An answer is longer than it may be."""
+
+
 class _BusyTokensError(Exception):
     """The server of tokens cannot give one at the moment."""
 
@@ -353,7 +387,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
-def _text(response: Any) -> str | bytes:
+def _text(response: Any, content: bytes) -> str | bytes:
     """Return the JSON of an answer: UTF-8, UTF-16 or UTF-32, unless it names another charset.
 
     Not `response.json()`: requests takes text without a charset for Latin-1, and replaces what it cannot decode. Raises
@@ -362,7 +396,6 @@ def _text(response: Any) -> str | bytes:
     kind = Message()
     kind["Content-Type"] = response.headers.get("Content-Type", "")
     charset = kind.get_content_charset("utf-8")
-    content: bytes = response.content
     return content if charset.startswith("utf") else content.decode(charset)  # `json` finds out which UTF it is
 
 

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -202,6 +205,62 @@ def test_links_of_the_same_server_are_known_with_and_without_its_port() -> None:
     options = HttpOptions(url="https://127.0.0.1:443", retries=0, timeout_s=0.1)
     with pytest.raises(TransientError):  # a request is sent, although no server answers
         HttpClient(options, "d").get("https://127.0.0.1/list", {})
+
+
+@contextmanager
+def raw_server(head: bytes, again: bytes, pause_s: float = 0.0) -> Iterator[tuple[str, list[int]]]:
+    """Answer each request by `head`, and then by `again` without end; yields the URL and a list with one item each."""
+    asked: list[int] = []
+
+    class Endless(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            asked.append(1)
+            with suppress(OSError):
+                self.wfile.write(head)
+                while not is_over.wait(pause_s):
+                    self.wfile.write(again)
+
+    is_over = threading.Event()
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Endless) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+        is_over.set()
+        server.shutdown()
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize("head", [OK, OK + b"\r\n[", OK + b"Transfer-Encoding: chunked\r\n\r\n"])
+def test_answer_that_comes_byte_by_byte_without_end_is_given_up(head: bytes) -> None:
+    with raw_server(head, b"1", pause_s=0.05) as (url, asked):
+        client = HttpClient(HttpOptions(url=url, answer_timeout_s=0.5), "d", sleep=lambda _: None)
+        with pytest.raises(TransientError, match=r"not whole after 0\.5 s \(`answer_timeout_s`\)"):
+            client.get("/", {})
+        client.close()
+    assert len(asked) == 1  # the time is over; others wait
+
+
+@pytest.mark.parametrize("status", [b"200 OK", b"503 Busy"])
+def test_answer_that_is_longer_than_it_may_be_is_refused_before_it_is_whole(status: bytes) -> None:
+    with raw_server(b"HTTP/1.1 " + status + b"\r\n\r\n[", b"1," * 5_000) as (url, _):
+        client = HttpClient(HttpOptions(url=url, max_answer_mib=1), "d")
+        with pytest.raises(ExtractError, match=r"answers more than 1 MiB \(`max_answer_mib`\)"):
+            client.get("/", {})
+        client.close()
+
+
+def test_length_of_an_answer_is_that_of_its_text_unpacked() -> None:
+    def reply(spaces: int) -> Reply:
+        return Reply(gzip.compress(b"[]" + b" " * spaces), headers={"Content-Encoding": "gzip"})
+
+    with running_api(lambda asked: reply((2 << 20) if "long" in asked.path else (1 << 20) - 2)) as api:
+        client = HttpClient(HttpOptions(url=api.url, max_answer_mib=1), "d")
+        assert client.get("/short", {}).body == []
+        with pytest.raises(ExtractError, match="more than 1 MiB"):
+            client.get("/long", {})
+        client.close()
 
 
 def test_answer_without_content_is_one_without_anything() -> None:
