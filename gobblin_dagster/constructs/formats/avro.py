@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
 _BATCH_ROWS = 4096
+_MOST_EMPTY_ROWS = 1 << 24
+"""Rows of a block that may be longer than its bytes: a record whose fields are all null has none."""
 
 
 class AvroReader(TypedFileReader):
@@ -66,11 +68,13 @@ class AvroReader(TypedFileReader):
         found = pa.schema([self._found.field(name) for name in names])
         with self._explained():
             for block in self._blocks:
+                _require_possible(block.num_records, block.bytes_)
                 records = iter(block)
                 while rows := list(islice(records, _BATCH_ROWS)):
                     values = [[self._value(row[name]) for row in rows] for name in names]
                     arrays = [pa.array(one, kind) for one, kind in zip(values, found.types, strict=True)]
                     yield pa.RecordBatch.from_arrays(arrays, schema=found)
+                _require_whole(block.num_records, block.bytes_)
 
     def _value(self, value: Any) -> Any:
         return _plain(value) if self._has_uuid else value
@@ -126,6 +130,20 @@ class AvroFormat(TypedFileFormat):
     def __init__(self, options: TypedFileOptions, context: ConstructContext) -> None:
         super().__init__(options, context)
         _fastavro()  # so that a missing package is reported when the job is read
+
+
+def _require_possible(rows: int, content: io.BytesIO) -> None:
+    """Raise FormatError for a block that claims so many rows without bytes that reading would not end."""
+    size = content.getbuffer().nbytes
+    if not 0 <= rows <= max(size, _MOST_EMPTY_ROWS):
+        raise FormatError(f"is damaged: a block of {size:,} bytes claims {rows:,} rows.")
+
+
+def _require_whole(rows: int, content: io.BytesIO) -> None:
+    """Raise FormatError for a block with more bytes than its rows have: fastavro would leave out what follows."""
+    size = content.getbuffer().nbytes
+    if content.tell() != size:
+        raise FormatError(f"is damaged: a block of {size:,} bytes claims {rows:,} rows, which take {content.tell():,}.")
 
 
 def _plain(value: Any) -> Any:

@@ -136,6 +136,28 @@ def test_orc_of_times_that_nanoseconds_do_not_reach_says_what_to_do(tmp_path: Pa
     [("int", "date", 2_932_897), ("int", "date", 2**31 - 1), ("long", "timestamp-millis", 253_402_300_800_000)],
     ids=["day 10000-01-01", "last day", "time 10000-01-01"],
 )
+def test_avro_whose_block_claims_another_number_of_rows_is_damaged(tmp_path: Path) -> None:
+    write(tmp_path / "day.avro", [{"id": n, "text": "a"} for n in range(5)])
+    content = (tmp_path / "day.avro").read_bytes()
+    count = content.index(content[-16:]) + 16
+    for rows, written in ((5, 10), (2, 4), (0, 0), (-1, 1), (6, 12)):
+        put(tmp_path, bad_avro=content[:count] + bytes([written]) + content[count + 1 :])
+        if rows == 5:
+            assert read(tmp_path, "bad.avro", type="avro").num_rows == 5
+        else:
+            with pytest.raises(ExtractError, match=r"bad\.avro.* is (damaged|no complete Avro file)"):
+                read(tmp_path, "bad.avro", type="avro")
+
+
+def test_avro_that_claims_rows_without_bytes_and_without_end_is_damaged(tmp_path: Path) -> None:
+    write(tmp_path / "day.avro", [], fields=[{"name": "none", "type": "null"}])
+    content = (tmp_path / "day.avro").read_bytes()
+    many = b"\x80" * 5 + b"\x40"  # 2**40 as a varint, zigzag
+    put(tmp_path, bad_avro=content + many + b"\0" + content[-16:])
+    with pytest.raises(ExtractError, match=r"a block of 0 bytes claims 1,099,511,627,776 rows"):
+        read(tmp_path, "bad.avro", type="avro")
+
+
 def test_avro_of_dates_beyond_the_calendar_is_no_interrupted_upload(
     tmp_path: Path, kind: str, logical: str, number: int
 ) -> None:
