@@ -281,6 +281,18 @@ def test_value_that_no_type_of_ours_holds_is_told_with_a_way_to_read_it(
     assert read in published(tmp_path / "query")["c"].to_pylist()
 
 
+def test_table_of_an_engine_without_savepoints_leaves_the_others_be(
+    mariadb_server: MariadbServer, database: str
+) -> None:
+    made = [f"CREATE TABLE {name} (id bigint NOT NULL) ENGINE = {name}" for name in ("Aria", "InnoDB", "MyISAM")]
+    made += [f"INSERT INTO {name} VALUES (1)" for name in ("Aria", "InnoDB", "MyISAM")]
+    mariadb_server.execute(*made, "CREATE TABLE last_one (id bigint)", database=database)
+    read = source(mariadb_server.url(database), tables=["Aria", "InnoDB", "MyISAM", "last_one"])
+    found = {offer.dataset_urn.partition(".")[2]: offer for offer in read.plan(CONTEXT)}
+    assert {name: offer.problem for name, offer in found.items()} == dict.fromkeys(found, "")
+    assert [len(found[name].work_units) for name in ("Aria", "InnoDB", "MyISAM", "last_one")] == [1, 1, 1, 0]
+
+
 @pytest.mark.parametrize(
     ("made", "option"),
     [

@@ -109,7 +109,7 @@ def settle(
         for urn, relation in relations.items():
             where = f"{urn}, watermark column {relation.cursor_column}: "
             try:
-                with database.errors(where, of_table=relation.table), connection.begin_nested():
+                with database.planning(where, relation.table, connection):
                     highest[urn] = connection.execute(relation.highest()).scalar()
             except SourceError as error:
                 problems[urn] = error.problem

@@ -268,7 +268,7 @@ class Database:
 
     def _one_described(self, connection: sa.Connection, inspector: sa.Inspector, schema: str, name: str) -> list[Table]:
         try:
-            with self.errors(f"{schema}.{name}: ", of_table=name), connection.begin_nested():
+            with self.planning(f"{schema}.{name}: ", name, connection):
                 return self._described(inspector, schema, [name])
         except SourceError as error:
             self.limits.apply_to_locks(connection)
@@ -365,6 +365,16 @@ class Database:
                 raise TransientError(problem=f"Database {self.shown} cannot be used now: {problem}.") from None
             remedy = self._remedy(error, of_table, time.monotonic() - began) if of_table else ""
             raise SourceError(job=self.job, problem=f"{where}database {self.shown} says: {problem}.{remedy}") from None
+
+    @contextmanager
+    def planning(self, where: str, table: str, connection: sa.Connection) -> Iterator[None]:
+        """Raise errors of statements about one table as `errors` does, and leave the transaction as it was before.
+
+        In PostgreSQL it could not go on otherwise. In MySQL and MariaDB it can, and no savepoint could be made any more
+        once a table of an engine without them (Aria) was read.
+        """
+        with self.errors(where, of_table=table), nullcontext() if self.backend in MYSQL else connection.begin_nested():
+            yield
 
     def _remedy(self, error: DBAPIError, table: str, took_s: float) -> str:
         """Return what to do about a statement that was given up after a time; empty for all others."""

@@ -63,8 +63,7 @@ class Offers:
         if problem := column_problem(state, origin):
             return DatasetOffer(table.urn, None, None, problem=str(self._error(f"{table.urn}: {problem}")))
         try:
-            errors = self.tables.database.errors(f"{table.urn}: ", of_table=table.name)
-            with errors, self.connection.begin_nested():
+            with self.tables.database.planning(f"{table.urn}: ", table.name, self.connection):
                 whole = not relation.cursor_column
                 offer = self._whole(table, relation) if whole else self._offer(table, relation, state)
                 return replace(offer, origin=origin)
