@@ -6,7 +6,7 @@ import os
 import re
 import socket
 from collections.abc import Iterable, Mapping
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -158,6 +158,15 @@ def _libpq() -> dict[str, Any]:
         "tcp_user_timeout": _UNANSWERED_S * 1000,
         **KEEPALIVES,
     }
+
+
+def savepoint(connection: sa.Connection) -> AbstractContextManager[object]:
+    """Return a context in which statements may fail, and their transaction goes on.
+
+    PostgreSQL needs a savepoint for that. MySQL and MariaDB do not, and refuse one once a table of an engine without
+    them (Aria) was read.
+    """
+    return nullcontext() if connection.dialect.name in MYSQL else connection.begin_nested()
 
 
 def error_number(error: DBAPIError) -> object:

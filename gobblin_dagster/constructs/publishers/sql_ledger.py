@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError
 
-from gobblin_dagster.constructs.clients.sql import MYSQL, columns_of
+from gobblin_dagster.constructs.clients.sql import MYSQL, columns_of, savepoint
 from gobblin_dagster.constructs.publishers.sql_mysql import TABLE_OPTIONS
 from gobblin_dagster.constructs.publishers.sql_names import exact, full_names, table_fold
 from gobblin_dagster.constructs.publishers.sql_relatives import has_rows, made_again, relatives
@@ -135,7 +135,7 @@ def other_writers(
         )
         found: list[tuple[str, ...]] = []
         # A table of another schema may be no ledger of ours, or one that we may not read.
-        with suppress(*([DBAPIError] if where else [])), connection.begin_nested():
+        with suppress(*([DBAPIError] if where else [])), savepoint(connection):
             found = [tuple(map(str, line)) for line in connection.execute(query.distinct())]
         written = {name: f"{where}.{name}" if where and "." not in name else name for name, *_ in found}
         names = full_names(connection, {*written.values()}, fold)

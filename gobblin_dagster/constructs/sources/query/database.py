@@ -26,7 +26,7 @@ from sqlalchemy.exc import (
     UnreflectableTableError,
 )
 
-from gobblin_dagster.constructs.clients.sql import MYSQL, column_name, error_number, make_engine, parse_url
+from gobblin_dagster.constructs.clients.sql import MYSQL, column_name, error_number, make_engine, parse_url, savepoint
 from gobblin_dagster.constructs.clients.sql_locks import holders, is_wait_over
 from gobblin_dagster.constructs.sources.query.types import Column, described_columns, reflected_column
 from gobblin_dagster.constructs.sources.query.wait_limits import WaitLimits
@@ -368,12 +368,8 @@ class Database:
 
     @contextmanager
     def planning(self, where: str, table: str, connection: sa.Connection) -> Iterator[None]:
-        """Raise errors of statements about one table as `errors` does, and leave the transaction as it was before.
-
-        In PostgreSQL it could not go on otherwise. In MySQL and MariaDB it can, and no savepoint could be made any more
-        once a table of an engine without them (Aria) was read.
-        """
-        with self.errors(where, of_table=table), nullcontext() if self.backend in MYSQL else connection.begin_nested():
+        """Raise errors of statements about one table as `errors` does, and leave the transaction as it was before."""
+        with self.errors(where, of_table=table), savepoint(connection):
             yield
 
     def _remedy(self, error: DBAPIError, table: str, took_s: float) -> str:
