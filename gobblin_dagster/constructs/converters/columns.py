@@ -13,10 +13,9 @@ from gobblin_dagster.constructs.converters.each_row import python_value
 from gobblin_dagster.constructs.types.columns import convert_error, require_columns
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ConvertError
+from gobblin_dagster.core.utils.text import shown
 from gobblin_dagster.spec.job import SpecModel
 
-MAX_VALUE_TEXT = 40
-"""Most characters of a bad value in a message."""
 _NAME = "converter 'columns'"
 
 
@@ -94,9 +93,7 @@ class ColumnsConverter:
                 raise convert_error(str(error), _NAME, self._context) from error
 
         position = first_failing_row(run, chunk.batch.select([name]))
-        value = repr(python_value(chunk.batch.column(name)[position]))
-        if len(value) > MAX_VALUE_TEXT:
-            value = value[: MAX_VALUE_TEXT - 1] + "…"
+        value = shown(python_value(chunk.batch.column(name)[position]))
         row = chunk.rows[position].as_py()
         where = "" if row is None else f"row {row}, "
         declared = self._declared[name]

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
-from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown, splice, spliced
+from gobblin_dagster.constructs.converters.each_row import EachRowConverter, splice, spliced
 from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_text
 from gobblin_dagster.core.constructs import ConstructContext
-from gobblin_dagster.core.utils.text import lift_limit_of_csv
+from gobblin_dagster.core.utils.text import lift_limit_of_csv, shown
 from gobblin_dagster.spec.job import SpecModel
 
 _NAME = "converter 'csv_text'"

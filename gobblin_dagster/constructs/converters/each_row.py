@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, TypeAlias
@@ -13,9 +12,6 @@ from pydantic import AfterValidator
 from gobblin_dagster.constructs.converters.blame import on_rows
 from gobblin_dagster.core.constructs import Chunk
 from gobblin_dagster.core.utils.duplicates import repeated
-
-MAX_VALUE_TEXT = 40
-"""Most characters of a value in a message."""
 
 
 def _require_once(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -80,12 +76,3 @@ def python_value(value: pa.Scalar) -> object:
     except (OverflowError, ValueError):
         return f"a {value.type} beyond Python's"
     return found
-
-
-def shown(value: object) -> str:
-    """Return the repr of a value for a message, cut to MAX_VALUE_TEXT characters."""
-    try:
-        text = repr(value)
-    except RecursionError:  # nested too deep
-        text = reprlib.repr(value)
-    return text if len(text) <= MAX_VALUE_TEXT else text[: MAX_VALUE_TEXT - 1] + "…"

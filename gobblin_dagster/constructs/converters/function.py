@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 import pyarrow as pa
 from pydantic import Field, StringConstraints
 
-from gobblin_dagster.constructs.converters.each_row import shown
 from gobblin_dagster.constructs.records import load_object, records
 from gobblin_dagster.constructs.types.arrow import has_part, leaves
 from gobblin_dagster.constructs.types.columns import convert_error
@@ -17,6 +16,7 @@ from gobblin_dagster.constructs.types.losses import first_loss
 from gobblin_dagster.constructs.types.shapes import Shape, arrow_shape
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ConvertError
+from gobblin_dagster.core.utils.text import shown
 from gobblin_dagster.spec.job import SpecModel
 
 _NAME = "converter 'function'"

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 from pydantic import Field
 
-from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown, splice, spliced
+from gobblin_dagster.constructs.converters.each_row import EachRowConverter, splice, spliced
 from gobblin_dagster.constructs.types.arrow_json import (
     first_too_large,
     json_problem,
@@ -18,6 +18,7 @@ from gobblin_dagster.constructs.types.arrow_json import (
 from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_text
 from gobblin_dagster.constructs.types.shapes import Shape, arrow_shape
 from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.utils.text import shown
 from gobblin_dagster.spec.job import SpecModel
 
 _NAME = "converter 'json_text'"

@@ -9,13 +9,14 @@ import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
 from gobblin_dagster.constructs.converters.cast import HAS_DIGIT, ISO, ISO_FORM, in_zone, read_iso
-from gobblin_dagster.constructs.converters.each_row import EachRowConverter, replaced, retyped, shown
+from gobblin_dagster.constructs.converters.each_row import EachRowConverter, replaced, retyped
 from gobblin_dagster.constructs.options.zones import ZoneName
 from gobblin_dagster.constructs.sql.literal import sql_text
 from gobblin_dagster.constructs.sql.select import SqlSelect
 from gobblin_dagster.constructs.types.arrow import is_text
 from gobblin_dagster.constructs.types.columns import convert_error, require_columns
 from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.utils.text import shown
 from gobblin_dagster.spec.job import SpecModel
 
 _NAME = "converter 'parse_timestamps'"

@@ -7,12 +7,13 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
-from gobblin_dagster.constructs.converters.each_row import EachRowConverter, python_value, shown
+from gobblin_dagster.constructs.converters.each_row import EachRowConverter, python_value
 from gobblin_dagster.constructs.types.arrow import is_list
 from gobblin_dagster.constructs.types.columns import columns_text, convert_error, has_column, require_columns
 from gobblin_dagster.constructs.types.shapes import Shape, arrow_shape
 from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.utils.text import shown
 from gobblin_dagster.spec.job import SpecModel
 
 _NAME = "converter 'schema'"

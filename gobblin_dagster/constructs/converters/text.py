@@ -10,11 +10,12 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 from pydantic import Field
 
-from gobblin_dagster.constructs.converters.each_row import ColumnsOnce, EachRowConverter, replaced, retyped, shown
+from gobblin_dagster.constructs.converters.each_row import ColumnsOnce, EachRowConverter, replaced, retyped
 from gobblin_dagster.constructs.types.arrow import is_binary, is_text, no_rows
 from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, refuse_twice_inside, require_columns
 from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.utils.text import shown
 from gobblin_dagster.spec.job import SpecModel
 
 Encoding: TypeAlias = Literal["utf-8", "latin-1", "base64", "hex"]

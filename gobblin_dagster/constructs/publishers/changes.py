@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gobblin_dagster.constructs.converters.each_row import shown
 from gobblin_dagster.constructs.publishers.merge_rule import MergeRule, plain
 from gobblin_dagster.constructs.publishers.tables import TableCommit, batches_of, unified_schema
 from gobblin_dagster.constructs.types.columns import HIDDEN_PREFIX, has_column
@@ -21,6 +20,7 @@ from gobblin_dagster.constructs.types.strict_cast import cast_rows, strict_cast
 from gobblin_dagster.constructs.writers.partitions import folder_values
 from gobblin_dagster.core.constructs import ConstructContext, PublishView
 from gobblin_dagster.core.errors import ConvertError, StepRefusedError
+from gobblin_dagster.core.utils.text import shown
 
 DELETED = f"{HIDDEN_PREFIX}deleted"
 """Column of `Changes.batches`: true for a row that deletes the one with its key."""

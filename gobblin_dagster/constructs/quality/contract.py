@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gobblin_dagster.constructs.converters.each_row import python_value, shown
+from gobblin_dagster.constructs.converters.each_row import python_value
 from gobblin_dagster.constructs.types.arrow import has_part
 from gobblin_dagster.constructs.types.columns import convert_error
 from gobblin_dagster.constructs.types.schema_text import any_type_from_text, schema_text, type_texts
@@ -16,6 +16,7 @@ from gobblin_dagster.constructs.types.wider import common_type, is_wider, wideni
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.core.traits import ALL_WIDENINGS, Widening
+from gobblin_dagster.core.utils.text import shown
 from gobblin_dagster.spec.job import SchemaContract
 
 _REFUSED: dict[Widening, str] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import reprlib
 import string
 import sys
 import unicodedata
@@ -11,12 +12,27 @@ from collections.abc import Sequence
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What moves a terminal's cursor, colours or turns round its text, but for tabs and ends of lines."""
+_MOST_SHOWN = 40
 _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, at most 300 characters; its class name if it has no message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
+def shown(value: object) -> str:
+    """Return the repr of a value for a message, cut to 40 characters: a database's one text may have a gigabyte.
+
+    Example:
+        >>> shown(1.5), shown("x" * 100)
+        ('1.5', "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…")
+    """
+    try:
+        text = repr(value[:_MOST_SHOWN] if isinstance(value, str | bytes) else value)
+    except RecursionError:  # nested too deep
+        text = reprlib.repr(value)
+    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 1] + "…"
 
 
 def count(number: int, noun: str, plural: str = "") -> str:

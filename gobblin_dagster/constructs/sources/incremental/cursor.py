@@ -16,6 +16,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from gobblin_dagster.constructs.options.durations import parse_duration
+from gobblin_dagster.core.utils.text import shown
 from gobblin_dagster.core.watermark import DateWatermark, HourWatermark, LongWatermark, TimestampWatermark, Watermark
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -77,20 +78,23 @@ class Cursor:
         """
         if self.kind is CursorType.LONG:
             if isinstance(value, float) and not abs(value) < _EXACT:
-                raise ValueError(f"expected numbers that a float holds exactly (below 2^53), got {value!r}")
+                raise ValueError(f"expected numbers that a float holds exactly (below 2^53), got {shown(value)}")
             if isinstance(value, Decimal) and not value.is_finite():
                 raise ValueError(f"expected whole numbers, got {value}")
             if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)) or value != int(value):
-                raise ValueError(f"expected whole numbers, got {value!r}")
+                raise ValueError(f"expected whole numbers, got {shown(value)}")
             return int(value)
         if isinstance(value, str):  # SQLite returns times as text if a query's columns have no types
-            value = datetime.fromisoformat(value)
+            try:
+                value = datetime.fromisoformat(value)
+            except ValueError:
+                raise ValueError(f"expected times like 2013-01-31 06:00:00, got {shown(value)}") from None
         if self.kind is CursorType.DATE:
             if not isinstance(value, date):
-                raise ValueError(f"expected dates, got {value!r}")
+                raise ValueError(f"expected dates, got {shown(value)}")
             return value.toordinal()
         if not isinstance(value, datetime):
-            raise ValueError(f"expected timestamps, got {value!r}")
+            raise ValueError(f"expected timestamps, got {shown(value)}")
         since = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
         return since // _STEPS[self.kind]
 

@@ -22,6 +22,7 @@ from gobblin_dagster.constructs.sources.query.upper_bound import Horizon, caps, 
 from gobblin_dagster.core.constructs import DatasetOffer
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import SourceError
+from gobblin_dagster.core.utils.text import shown
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
@@ -134,12 +135,12 @@ class Offers:
             lowest, highest = self.connection.execute(relation.bounds()).one()
         if isinstance(lowest, str) and lowest.startswith("0000-00-00") and relation.cursor_type != "string":
             raise ValueError(
-                f"expected times, got {lowest!r}, which is none; a `query` with NULLIF({relation.cursor_column}, 0) "
-                "reads it as NULL, and `nulls` says what becomes of such rows"
+                f"expected times, got {shown(lowest)}, which is none; a `query` with NULLIF({relation.cursor_column}, "
+                "0) reads it as NULL, and `nulls` says what becomes of such rows"
             )
         if isinstance(lowest, str) and self._cursor.is_time and not relation.is_sqlite:
             # The database compares texts as texts, even if they mean times.
-            raise ValueError(f"expected times, got texts, e.g. {lowest!r}; convert them in a `query` with CAST")
+            raise ValueError(f"expected times, got texts, e.g. {shown(lowest)}; convert them in a `query` with CAST")
         return lowest, highest
 
     def _after_last_row(self, relation: Relation, low: int, high: int) -> int:
@@ -159,7 +160,7 @@ class Offers:
         count, example = self.connection.execute(relation.unordered(committed[-1][1] if committed else None)).one()
         if count:
             raise ValueError(
-                f"{count} value(s) do not sort as the times that they mean, e.g. {example!r}; expected texts like "
+                f"{count} value(s) do not sort as the times that they mean, e.g. {shown(example)}; expected texts like "
                 "2013-01-31 06:00:00, in one zone; a `query` with datetime(...) writes them so"
             )
 
@@ -179,7 +180,8 @@ class Offers:
         count, example = self.connection.execute(relation.fractions(since)).one()
         if count:
             raise ValueError(
-                f"expected whole numbers, got {count} with a fraction, e.g. {example}; a `query` can multiply them"
+                f"expected whole numbers, got {count} with a fraction, e.g. {str(example)[:40]}; a `query` can "
+                "multiply them"
             )
 
     def _no_position(self, urn: str, mark: Watermark | None, relation: Relation, error: Exception) -> DatasetOffer:

@@ -342,6 +342,18 @@ def test_view_that_does_not_end_fails_its_dataset_alone(tmp_path: Path, shop: sq
     assert found["main.orders"].work_units
 
 
+@pytest.mark.parametrize(("kind", "value"), [("long", "'{}'"), ("timestamp", "'{}'"), ("long", "x'{}'")])
+def test_value_that_is_no_position_is_shown_in_few_letters_however_long_it_is(
+    tmp_path: Path, shop: sqlite3.Connection, kind: str, value: str
+) -> None:
+    shop.execute("CREATE TABLE long_ones (id)")
+    shop.execute(f"INSERT INTO long_ones VALUES ({value.format('ab' * 100_000)})")
+    shop.commit()
+    (offer,) = plan(source(tmp_path, "id", kind, tables=["long_ones"])).values()
+    assert "watermark column id" in offer.problem
+    assert len(offer.problem) < 500
+
+
 def test_empty_table_is_idle(tmp_path: Path, shop: sqlite3.Connection) -> None:
     offer = plan(source(tmp_path, tables=["customers"]))["main.customers"]
     assert (offer.work_units, offer.problem, offer.low) == ((), "", None)
