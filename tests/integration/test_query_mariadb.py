@@ -320,6 +320,13 @@ def test_table_that_does_not_answer_fails_alone(
     assert [unit.rows for unit in free.work_units] == [1]
 
 
+def test_query_that_does_not_end_fails(mariadb_server: MariadbServer, database: str) -> None:
+    made = source(mariadb_server.url(database), query="SELECT 1 AS id, sleep(600) AS waits", plan_timeout_s=1)
+    (offer,) = made.plan(CONTEXT)
+    assert "max_statement_time" in offer.problem
+    assert "`plan_timeout_s`" in offer.problem
+
+
 def test_column_of_geometries_is_named_and_may_be_left_out(
     mariadb_server: MariadbServer, database: str, tmp_path: Path
 ) -> None:

@@ -326,7 +326,8 @@ class Database:
 
         In PostgreSQL the types are those of the result; elsewhere those of the first values that are not null.
         """
-        with self.snapshot() as connection:
+        with self.snapshot() as connection, self.errors(of_table="query"):
+            self.limits.apply(connection)
             # Escape every colon: SQLAlchemy would read `:name` as a parameter.
             source = sa.text(f"({query}) q".replace(":", r"\:"))
             sample = sa.select(sa.text("*")).select_from(source).limit(0 if self.is_postgresql else _SAMPLE_ROWS)
