@@ -252,9 +252,12 @@ class Storm:
     def change_state(self) -> None:
         """Set a watermark, or reset it."""
         name = self.here.any_name()
-        if any(held.start is not None and held.start.until is not None for held in self.possible[name]):
+        starts = [held.start for held in self.possible[name] if held.start is not None]
+        if any(start.until is not None for start in starts):
             return  # a run refuses to read a range again that is not behind the watermark any more
         to = self._position(name) if self.has_numbers and self.dice.random() < 0.7 else None
+        if any(start.rewind != "append" and start.low < (to or 0) for start in starts):
+            return  # it was ahead of the watermark, and would become a rewind that a run may refuse
         what = f"reset {self.here.urn(name)}" if to is None else f"set {self.here.urn(name)} {to}"
         code, _ = self.here.try_call(f"state {what} -m x --yes", kill_after=self._sometimes())
         self._each(name, lambda held: dataclasses.replace(held, position=to or 0), code)
