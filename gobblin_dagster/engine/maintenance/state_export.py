@@ -16,6 +16,7 @@ tells the state to begin with. Aborted sequences changed nothing and are left ou
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -50,6 +51,8 @@ FORMAT = "GobblinState/3"
 _FORMATS = (FORMAT, "GobblinState/2", "GobblinState/1")
 """Format 2 had no events of startpoints, and format 1 no bases: it held every commit."""
 MAX_RUNS = 1_000_000
+_ENDS = ("replaced", "removed", "expired")
+"""Changes that end a startpoint, but for a commit that applied it."""
 _FILE_FIELDS = tuple(each.name for each in dataclasses.fields(PublishedFile))
 Key: TypeAlias = tuple[str, str]
 """Job and dataset.urn."""
@@ -371,11 +374,16 @@ def _missing_startpoints(
     missing = []
     jobs = {one.job for one in exported.startpoints}
     taken = {one.key for job in jobs for one in store.list_startpoints(job)}
+    # Counted, and not by their times: events of other machines, with other clocks, came along.
+    told = [event for job in jobs for event in store.load_startpoint_events(job)]
+    begins = Counter((one.startpoint.key, one.startpoint.id) for one in told if one.change == "set")
+    ends = Counter((one.startpoint.key, one.startpoint.id) for one in told if one.change in _ENDS)
     for one in exported.startpoints:
         key = (one.job, one.dataset_urn)
         commits = (*here.get(key, ()), *exported.sequences.get(key, ()))
         is_consumed = any(one.id in _decoded(stored).startpoints for stored in commits)
-        if key not in left_alone and one.key not in taken and not is_consumed:
+        is_ended = ends[one.key, one.id] >= max(1, begins[one.key, one.id])
+        if key not in left_alone and one.key not in taken and not is_ended and not is_consumed:
             missing.append(one)
     return tuple(missing)
 
@@ -391,7 +399,7 @@ def _missing_events(
         if (event.startpoint.job, event.startpoint.dataset_urn) not in left_alone and _event_key(event) not in known
     ]
     told = {(event.startpoint.key, event.startpoint.id) for event in missing}
-    # Exports of format 2 have no history. Or the store's own history tells that the startpoint was removed.
+    # Exports of format 2 have no history.
     added = [StartpointEvent(one, "set", store.now(), one.who) for one in startpoints if (one.key, one.id) not in told]
     return (*missing, *added)
 

@@ -224,6 +224,8 @@ class Database:
         with self.errors(), self._connect() as connection, warnings.catch_warnings():
             # SQLAlchemy warns of types that it does not know (xml, point); they are read as text.
             warnings.filterwarnings("ignore", "Did not recognize type", SAWarning)
+            # Periods of MariaDB's tables and the like, which are no columns.
+            warnings.filterwarnings("ignore", "Unknown schema content", SAWarning)
             # A column that it cannot read in MySQL's text of a table (its name has a line break) would be missing.
             warnings.filterwarnings("error", "Unknown column definition", SAWarning)
             if self.backend in MYSQL:
