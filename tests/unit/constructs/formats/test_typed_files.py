@@ -131,6 +131,24 @@ def test_orc_of_times_that_nanoseconds_do_not_reach_says_what_to_do(tmp_path: Pa
     assert read(tmp_path, "day.orc", type="orc", include=["id"]).column("id").to_pylist() == [1]
 
 
+@pytest.mark.parametrize("kind", ["orc", "parquet"])
+def test_file_whose_end_is_damaged_is_read_whole_or_refused(tmp_path: Path, kind: str) -> None:
+    rows = pa.table({"id": range(40)})
+    if kind == "orc":
+        orc.write_table(rows, tmp_path / "whole.orc", stripe_size=100)
+    else:
+        pq.write_table(rows, tmp_path / "whole.parquet", row_group_size=10)
+    content, refused = (tmp_path / f"whole.{kind}").read_bytes(), 0
+    for at in range(len(content) - 250, len(content)):
+        for bit in (1, 2, 16):
+            put(tmp_path, **{f"one_{kind}": content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :]})
+            try:
+                assert read(tmp_path, f"one.{kind}", type=kind).num_rows == 40, (at, bit)
+            except ExtractError:
+                refused += 1
+    assert refused
+
+
 def test_avro_whose_block_claims_another_number_of_rows_is_damaged(tmp_path: Path) -> None:
     write(tmp_path / "day.avro", [{"id": n, "text": "a"} for n in range(5)])
     content = (tmp_path / "day.avro").read_bytes()
