@@ -350,6 +350,11 @@ class CsvReader:
             raise FormatError("is empty; a CSV file has at least its header. Was its upload interrupted?")
         if options.header and not options.column_names and _SEPARATOR_LINE.fullmatch(options.delimiter.join(names)):
             raise FormatError("begins with Excel's line `sep=`, which is no header; remove this line.")
+        if any("\0" in name for name in names):
+            raise FormatError(
+                "its header holds NUL, as a file does whose writing was interrupted by a crash, or a text in UTF-16 "
+                "(`encoding: utf-16-le`)."
+            )
         twice = repeated(names)
         if "" in twice:
             nameless = [str(number) for number, name in enumerate(names, 1) if not name]

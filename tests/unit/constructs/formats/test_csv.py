@@ -412,6 +412,13 @@ def test_columns_without_a_name_are_told_by_their_numbers(tmp_path: Path) -> Non
         read_csv(tmp_path, "day.csv")
 
 
+@pytest.mark.parametrize("content", [bytes(1000), b"id,v\0\0\n1,2\n", "id,v\n1,2\n".encode("utf-16-le")])
+def test_header_with_nul_is_refused(tmp_path: Path, content: bytes) -> None:
+    put(tmp_path, day_csv=content)
+    with pytest.raises(ExtractError, match="its header holds NUL"):
+        read(tmp_path, "day.csv", type="csv")
+
+
 def test_column_named_twice_is_refused(tmp_path: Path) -> None:
     put(tmp_path, day_csv=b"a,b,a\n1,2,3\n")
     with pytest.raises(ExtractError, match=r"header repeats the column\(s\) a\."):
