@@ -934,6 +934,35 @@ def test_locked_table_fails_alone_and_tells_who_holds_it(url: str, connect: Conn
     assert all(offer.work_units for offer in offers(made).values())
 
 
+@pytest.mark.parametrize("column", ["id", "at"])
+def test_plan_that_waits_for_a_table_holds_no_lock_of_another(url: str, connect: Connect, column: str) -> None:
+    """A migration that locks both tables, the later one first, would be ended as the victim of a deadlock."""
+    owner, migration, watcher = connect(), connect(), connect()
+    with owner.cursor() as cursor:
+        for name in ("a_first", "b_later"):
+            cursor.execute(f"CREATE TABLE {name} (id bigint, at timestamptz)")
+            cursor.execute(f"INSERT INTO {name} VALUES (1, '2026-01-01')")
+    owner.commit()
+    watcher.autocommit = True
+    kind = "long" if column == "id" else "timestamp"
+    made = source(url, column, kind, tables=["a_first", "b_later"], lock_wait_s=20)
+    found: list[dict[str, DatasetOffer]] = []
+    with migration.cursor() as cursor, watcher.cursor() as watching:
+        cursor.execute("SET lock_timeout = '5s'; BEGIN; LOCK TABLE b_later IN ACCESS EXCLUSIVE MODE")
+        plan = threading.Thread(target=lambda: found.append(offers(made)))
+        plan.start()
+        waits = 0
+        while not waits:
+            watching.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%b_later%'"
+            )
+            (waits,) = watching.fetchone()
+        cursor.execute("LOCK TABLE a_first IN ACCESS EXCLUSIVE MODE")
+    migration.commit()
+    plan.join()
+    assert [offer.problem for offer in found[0].values()] == ["", ""]
+
+
 @pytest.mark.parametrize("driver", ["adbc", "sqlalchemy"])
 def test_table_that_is_locked_after_the_plan_may_be_tried_again(
     url: str, connect: Connect, driver: str, monkeypatch: pytest.MonkeyPatch

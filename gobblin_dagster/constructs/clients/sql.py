@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -160,13 +160,20 @@ def _libpq() -> dict[str, Any]:
     }
 
 
-def savepoint(connection: sa.Connection) -> AbstractContextManager[object]:
-    """Return a context in which statements may fail, and their transaction goes on.
+@contextmanager
+def savepoint(connection: sa.Connection) -> Iterator[None]:
+    """Let statements that only read fail, and their transaction go on.
 
-    PostgreSQL needs a savepoint for that. MySQL and MariaDB do not, and refuse one once a table of an engine without
-    them (Aria) was read.
+    PostgreSQL needs a savepoint for that, and frees the locks that were taken since: a migration that locks several
+    tables would wait for us, and we for it, until the server ended one of both. MySQL and MariaDB need none, and refuse
+    one once a table of an engine without them (Aria) was read.
     """
-    return nullcontext() if connection.dialect.name in MYSQL else connection.begin_nested()
+    if connection.dialect.name in MYSQL:
+        yield
+        return
+    with connection.begin_nested() as begun:
+        yield
+        begun.rollback()
 
 
 def error_number(error: DBAPIError) -> object:
