@@ -68,9 +68,9 @@ class HttpOptions(SpecModel):
     headers_env: dict[str, str] = Field(default_factory=dict)
     """Environment variables by name of the header, e.g. `Authorization: API_TOKEN`. They are read in the process that
     sends requests, and never written to plans, logs or state."""
-    timeout_s: float = Field(default=30.0, gt=0)
+    timeout_s: float = Field(default=30.0, gt=0, le=86_400)
     """Seconds to wait for a connection, and between two parts of an answer."""
-    answer_timeout_s: float = Field(default=600.0, gt=0)
+    answer_timeout_s: float = Field(default=600.0, gt=0, le=86_400)
     """Seconds after which an answer must be whole: one that comes byte by byte, without end, fails its dataset alone as
     transient."""
     max_answer_mib: int = Field(default=256, ge=1, le=16_384)

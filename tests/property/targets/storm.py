@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import traceback
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,6 +55,8 @@ class Storm:
         """Whether files of a commit that was given up may lie in the output."""
         self.gave_up: set[str] = set()
         """Datasets of which a commit was given up when some of its steps were done: their next run may be refused."""
+        self.killed: defaultdict[str, list[list[Row]]] = defaultdict(list)
+        """What there was when runs were killed that no run has finished since."""
         self.exports: list[Path] = []
 
     def blow(self, steps: int) -> list[str]:
@@ -92,12 +94,14 @@ class Storm:
         self.gave_up.add(name)
         self.leaves_files = True
         for held in [*self.possible[name]]:
-            self.possible[name] |= {*held.partly(self.rows[name], self.kinds, self.rejects)}
+            for rows in (*self.killed[name], self.rows[name]):
+                self.possible[name] |= {*held.partly(rows, self.kinds, self.rejects)}
 
     def _unfinished(self) -> None:
         """Note that each dataset may or may not have a commit with all that was new."""
         self.waits = True
         for name in self.rows:
+            self.killed[name].append([*self.rows[name]])
             self._each(name, self._read(name), -signal.SIGKILL)
 
     def compare(self) -> None:
@@ -152,6 +156,7 @@ class Storm:
             self._each(name, self._read(name))
         self.waits = self.early = False
         self.gave_up.clear()
+        self.killed.clear()
         self.compare()
 
     def _without_startpoints(self) -> None:

@@ -236,6 +236,8 @@ def test_options_with_the_same_wrong_value_stay_two_faults() -> None:
     options = {"url": "sqlite:///x", "tables": ["t"], "watermark": {"column": "id"}}
     found = registry.check(ConstructKind.SOURCE, "query", options | {"max_partitions": 0, "fetch_rows": 0})
     assert [where for where, _ in found] == [("max_partitions",), ("fetch_rows",)]
+    found = registry.check(ConstructKind.SOURCE, "query", options | {"fetch_rows": 1 << 63})
+    assert [where for where, _ in found] == [("fetch_rows",)]
 
 
 def test_schema_of_row_policies_holds_the_keys_that_all_share() -> None:

@@ -136,7 +136,7 @@ class QueryOptions(SpecModel):
     count_rows: bool | Literal["auto"] = "auto"
     """Whether to count rows while planning. `auto`: yes, except that PostgreSQL's estimate is used if it is above a
     million rows. Source: `source.querybased.skip.count.calc`, which is the opposite."""
-    fetch_rows: int = Field(default=10_000, ge=1)
+    fetch_rows: int = Field(default=10_000, ge=1, le=10_000_000)
     """Rows fetched at a time if no Arrow driver is installed. Source: `source.querybased.fetch.size`."""
 
     @property

@@ -263,6 +263,12 @@ def test_length_of_an_answer_is_that_of_its_text_unpacked() -> None:
         client.close()
 
 
+@pytest.mark.parametrize("option", ["timeout_s", "answer_timeout_s"])
+def test_time_that_no_clock_counts_is_refused(option: str) -> None:
+    with pytest.raises(ValidationError, match="less than or equal to 86400"):
+        HttpOptions.model_validate({"url": "http://127.0.0.1", option: 1e10})
+
+
 def test_answer_without_content_is_one_without_anything() -> None:
     with running_api(lambda _: Reply(b"", 204)) as api:
         client = HttpClient(HttpOptions(url=api.url), "d")
