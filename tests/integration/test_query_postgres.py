@@ -968,7 +968,7 @@ def test_table_that_is_locked_after_the_plan_may_be_tried_again(
     url: str, connect: Connect, driver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if driver == "sqlalchemy":
-        monkeypatch.setitem(sys.modules, "adbc_driver_manager", None)
+        monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
     owner, holder = connect(), connect()
     insert(owner), owner.commit()
     made = source(url, lock_wait_s=1)
@@ -1037,10 +1037,9 @@ def test_rows_without_a_position_are_told_where_not_null_is_not_enforced(url: st
         cursor.execute("CREATE DOMAIN number AS bigint NOT NULL; CREATE TABLE marks (id number)")
         cursor.execute("CREATE VIEW missed AS SELECT marks.id FROM heirs LEFT JOIN marks ON marks.id = heirs.id")
     owner.commit()
-    context = SourceContext(Extract("shop", "all"), {}, lambda urn: True, SystemClock())
-    offers = list(source(url, tables=["parents", "missed"]).plan(context))
-    assert len(offers) == 2
-    assert all("1 row(s) have NULL in the watermark column id" in offer.problem for offer in offers)
+    found = offers(source(url, tables=["parents", "missed"]))
+    assert len(found) == 2
+    assert all("1 row(s) have NULL in the watermark column id" in offer.problem for offer in found.values())
 
 
 def test_schema_with_a_dot_in_its_name_is_refused_by_the_plan(url: str, connect: Connect) -> None:

@@ -36,6 +36,8 @@ _MOST_EMPTY_ROWS = 1 << 24
 class AvroReader(TypedFileReader):
     """Reads one Avro file."""
 
+    declares_rows = False
+
     @property
     def bytes_read(self) -> int:
         return int(self._raw.tell())

@@ -24,9 +24,6 @@ class OrcReader(TypedFileReader):
     def count_rows(self) -> int:
         return int(self._file.nrows)
 
-    def _declared_rows(self) -> int:
-        return self.count_rows()
-
     def _open(self) -> pa.Schema:
         try:
             self._file = orc.ORCFile(self._raw)

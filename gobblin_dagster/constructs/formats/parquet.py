@@ -36,9 +36,6 @@ class ParquetReader(TypedFileReader):
         self._file.close(force=True)
         super().close()
 
-    def _declared_rows(self) -> int:
-        return self.count_rows()
-
     def _open(self) -> pa.Schema:
         try:
             self._file = self._opened()

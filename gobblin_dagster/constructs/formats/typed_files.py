@@ -29,6 +29,8 @@ class TypedFileOptions(SpecModel):
 class TypedFileReader(ABC):
     """Reads one file from beginning to end; the file stays open until `close`."""
 
+    declares_rows: ClassVar[bool] = True
+    """Whether a place of its own in the file says how many rows it has."""
     schema: pa.Schema
 
     def __init__(self, file: InputFile, include: tuple[str, ...], block_bytes: int, first: pa.Schema | None) -> None:
@@ -55,13 +57,9 @@ class TypedFileReader(ABC):
                 self._require_text(name, batch.column(name))
             yield self._as_in_first(batch.select(names))
             self._rows_read += batch.num_rows
-        if (declared := self._declared_rows()) not in (None, self._rows_read):
+        if self.declares_rows and (declared := self.count_rows()) != self._rows_read:
             # The library believes the parts of the file, of which a damaged one may have any number of rows.
             raise FormatError(f"is damaged: it declares {declared:,} rows, and its parts have {self._rows_read:,}.")
-
-    def _declared_rows(self) -> int | None:
-        """Return the number of rows of the whole file that its end declares; None if it declares none."""
-        return None
 
     def _require_text(self, name: str, values: pa.Array) -> None:
         """Raise FormatError for a text that is not UTF-8: it would be published, and no reader could read its file."""

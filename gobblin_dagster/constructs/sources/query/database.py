@@ -252,7 +252,7 @@ class Database:
         """Return the tables; one that another session has locked gets a `problem` of its own."""
         began = time.monotonic()
         try:
-            with connection.begin_nested():
+            with savepoint(connection):
                 return self._described(inspector, schema, names)
         except DBAPIError as error:
             if not is_wait_over(error):
