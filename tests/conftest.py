@@ -6,6 +6,7 @@ import atexit
 import gc
 import re
 import signal
+import sys
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import suppress
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gobblin_dagster.core.secrets import forget
+from gobblin_dagster.core.utils.import_target import _project_folders as project_folders
 from tests.new_stores import made_as_the_first
 from tests.placement import PlacedByService
 from tests.services.gcs import GcsServer, running_gcs
@@ -44,6 +46,12 @@ def pytest_runtest_setup() -> None:
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> PlacedByService:
     return PlacedByService(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Let pytest, which looks for garbage five times at the end, not look among all modules."""
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -89,6 +97,15 @@ def no_secrets_of_other_tests() -> Iterator[None]:
     """Let what one test took from the environment not be hidden in messages of the next."""
     yield
     forget()
+
+
+@pytest.fixture(autouse=True)
+def no_project_folders_of_other_tests() -> Iterator[None]:
+    """Let no process look for its modules in thousands of folders, one for each project that a test made."""
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
+    project_folders.clear()
 
 
 @pytest.fixture(scope="session", autouse=True)

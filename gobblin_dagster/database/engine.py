@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, make_url
-from sqlalchemy.engine import Compiled
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.util import LRUCache
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, StorageError, TransientError, UsageError
 from gobblin_dagster.core.postgresql import ISOLATION, UTF8, postgresql_may_recover, transaction_settings
@@ -28,6 +26,7 @@ from gobblin_dagster.core.utils.in_time import interruptible
 from gobblin_dagster.core.utils.signals import raise_hidden_interrupt
 from gobblin_dagster.core.utils.sqlite import is_locked
 from gobblin_dagster.core.utils.url_text import cuts_password, path_problem
+from gobblin_dagster.database.statements import share_statements
 from gobblin_dagster.storage import LocalStorage
 
 LOCK_WAIT_S = 30
@@ -115,26 +114,10 @@ def make_engine(url: URL, *, answer_within_s: float | None = None) -> Engine:
         ) from error
 
 
-class _Statements(LRUCache[Any, Compiled]):
-    """The SQL of statements, which engines of one dialect share: making it takes longer than most statements run.
-
-    SQLAlchemy's keys begin with the engine's own object of the dialect, which is left out here.
-    """
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        return super().get(key[1:], default)
-
-    def __setitem__(self, key: Any, statement: Compiled) -> None:
-        super().__setitem__(key[1:], statement)
-
-
-_STATEMENTS_OF_SQLITE = _Statements(500)
-
-
 def _sqlite_engine(url: URL) -> Engine:
     _make_folder(Path(str(url.database)).parent)
     engine = create_engine(url, connect_args={"timeout": _SLICE_S})
-    engine.update_execution_options(compiled_cache=_STATEMENTS_OF_SQLITE)
+    share_statements(engine)
 
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, _record: Any) -> None:
@@ -207,6 +190,7 @@ def _postgresql_engine(url: URL, answer_within_s: float | None) -> Engine:
         arguments |= connection_arguments(answer_within_s)
     # Without the ping, each pooled connection would raise an error once after a restart of the server.
     engine = create_engine(url, pool_pre_ping=True, connect_args=arguments, isolation_level=ISOLATION)
+    share_statements(engine)
 
     @event.listens_for(engine, "do_connect")
     def connect(dialect: Dialect, _record: Any, unnamed: list[Any], named: dict[str, Any]) -> Any:

@@ -379,7 +379,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     ),
     "state/sql/tables.py": ("unit/state/sql/test_schema.py", ""),
     "state/store.py": ("unit/state/sql/test_store.py", ""),
-    "storage/_hdfs_client.py": ("unit/storage/test_hdfs_client.py", ""),
     "storage/_rename.py": ("contract/test_storage.py", ""),
     "storage/_s3_client.py": ("integration/test_s3_storage.py", ""),
     "storage/_s3_upload.py": ("integration/test_commit_s3.py", ""),

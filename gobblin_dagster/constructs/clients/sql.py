@@ -24,6 +24,7 @@ from gobblin_dagster.core.utils.cut_off import cut_off_when_stopped
 from gobblin_dagster.core.utils.in_time import interruptible
 from gobblin_dagster.core.utils.signals import raise_hidden_interrupt
 from gobblin_dagster.core.utils.url_text import cuts_password, is_address, path_problem
+from gobblin_dagster.database.statements import share_statements
 
 MYSQL = ("mysql", "mariadb")
 """Backends with MySQL's protocol."""
@@ -121,6 +122,7 @@ def make_engine(
             hint="Install one; for PostgreSQL: pip install 'gobblin-dagster[postgres]', for MySQL and MariaDB: "
             "pip install 'gobblin-dagster[mysql]'.",
         ) from None
+    share_statements(engine, url.render_as_string())
     if engine.dialect.name == "postgresql":
         begin = transaction_settings(settings)
         sa.event.listen(engine, "do_connect", _connect)

@@ -65,7 +65,8 @@ class RunContext:
     def find_modules(self) -> None:
         """Let this process find the modules that the driver finds, those of the project folder first."""
         find_modules_in(self.base_dir)
-        sys.path.extend(folder for folder in self.python_path if folder and folder not in sys.path)
+        known = {"", *sys.path}
+        sys.path.extend(folder for folder in self.python_path if folder not in known)
 
     def construct_context(self, spec: JobSpec, dataset_urn: str = "", branch: str | None = None) -> ConstructContext:
         """Return the context for a construct of the job; the branch is None before the fork."""
