@@ -321,7 +321,8 @@ def test_table_that_does_not_answer_fails_alone(
 
 
 def test_query_that_does_not_end_fails(mariadb_server: MariadbServer, database: str) -> None:
-    made = source(mariadb_server.url(database), query="SELECT 1 AS id, sleep(600) AS waits", plan_timeout_s=1)
+    limits = {"plan_timeout_s": 1, "lock_wait_s": 1}
+    made = source(mariadb_server.url(database), query="SELECT 1 AS id, sleep(600) AS waits", **limits)
     (offer,) = made.plan(CONTEXT)
     assert "max_statement_time" in offer.problem
     assert "`plan_timeout_s`" in offer.problem
