@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
+from functools import lru_cache
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
@@ -37,6 +38,7 @@ OPTIONAL = "is_optional"
 """Key of `Column.info`: loads go on where nobody may add the column."""
 
 
+@lru_cache(64)  # statements on the same table are made once
 def ledger_table(schema: str | None = None, *, backend: str = "") -> sa.Table:
     """Return the ledger: one for all tables of a database, in its default schema, or that of another schema."""
     # Who the loaded table was, see `identities`; rows of earlier versions have none.
