@@ -12,6 +12,8 @@ from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 
 _NAME = "converter 'mask'"
+_LONGEST = 1_000_000
+"""Characters of one value; a column of more would not fit into memory."""
 
 
 class MaskConverter(EachRowConverter):
@@ -27,13 +29,13 @@ class MaskConverter(EachRowConverter):
 
         columns: ColumnsOnce = Field(min_length=1)
         """Text columns; null stays null."""
-        keep_first: int = Field(default=0, ge=0)
+        keep_first: int = Field(default=0, ge=0, le=_LONGEST)
         """Characters to keep at the beginning."""
-        keep_last: int = Field(default=0, ge=0)
+        keep_last: int = Field(default=0, ge=0, le=_LONGEST)
         """Characters to keep at the end."""
         sign: str = Field(default="*", min_length=1, max_length=1)
         """Character that replaces a hidden one."""
-        length: int | None = Field(default=None, ge=1)
+        length: int | None = Field(default=None, ge=1, le=_LONGEST)
         """Number of signs to write for each value, so that its length is hidden too. Default: one per hidden
         character."""
 

@@ -51,7 +51,7 @@ class AvroWriter(FileWriter):
 
         compression: Literal["null", "deflate", "snappy", "zstandard"] | None = "deflate"
         """Compression of the blocks, by Avro's names (`null`, quoted or not: none)."""
-        block_bytes: int = Field(default=64 << 10, ge=1 << 10)
+        block_bytes: int = Field(default=64 << 10, ge=1 << 10, le=1 << 30)
         """Bytes of a block before compression; readers split files at blocks."""
         record_name: str = Field(default="row", pattern=r"^[A-Za-z_]\w*$")
         """Name of the record in the file's schema."""

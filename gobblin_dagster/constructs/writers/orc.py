@@ -37,7 +37,7 @@ class OrcWriter(FileWriter):
 
         compression: Literal["zstd", "zlib", "snappy", "lz4", "none"] = "zstd"
         """Compression of all columns."""
-        stripe_bytes: int = Field(default=16 << 20, ge=1 << 16)
+        stripe_bytes: int = Field(default=16 << 20, ge=1 << 16, le=1 << 30)
         """Bytes collected, counted in memory, before a stripe is written; decides about the memory of each open
         file."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.types.arrow import has_part, leaves
 from gobblin_dagster.constructs.writers.files import (
@@ -27,6 +27,8 @@ DICTIONARY_BYTES = 256 << 10
 Arrow's default of 1 MB: half the time and four fifths of the size; no difference on 336,776 flights."""
 
 
+_LEVELS = {"zstd": 22, "gzip": 9}
+"""Highest level of compression, by codec; the others have none."""
 MAX_LEVELS = 99
 """Most levels that Arrow's own reader opens, measured: 98 structs, or 49 lists or maps of two levels each."""
 
@@ -48,11 +50,19 @@ class ParquetWriter(FileWriter):
 
         compression: Literal["zstd", "snappy", "lz4", "gzip", "none"] = "snappy"
         """Compression of all columns."""
-        compression_level: int | None = Field(default=None, ge=1, le=22)
+        compression_level: int | None = Field(default=None, ge=1)
         """Level of zstd (default 1) or gzip (default: the library's own); the other codecs have none."""
         encoding: Literal["auto", "dictionary"] = "auto"
         """`auto`: write ids, days and instants as differences if this is smaller than a dictionary, judged by the first
         rows of a file. `dictionary`: never, for readers from before 2015 (Spark's own reader: before 3.3)."""
+
+        @model_validator(mode="after")
+        def _level_fits(self) -> Self:
+            highest = _LEVELS.get(self.compression, 0)
+            if self.compression_level is not None and self.compression_level > highest:
+                levels = f"has levels 1 to {highest}" if highest else "has no levels"
+                raise ValueError(f"{self.compression} {levels}; got compression_level {self.compression_level}")
+            return self
 
     def __init__(self, options: Options, context: ConstructContext, *, writer_context: WriterContext) -> None:
         super().__init__(options, context, writer_context, "parquet")

@@ -50,7 +50,7 @@ class Partitioner:
         kept = [name for name in schema.names if keep_columns or name not in by_value]
         if not schema.names:
             raise ValueError(
-                "the rows have no columns, so there is nothing to write; does the source have only empty objects?"
+                "the rows have no columns, so there is nothing to write; maybe the source has only empty objects"
             )
         if not kept:
             raise ValueError("every column is a partition column; nothing would be left in the files")

@@ -110,6 +110,12 @@ def test_mask_hides_all_but_the_ends(options: dict[str, Any], masked: list[str |
     assert _values({"type": "mask", "columns": ["a"]} | options, ["FGHIJ", "Éa", "", None]) == masked
 
 
+@pytest.mark.parametrize("option", ["keep_first", "keep_last", "length"])
+def test_mask_of_more_characters_than_memory_has_is_refused(option: str) -> None:
+    with pytest.raises(InvalidSpecError, match="expected at most 1000000"):
+        _values({"type": "mask", "columns": ["a"], option: 10**18}, ["F"])
+
+
 def test_mask_needs_text() -> None:
     assert "column 'a': expected text, got int64; drop it" in _refused(
         {"type": "mask", "columns": ["a"]}, chunk({"a": [1]})

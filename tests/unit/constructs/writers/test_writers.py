@@ -185,6 +185,30 @@ def test_template_that_is_not_unique_or_no_plain_name_is_refused(template: str) 
         make(ParquetWriter, where(ROWS.schema), file_name=template)
 
 
+@pytest.mark.parametrize(
+    ("cls", "options", "problem"),
+    [
+        (ParquetWriter, {"compression_level": 1}, "snappy has no levels; got compression_level 1"),
+        (ParquetWriter, {"compression": "gzip", "compression_level": 10}, "gzip has levels 1 to 9"),
+        (ParquetWriter, {"compression": "zstd", "compression_level": 23}, "zstd has levels 1 to 22"),
+        (OrcWriter, {"stripe_bytes": 1 << 63}, "less than or equal to"),
+        (AvroWriter, {"block_bytes": 1 << 63}, "less than or equal to"),
+    ],
+)
+def test_numbers_that_the_format_cannot_take_are_refused(cls: type[Any], options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        cls.Options(**options)
+
+
+@pytest.mark.parametrize(
+    "options", [{"compression": "gzip", "compression_level": 9}, {"compression": "zstd", "compression_level": 22}]
+)
+def test_highest_levels_of_compression_can_be_read(options: dict[str, Any]) -> None:
+    context = where(ROWS.schema)
+    (file,) = write_all(make(ParquetWriter, context, **options), ROWS)
+    assert _read(context.storage, file).to_pylist() == ROWS.to_pylist()
+
+
 def test_files_roll_over_by_bytes() -> None:
     noise = random.Random(7)
     rows = pa.table({"id": range(500), "noise": [noise.randbytes(1000) for _ in range(500)]})
