@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -184,7 +185,7 @@ def _arrow_of(kind: Any) -> pa.DataType | None:  # noqa: PLR0911 - a table of ty
             return _UTC_TIMESTAMP if kind.timezone else pa.timestamp("us")
         case sa.Date():
             return pa.date32()
-        case sa.LargeBinary() | sa.BINARY() | sa.VARBINARY() | mysql.BIT():
+        case _ if _is_binary(kind):
             return pa.binary()
         case sa.Enum():
             return None
@@ -192,6 +193,13 @@ def _arrow_of(kind: Any) -> pa.DataType | None:  # noqa: PLR0911 - a table of ty
             return pa.string()
         case _:
             return None
+
+
+def _is_binary(kind: Any) -> bool:
+    """Tell whether values are bytes; dialects have types of their own (LONGBLOB), which share no public class."""
+    with suppress(NotImplementedError):
+        return isinstance(kind, mysql.BIT) or kind.python_type is bytes
+    return False
 
 
 def _exact_of(kind: Any) -> str:  # noqa: PLR0911 - as above
