@@ -406,6 +406,52 @@ def test_numbers_and_texts_that_a_column_would_round_or_cut_are_refused(
     assert query(folding_url, "SELECT w, n FROM fits") == [(2, 16777217)]
 
 
+def test_values_that_a_column_would_read_as_something_else_are_refused(
+    tmp_path: Path, lax_server: MariadbServer, folding_url: str
+) -> None:
+    refused = {
+        "letters": ("varchar(9) character set ascii", "from_hex('ff00')", "bytes would be read as letters"),
+        "place": ("enum('a','b')", "1", "a number would be taken for the place of a value"),
+        "place_in_text": ("enum('a','b')", "'1'", "some texts are none of its values"),
+        "spelled": ("enum('a','b')", "'A'", "some texts are none of its values"),
+        "mask": ("set('a','b')", "'3'", "some texts are none of its values"),
+        "rounded_bits": ("bit(4)", "1.5::DOUBLE", "it would be rounded"),
+        "letters_as_bits": ("bit(64)", "'1'", "its letters would be read as bits"),
+        "below": ("bit(64)", "-1", "some numbers are below 0"),
+        "hours": ("time", "7", "the digits of a number would be read as hours"),
+        "day": ("date", "20200102", "or as a date"),
+        "decade": ("year", "'1.5'", "short numbers would become other years"),
+        "zeros": ("binary(4)", "from_hex('ff')", "some values are shorter: they would be filled with zeros"),
+        "zero_bits": ("bit(16)", "from_hex('ff')", "some values are shorter: they would be filled with zeros"),
+        "digits": ("binary(4)", "7", "or zeros behind them"),
+        "fewer": ("varbinary(5)", "0.123456789::DOUBLE", "the database would write fewer digits"),
+    }
+    kept = {
+        "member": ("enum('a','b')", "'b'", "b"),
+        "members": ("set('a','b')", "'a,b'", "a,b"),
+        "no_members": ("set('a','b')", "''", ""),
+        "one_bit": ("bit(1)", "true", b"\x01"),
+        "bits": ("bit(16)", "from_hex('00ff')", b"\x00\xff"),
+        "whole_bytes": ("binary(2)", "from_hex('ff00')", b"\xff\x00"),
+        "few_bytes": ("varbinary(2)", "from_hex('ff')", b"\xff"),
+        "nothing": ("enum('a')", "NULL::VARCHAR", None),
+        "no_bytes": ("binary(2)", "NULL::BLOB", None),
+    }
+    told = {}
+    for table, (kind, value, _) in (refused | kept).items():
+        statement = f"create table {table} (id bigint, v {kind}) engine=InnoDB"
+        lax_server.execute(statement, database=folding_url.rpartition("/")[2])
+        select = [{"type": "sql", "select": f"id, {value} AS v"}]
+        job = table_job(OWN | {"table": table}, {"c": {"rows": 1}}, job=table, converters=select)
+        (result,) = run(tmp_path, job).datasets
+        told[table] = [one.message for one in result.failures]
+    assert {table: len(said) for table, said in told.items()} == dict.fromkeys(refused, 1) | dict.fromkeys(kept, 0)
+    assert {table: says in told[table][0] for table, (_, _, says) in refused.items()} == dict.fromkeys(refused, True)
+    assert [query(folding_url, f"SELECT count(*) FROM {table}") for table in refused] == [[(0,)]] * len(refused)
+    found = {table: query(folding_url, f"SELECT v FROM {table}")[0][0] for table in kept}
+    assert found == {table: value for table, (_, _, value) in kept.items()}
+
+
 def test_column_becomes_wider_with_evolve_and_keeps_all_else_that_was_said_of_it(
     tmp_path: Path, lax_server: MariadbServer, folding_url: str
 ) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy.dialects import mysql, postgresql
 
 from gobblin_dagster.constructs.clients.sql import MYSQL
 from gobblin_dagster.constructs.publishers.sql_mysql import time_digits
-from gobblin_dagster.constructs.types.arrow import decoded, exact_cast, is_text, value_type
+from gobblin_dagster.constructs.types.arrow import decoded, exact_cast, is_binary, is_text, value_type
 from gobblin_dagster.constructs.types.iso_times import refuse_odd_times
 from gobblin_dagster.core.errors import StepRefusedError
 
@@ -87,6 +87,8 @@ def with_kept_values(
 def _lost(array: pa.Array, theirs: sa.types.TypeEngine[Any], dialect: str) -> str:
     """Return what a column would take away from some values; empty if it takes nothing, or the database refuses it."""
     kind = array.type
+    if dialect in MYSQL and (problem := _lost_in_mysql(array, theirs)):
+        return problem
     if isinstance(theirs, sa.Integer) and (pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         is_whole = pc.equal(array, pc.floor(array))
         has_fractions = not pc.all(is_whole).as_py()
@@ -116,14 +118,14 @@ def _misfit(ours: pa.DataType, theirs: sa.types.TypeEngine[Any], dialect: str) -
 
     Return an empty text if they would not, or if the database itself refuses those that do not fit.
     """
+    if dialect in MYSQL and (problem := _mysql_misfit(ours, theirs)):
+        return problem
     if is_text(ours):
         return _text_misfit(theirs)
     if isinstance(theirs, sa.Float | sa.Numeric | sa.String | postgresql.MONEY):
         return _number_misfit(ours, theirs, dialect)
     if pa.types.is_timestamp(ours) and isinstance(theirs, sa.Date | sa.Time):
         return "the time or the day would be lost"
-    if dialect in MYSQL:
-        return _mysql_misfit(ours, theirs)
     return _time_misfit(ours, theirs) if dialect == "postgresql" else ""
 
 
@@ -189,15 +191,52 @@ def _time_misfit(ours: pa.DataType, theirs: sa.types.TypeEngine[Any]) -> str:
     return ""
 
 
-def _mysql_misfit(ours: pa.DataType, theirs: sa.types.TypeEngine[Any]) -> str:
-    """Return how values would change in MySQL and MariaDB, which cut times without a word in every mode.
+def _mysql_misfit(  # noqa: PLR0911 - a list of rules reads best as one
+    ours: pa.DataType, theirs: sa.types.TypeEngine[Any]
+) -> str:
+    """Return how values would change in MySQL and MariaDB, which take nearly all of them in every mode.
 
-    Fractions of seconds are looked at by value (`with_kept_values`): most columns there have none.
+    Fractions of seconds are looked at by value (`with_kept_values`): most columns there have none. So are texts of ENUM
+    and SET, and bytes of columns with a fixed length.
     """
+    is_whole = pa.types.is_integer(ours) or pa.types.is_boolean(ours)
     if isinstance(theirs, mysql.YEAR):
         return "short numbers would become other years"
-    if pa.types.is_timestamp(ours) and isinstance(theirs, mysql.TIMESTAMP) and ours.tz is None:
-        return "instants and clock times are not the same"
+    if isinstance(theirs, mysql.BIT):
+        is_kept = is_whole or is_binary(ours)
+        return "" if is_kept else "it would be rounded, or its letters would be read as bits"
+    if is_binary(ours) and isinstance(theirs, sa.String):
+        return "bytes would be read as letters of the column's character set"
+    if not (is_whole or pa.types.is_floating(ours) or pa.types.is_decimal(ours)):
+        is_instant = isinstance(theirs, mysql.TIMESTAMP)
+        is_clock = pa.types.is_timestamp(ours) and ours.tz is None
+        return "instants and clock times are not the same" if is_instant and is_clock else ""
+    if isinstance(theirs, sa.Enum | mysql.SET):
+        return "a number would be taken for the place of a value"
+    if isinstance(theirs, sa.Time | sa.Date | sa.DateTime):
+        return "the digits of a number would be read as hours, or as a date"
+    is_cut = isinstance(theirs, sa.BINARY) or (isinstance(theirs, sa.VARBINARY) and pa.types.is_floating(ours))
+    return "the database would write fewer digits, or zeros behind them" if is_cut else ""
+
+
+def _lost_in_mysql(array: pa.Array, theirs: sa.types.TypeEngine[Any]) -> str:
+    """Return what some values would lose in MySQL and MariaDB, whatever the mode."""
+    kind = array.type
+    if isinstance(theirs, sa.Enum | mysql.SET) and is_text(kind):
+        values = [*(theirs.values if isinstance(theirs, mysql.SET) else theirs.enums)]
+        if isinstance(theirs, mysql.SET):
+            array = pc.split_pattern(pc.if_else(pc.equal(array, ""), None, array), ",").flatten()
+        is_known = pc.is_in(array.cast(pa.string()).drop_null(), pa.array(values, pa.string()))
+        is_other = pc.any(pc.invert(is_known)).as_py()
+        return f"is {theirs}, and some texts are none of its values: they would become others" if is_other else ""
+    if isinstance(theirs, mysql.BIT) and pa.types.is_signed_integer(kind):
+        is_below = pc.any(pc.less(array, 0)).as_py()
+        return "holds bits, and some numbers are below 0: they would become others" if is_below else ""
+    length = getattr(theirs, "length", None)
+    if isinstance(theirs, sa.BINARY | mysql.BIT) and length and (is_binary(kind) or is_text(kind)):
+        wanted = length if isinstance(theirs, sa.BINARY) else -(-length // 8)
+        is_short = pc.any(pc.less(pc.binary_length(array), wanted)).as_py()
+        return f"is {theirs}, and some values are shorter: they would be filled with zeros" if is_short else ""
     return ""
 
 
