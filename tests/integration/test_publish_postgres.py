@@ -563,6 +563,33 @@ def test_texts_that_postgresql_rounds_or_cuts_are_refused(tmp_path: Path, url: s
     assert refused == {*kinds} - {"int[]", "interval", "text[]", "float8[]"}
 
 
+def test_values_that_a_column_would_read_as_something_else_are_refused(tmp_path: Path, url: str) -> None:
+    refused = {
+        "cut": ("name", "repeat('é', 60)", "cuts what is longer than 63 bytes"),
+        "first": ('"char"', "'ab'", "cuts what is longer than 63 bytes, or than one"),
+        "hexadecimal": ("text", "from_hex('ff00')", "bytes would be written as hexadecimal digits"),
+        "seconds": ("interval(0)", "1.9::DOUBLE", "a number would be read as seconds"),
+        "time_cut": ("interval(0)", "'01:02:03.9'::TIME", "what is finer would be rounded or cut"),
+        "network": ("cidr", "7", "it would be read as an address"),
+        "below": ("oid", "-1", "some numbers are below 0"),
+    }
+    kept = {"whole": ("interval", "'01:02:03.9'::TIME"), "number": ("oid", "7"), "address": ("inet", "'::1'")}
+    told = {}
+    for table, (kind, value, *_) in (refused | kept).items():
+        execute(url, f"CREATE TABLE {table} (id bigint, v {kind})")
+        select = [{"type": "sql", "select": f"id, {value} AS v"}]
+        job = table_job(APPEND | {"table": table}, {"c": {"rows": 1}}, job=table, converters=select)
+        told[table] = [one.message for one in run(tmp_path, job).datasets[0].failures]
+    assert {table: len(said) for table, said in told.items()} == dict.fromkeys(refused, 1) | dict.fromkeys(kept, 0)
+    assert {table: says in told[table][0] for table, (_, _, says) in refused.items()} == dict.fromkeys(refused, True)
+    assert [query(url, f"SELECT count(*) FROM {table}") for table in refused] == [[(0,)]] * len(refused)
+    assert [str(query(url, f"SELECT CAST(v AS text) FROM {table}")[0][0]) for table in kept] == [
+        "01:02:03.9",
+        "7",
+        "::1",
+    ]
+
+
 def test_row_that_the_table_refuses_waits_for_a_person_and_leaves_nothing(tmp_path: Path, url: str) -> None:
     run(tmp_path, table_job(APPEND, {"c": {"rows": 2}}))
     engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg2"))

@@ -84,7 +84,9 @@ def with_kept_values(
         yield batch
 
 
-def _lost(array: pa.Array, theirs: sa.types.TypeEngine[Any], dialect: str) -> str:
+def _lost(  # noqa: PLR0911 - a list of rules reads best as one
+    array: pa.Array, theirs: sa.types.TypeEngine[Any], dialect: str
+) -> str:
     """Return what a column would take away from some values; empty if it takes nothing, or the database refuses it."""
     kind = array.type
     if dialect in MYSQL and (problem := _lost_in_mysql(array, theirs)):
@@ -103,6 +105,9 @@ def _lost(array: pa.Array, theirs: sa.types.TypeEngine[Any], dialect: str) -> st
     if dialect == "postgresql" and isinstance(theirs, sa.LargeBinary) and is_text(kind):
         is_escaped = pc.any(pc.match_substring(array, "\\")).as_py()
         return f"is {theirs}, and some texts have backslashes: they would be read as escapes" if is_escaped else ""
+    if isinstance(theirs, postgresql.OID) and pa.types.is_signed_integer(kind):
+        is_below = pc.any(pc.less(array, 0)).as_py()
+        return "is OID, and some numbers are below 0: they would become others" if is_below else ""
     digits = time_digits(theirs)
     if digits is not None and digits < 6 and _has_time(kind):
         step = 10 ** (6 - digits)
@@ -119,6 +124,8 @@ def _misfit(ours: pa.DataType, theirs: sa.types.TypeEngine[Any], dialect: str) -
     Return an empty text if they would not, or if the database itself refuses those that do not fit.
     """
     if dialect in MYSQL and (problem := _mysql_misfit(ours, theirs)):
+        return problem
+    if dialect == "postgresql" and (problem := _postgresql_misfit(ours, theirs)):
         return problem
     if is_text(ours):
         return _text_misfit(theirs)
@@ -191,6 +198,26 @@ def _time_misfit(ours: pa.DataType, theirs: sa.types.TypeEngine[Any]) -> str:
     return ""
 
 
+def _postgresql_misfit(ours: pa.DataType, theirs: sa.types.TypeEngine[Any]) -> str:
+    """Return how values would change in PostgreSQL, which gets them as texts."""
+    if type(theirs) is sa.String:  # SQLAlchemy's type for both
+        return 'a column of `name` or `"char"` cuts what is longer than 63 bytes, or than one'
+    if is_binary(ours) and isinstance(theirs, sa.String):
+        return "bytes would be written as hexadecimal digits"
+    if isinstance(theirs, postgresql.INTERVAL):
+        if _is_number(ours):
+            return "a number would be read as seconds"
+        is_cut = pa.types.is_time(ours) and (theirs.precision is not None or theirs.fields)
+        return "what is finer would be rounded or cut" if is_cut else ""
+    is_address = isinstance(theirs, postgresql.CIDR | postgresql.INET | postgresql.MACADDR | postgresql.MACADDR8)
+    return "it would be read as an address" if is_address and not is_text(ours) else ""
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    is_whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+    return bool(is_whole or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
 def _mysql_misfit(  # noqa: PLR0911 - a list of rules reads best as one
     ours: pa.DataType, theirs: sa.types.TypeEngine[Any]
 ) -> str:
@@ -199,15 +226,14 @@ def _mysql_misfit(  # noqa: PLR0911 - a list of rules reads best as one
     Fractions of seconds are looked at by value (`with_kept_values`): most columns there have none. So are texts of ENUM
     and SET, and bytes of columns with a fixed length.
     """
-    is_whole = pa.types.is_integer(ours) or pa.types.is_boolean(ours)
     if isinstance(theirs, mysql.YEAR):
         return "short numbers would become other years"
     if isinstance(theirs, mysql.BIT):
-        is_kept = is_whole or is_binary(ours)
+        is_kept = pa.types.is_integer(ours) or pa.types.is_boolean(ours) or is_binary(ours)
         return "" if is_kept else "it would be rounded, or its letters would be read as bits"
     if is_binary(ours) and isinstance(theirs, sa.String):
         return "bytes would be read as letters of the column's character set"
-    if not (is_whole or pa.types.is_floating(ours) or pa.types.is_decimal(ours)):
+    if not _is_number(ours):
         is_instant = isinstance(theirs, mysql.TIMESTAMP)
         is_clock = pa.types.is_timestamp(ours) and ours.tz is None
         return "instants and clock times are not the same" if is_instant and is_clock else ""
