@@ -583,11 +583,8 @@ def test_values_that_a_column_would_read_as_something_else_are_refused(tmp_path:
     assert {table: len(said) for table, said in told.items()} == dict.fromkeys(refused, 1) | dict.fromkeys(kept, 0)
     assert {table: says in told[table][0] for table, (_, _, says) in refused.items()} == dict.fromkeys(refused, True)
     assert [query(url, f"SELECT count(*) FROM {table}") for table in refused] == [[(0,)]] * len(refused)
-    assert [str(query(url, f"SELECT CAST(v AS text) FROM {table}")[0][0]) for table in kept] == [
-        "01:02:03.9",
-        "7",
-        "::1",
-    ]
+    found = [query(url, f"SELECT CAST(v AS text) FROM {table}")[0][0] for table in kept]
+    assert found == ["01:02:03.9", "7", "::1/128"]
 
 
 def test_row_that_the_table_refuses_waits_for_a_person_and_leaves_nothing(tmp_path: Path, url: str) -> None:
