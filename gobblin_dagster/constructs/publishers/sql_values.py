@@ -223,11 +223,11 @@ def _mysql_misfit(  # noqa: PLR0911 - a list of rules reads best as one
 ) -> str:
     """Return how values would change in MySQL and MariaDB, which take nearly all of them in every mode.
 
-    Fractions of seconds are looked at by value (`with_kept_values`): most columns there have none. So are texts of ENUM
-    and SET, and bytes of columns with a fixed length.
+    Fractions of seconds are looked at by value (`with_kept_values`): most columns there have none. So are texts of
+    ENUM, SET and YEAR, and bytes of columns with a fixed length.
     """
     if isinstance(theirs, mysql.YEAR):
-        return "short numbers would become other years"
+        return "" if is_text(ours) else "short numbers would become other years"
     if isinstance(theirs, mysql.BIT):
         is_kept = pa.types.is_integer(ours) or pa.types.is_boolean(ours) or is_binary(ours)
         return "" if is_kept else "it would be rounded, or its letters would be read as bits"
@@ -255,6 +255,10 @@ def _lost_in_mysql(array: pa.Array, theirs: sa.types.TypeEngine[Any]) -> str:
         is_known = pc.is_in(array.cast(pa.string()).drop_null(), pa.array(values, pa.string()))
         is_other = pc.any(pc.invert(is_known)).as_py()
         return f"is {theirs}, and some texts are none of its values: they would become others" if is_other else ""
+    if isinstance(theirs, mysql.YEAR) and is_text(kind):
+        is_year = pc.match_substring_regex(array, r"^\d{4}$")
+        is_other = pc.any(pc.invert(is_year)).as_py()
+        return "holds years, and some texts are not four digits: they would become other years" if is_other else ""
     if isinstance(theirs, mysql.BIT) and pa.types.is_signed_integer(kind):
         is_below = pc.any(pc.less(array, 0)).as_py()
         return "holds bits, and some numbers are below 0: they would become others" if is_below else ""
