@@ -429,6 +429,8 @@ def test_values_that_a_column_would_read_as_something_else_are_refused(
     kept = {
         "member": ("enum('a','b')", "'b'", "b"),
         "members": ("set('a','b')", "'a,b'", "a,b"),
+        "quoted": ("enum('it''s','50%')", "'it''s'", "it's"),
+        "percent": ("set('it''s','50%')", "'50%'", "50%"),
         "no_members": ("set('a','b')", "''", ""),
         "year": ("year", "'2020'", 2020),
         "no_year": ("year", "NULL::VARCHAR", None),

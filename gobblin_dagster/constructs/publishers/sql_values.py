@@ -105,9 +105,9 @@ def _lost(  # noqa: PLR0911 - a list of rules reads best as one
     if dialect == "postgresql" and isinstance(theirs, sa.LargeBinary) and is_text(kind):
         is_escaped = pc.any(pc.match_substring(array, "\\")).as_py()
         return f"is {theirs}, and some texts have backslashes: they would be read as escapes" if is_escaped else ""
-    if isinstance(theirs, postgresql.OID) and pa.types.is_signed_integer(kind):
+    if isinstance(theirs, mysql.BIT | postgresql.OID) and pa.types.is_signed_integer(kind):
         is_below = pc.any(pc.less(array, 0)).as_py()
-        return "is OID, and some numbers are below 0: they would become others" if is_below else ""
+        return f"is {theirs}, and some numbers are below 0: they would become others" if is_below else ""
     digits = time_digits(theirs)
     if digits is not None and digits < 6 and _has_time(kind):
         step = 10 ** (6 - digits)
@@ -259,9 +259,6 @@ def _lost_in_mysql(array: pa.Array, theirs: sa.types.TypeEngine[Any]) -> str:
         is_year = pc.match_substring_regex(array, r"^\d{4}$")
         is_other = pc.any(pc.invert(is_year)).as_py()
         return "holds years, and some texts are not four digits: they would become other years" if is_other else ""
-    if isinstance(theirs, mysql.BIT) and pa.types.is_signed_integer(kind):
-        is_below = pc.any(pc.less(array, 0)).as_py()
-        return "holds bits, and some numbers are below 0: they would become others" if is_below else ""
     length = getattr(theirs, "length", None)
     if isinstance(theirs, sa.BINARY | mysql.BIT) and length and (is_binary(kind) or is_text(kind)):
         wanted = length if isinstance(theirs, sa.BINARY) else -(-length // 8)

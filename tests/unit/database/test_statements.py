@@ -18,7 +18,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     make = SQLCompiler.__init__
 
     def noted(self: SQLCompiler, *arguments: object, **options: object) -> None:
-        make(self, *arguments, **options)  # type: ignore[arg-type]
+        make(self, *arguments, **options)  # type: ignore[arg-type]  # passes on what it got
         texts.append(str(self))
 
     monkeypatch.setattr(SQLCompiler, "__init__", noted)
